@@ -1,0 +1,1 @@
+"""Pure decisions that several cores share."""

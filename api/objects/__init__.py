@@ -1,0 +1,1 @@
+"""Typed views of Kubernetes objects: frozen data under their wire names."""

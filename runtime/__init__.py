@@ -1,0 +1,1 @@
+"""What the agent runs on: everything impure, nothing that decides about pods."""

@@ -1,0 +1,1 @@
+"""The actor kernel: cells and incarnations on pykka, mailboxes, supervision, two executors."""

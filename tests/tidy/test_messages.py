@@ -1,0 +1,50 @@
+"""What imports cannot show about messages: frozen data, and each union exactly its file's classes."""
+
+import importlib
+import inspect
+import pkgutil
+import types
+
+import msgspec
+import pytest
+
+import api.messages
+from api.messages import Message
+
+MODULES = [m.name for m in pkgutil.iter_modules(api.messages.__path__)]
+
+
+def union_of(module: types.ModuleType) -> types.UnionType | None:
+    """Return the module's message union: the one module-level name that ends in ``Message``."""
+    found = [
+        value
+        for name, value in vars(module).items()
+        if name.endswith("Message") and isinstance(value, types.UnionType)
+    ]
+    return found[0] if found else None
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_message_of_a_file_is_in_its_union(name):
+    module = importlib.import_module(f"api.messages.{name}")
+    own = {
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Message) and value.__module__ == module.__name__
+    }
+    union = union_of(module)
+    assert union is not None, f"{name} has no union"
+    assert own <= set(union.__args__)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_messages_are_frozen_and_tagged(name):
+    module = importlib.import_module(f"api.messages.{name}")
+    for value in vars(module).values():
+        if inspect.isclass(value) and issubclass(value, Message):
+            config = msgspec.structs.fields(value) is not None and value.__struct_config__
+            assert config.frozen
+            assert config.tag is not None
+            for field in msgspec.structs.fields(value):
+                assert "Mapping" not in str(field.type)
+                assert "set[" not in str(field.type)
