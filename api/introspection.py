@@ -1,9 +1,11 @@
 """What the kernel shows of its actors, in Ray's words where Ray has one."""
 
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
+from api.containers import ExecResult, ImageRow
 from api.ids import Path
 
 
@@ -89,3 +91,161 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     stuck: tuple[str, ...] = ()
     """One sentence for each actor that does not answer: who, on which message, for how long, its stack's last line."""
+
+
+class PodRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod as ``nodeagent pods`` shows it."""
+
+    namespace: str
+    name: str
+    uid: str
+    ready: str
+    """Ready containers of all, ``1/2``."""
+    status: str
+    """What kubectl's STATUS column would say: ``Running``, ``CrashLoopBackOff``, ``Completed``, ``Terminating`` ..."""
+    restarts: int
+    last_restart_ago_s: float | None = None
+    age_s: float | None = None
+    ip: str = ""
+    source: str = ""
+    """``file``, ``http``, ``api``, ``orphan`` or ``foreign``."""
+    why: str = ""
+    """One short sentence on what the pod waits for, empty when all is well."""
+    containers: tuple[str, ...] = ()
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was tried or will be: when (seconds ago, or from now), what, and how it went."""
+
+    in_s: float
+    """Negative: that long ago; zero: now; positive: from now."""
+    what: str
+    result: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to ``explain pod``: state, what it waits for and since when, what was tried, what comes next."""
+
+    namespace: str
+    name: str
+    uid: str
+    state: str
+    """One sentence."""
+    waits_for: str = ""
+    since_s: float | None = None
+    tried: tuple[Step, ...] = ()
+    next: tuple[Step, ...] = ()
+    kill: str = ""
+    """Who asked for the last kill and why, empty when nobody did."""
+    containers: tuple[str, ...] = ()
+    """One sentence for each container."""
+    problems: tuple[str, ...] = ()
+
+
+class EventRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a pod."""
+
+    at: int
+    """Wall clock nanoseconds of the last occurrence."""
+    namespace: str
+    pod: str
+    type: str
+    """``Normal`` or ``Warning``."""
+    reason: str
+    message: str
+    count: int = 1
+    field_path: str = ""
+
+
+class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One input of a source (a file, a URL) and what became of it."""
+
+    source: str
+    where: str
+    status: str
+    """``accepted``, ``broken``, ``duplicate``, ``ignored``, ``waiting`` or ``unreachable``."""
+    pod: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One health check; `detail` names the culprit when it fails."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+class LogTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a container's log is."""
+
+    path: str
+    """Absolute; under `root`."""
+    root: str
+    """The pod's own log folder: nothing outside it is opened."""
+    running: bool
+
+
+class Window(Protocol):
+    """What the admin socket may look at. Reads committed state only: it answers while actors hang.
+
+    A pod is named ``name`` or ``namespace/name``; a name without the node's suffix finds a static pod too. Methods
+    raise `NotFoundError` for what is not there and `RejectedError` for a question that has no answer, with the
+    reason in words.
+    """
+
+    def actors(self) -> tuple[ActorRow, ...]:
+        """Return every actor, parents before children."""
+        ...
+
+    def kernel(self) -> KernelRow:
+        """Return the figures of the actor system."""
+        ...
+
+    def trace(self, path: Path, limit: int) -> tuple[TraceRow, ...]:
+        """Return the last deliveries of one actor, oldest first."""
+        ...
+
+    def dead_letters(self) -> tuple[DeadLetterRow, ...]:
+        """Return the last dead letters, oldest first."""
+        ...
+
+    def pods(self) -> tuple[PodRow, ...]:
+        """Return every pod, by namespace and name."""
+        ...
+
+    def pod_list(self) -> bytes:
+        """Return a v1 PodList with status, as JSON; environment values are kept out."""
+        ...
+
+    def explain(self, pod: str) -> Explanation:
+        """Explain one pod."""
+        ...
+
+    def events(self, pod: str) -> tuple[EventRow, ...]:
+        """Return the events of one pod, or of all for an empty name, oldest first."""
+        ...
+
+    def sources(self) -> tuple[SourceRow, ...]:
+        """Return what became of each file and URL."""
+        ...
+
+    def health(self) -> tuple[HealthRow, ...]:
+        """Return every health check; alive means all of them."""
+        ...
+
+    def ready(self) -> tuple[HealthRow, ...]:
+        """Return what must hold before pods can be expected to run: runtime ready, sources seen."""
+        ...
+
+    def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:
+        """Return where a container's log is; an empty `container` means the only one."""
+        ...
+
+    def exec(self, pod: str, container: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
+        """Run a command in a running container and wait for it."""
+        ...
+
+    def images(self) -> tuple[ImageRow, ...]:
+        """Return the runtime's images."""
+        ...

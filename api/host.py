@@ -1,0 +1,206 @@
+"""What the machine itself does for us: manifest files, URLs, the ledger, the pods' folders.
+
+Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``ledger`` takes `Remember`, `Forget`,
+`Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`. The stream
+``manifests.changes`` brings `FileSettled` items.
+"""
+
+import msgspec
+
+from api.ids import Uid
+from api.messages import Message
+
+MANIFEST_LIMIT_BYTES = 1 << 20
+"""A manifest file over this size is refused unread; a URL's body too (times ten, as a PodList)."""
+
+
+class HostCall(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One call on a port of the host."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return type(self).__name__
+
+
+class Done(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A call that has no other result was carried out."""
+
+
+# ---------------------------------------------------------------- manifests
+
+
+class ReadManifests(HostCall, frozen=True, kw_only=True):
+    """Read a folder (not recursive) or one file -> ManifestListing."""
+
+    path: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReadManifests {self.path}"
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing wrong with an input: where, why, and what to do."""
+
+    where: str
+    """File and line, or file and field path: ``web.yaml:7``, ``web.yaml: spec.containers[0].image``."""
+    message: str
+
+
+class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file with a manifest's suffix."""
+
+    path: str
+    """Absolute, as the source names it (symbolic links not resolved)."""
+    digest: str
+    """Of the content (sha256, hex); of name and size when it was refused unread."""
+    document: bytes | None = None
+    """The one document of the file as compact JSON, None when there is a problem."""
+    problems: tuple[Problem, ...] = ()
+
+
+class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What is at a manifest path, files sorted by name."""
+
+    files: tuple[ManifestFile, ...] = ()
+    ignored: tuple[Problem, ...] = ()
+    """Files that are not manifests by name, and why."""
+    missing: bool = False
+    """The path itself does not exist: as good as an empty folder."""
+
+
+class FileSettled(Message, frozen=True, kw_only=True):
+    """An item of ``manifests.changes``: a writer closed this file, or it was renamed, moved or removed."""
+
+    path: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"FileSettled {self.path}"
+
+    def conflation_key(self) -> str | None:
+        """Keep one per file."""
+        return self.path
+
+
+class FetchManifests(HostCall, frozen=True, kw_only=True):
+    """GET a URL -> FetchedManifests. Header values are secret and never shown."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...] = ()
+    known_digest: str = ""
+    """Digest of the last body: an equal one comes back as `unchanged`, without documents."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"FetchManifests {self.url}"
+
+    def __repr__(self) -> str:
+        return f"FetchManifests(url={self.url!r}, headers=<hidden>)"
+
+
+class FetchedManifests(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The body of a URL. An empty body is an empty list; a status other than 200 is a failure of the call."""
+
+    digest: str
+    unchanged: bool = False
+    document: bytes | None = None
+    """A Pod, PodList or List as compact JSON; None for an empty body or when there is a problem."""
+    problems: tuple[Problem, ...] = ()
+
+
+# ---------------------------------------------------------------- ledger
+
+
+class Remember(HostCall, frozen=True, kw_only=True):
+    """Write one entry, atomically -> Done. `durable`: on disk (fsync, folder too) before it completes."""
+
+    section: str
+    key: str
+    data: bytes
+    durable: bool = False
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"Remember {self.section}/{self.key}{' durable' if self.durable else ''}"
+
+
+class Forget(HostCall, frozen=True, kw_only=True):
+    """Remove one entry -> Done; a missing one is fine."""
+
+    section: str
+    key: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"Forget {self.section}/{self.key}"
+
+
+class Recall(HostCall, frozen=True, kw_only=True):
+    """Read one entry -> Recalled."""
+
+    section: str
+    key: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"Recall {self.section}/{self.key}"
+
+
+class RecallAll(HostCall, frozen=True, kw_only=True):
+    """Read a whole section -> RecalledAll, keys ascending."""
+
+    section: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"RecallAll {self.section}"
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One entry; `data` None when there is none, `damaged` says that a broken one was set aside."""
+
+    data: bytes | None = None
+    damaged: str = ""
+
+
+class RecalledAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All entries of a section."""
+
+    entries: tuple[tuple[str, bytes], ...] = ()
+    damaged: tuple[str, ...] = ()
+
+
+# ---------------------------------------------------------------- folders of pods
+
+
+class MakePodFolders(HostCall, frozen=True, kw_only=True):
+    """Make ``pods/<uid>`` with volumes, plugins, containers (mode 0750) -> Done."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"MakePodFolders {self.uid}"
+
+
+class RemovePodFolders(HostCall, frozen=True, kw_only=True):
+    """Remove ``pods/<uid>`` and, when named, the pod's log folder -> Done. Never into a mount, never outside the roots."""
+
+    uid: Uid
+    log_directory: str = ""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"RemovePodFolders {self.uid}"
+
+
+class ListPodFolders(HostCall, frozen=True, kw_only=True):
+    """List the UIDs that have a folder under ``pods`` or the log root -> PodFolders."""
+
+
+class PodFolders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """UIDs with something on disk, ascending; log folders by their absolute path."""
+
+    uids: tuple[Uid, ...] = ()
+    log_directories: tuple[tuple[Uid, str], ...] = ()
