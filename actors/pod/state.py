@@ -139,6 +139,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Waiting reason to publish."""
     message: str
+    instance: str = ""
+    """Id of the instance that could not be started; it is removed before the next try."""
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
