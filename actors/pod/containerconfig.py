@@ -21,6 +21,7 @@ from api.containers import (
     ContainerSpec,
     EnvVar,
     Pairs,
+    RuntimePod,
     SandboxSpec,
 )
 from api.ids import Uid
@@ -123,6 +124,14 @@ def own_grace_s(pod: Pod) -> int:
     """Return the pod's own grace period in seconds, before any override."""
     grace = pod.spec.termination_grace_period_seconds
     return 30 if grace is None else grace
+
+
+def recorded_grace_s(observed: RuntimePod | None) -> int:
+    """Return the grace that a pod's containers were made with: what counts when no source knows the pod any more."""
+    texts = (
+        dict(c.annotations).get(ANNOTATION_POD_GRACE, "") for c in (observed.containers if observed else ())
+    )
+    return max((int(text) for text in texts if text.isdigit()), default=30)
 
 
 def container_hash(name: str, image: str) -> str:

@@ -8,14 +8,13 @@ when proven; grace only shrinks; what a decision must remember is written before
 from collections.abc import Callable
 from typing import assert_never
 
-import msgspec
 from msgspec.structs import replace
 
-from actors.pod.containerconfig import own_grace_s
+from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL
 from actors.pod.plan import Stage, fresh_memo, next_stage
-from actors.pod.report import is_stopped, report
+from actors.pod.report import SUPERVISOR, is_stopped, report
 from actors.pod.state import (
     Finished,
     Flight,
@@ -83,9 +82,7 @@ def absorb(
 
 
 def absorb_update(state: PodState, message: UpdatePod) -> PodState:
-    """Take in the desired pod; a stale one is ignored."""
-    if message.generation < state.generation:
-        return state
+    """Take in the desired pod."""
     return replace(state, desired=message.pod, source=message.source, generation=message.generation)
 
 
@@ -122,7 +119,7 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
 
 def first_grace_s(state: PodState, message: KillPod) -> int:
     """Return the grace of a kill: the pod's own or the override if smaller, at least 1 s (reference section 4.6)."""
-    own = own_grace_s(state.desired) if state.desired is not None else 1
+    own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
     asked = own if message.grace_s is None else min(own, message.grace_s)
     return max(1, asked)
 
@@ -200,6 +197,8 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
         state = replace(state, base=PodStatus())
     before = state.memo.kill
     kill = merged(before, asked) if before is not None and asked is not None else before or asked
+    if kill is not None and state.desired is None:
+        kill = replace(kill, grace_s=min(kill.grace_s, recorded_grace_s(state.observed)))
     if kill is None:
         return replace(state, life=Syncing())
     if state.memo.terminated and not is_alive(state.observed):
@@ -237,6 +236,8 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
 
 def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
     """Start the next stage if none is in flight; sees no message."""
+    if state.inherited:
+        return Decision(state=state)
     if state.inflight:
         return cancel_overtaken(state)
     stage = next_stage(state, now, wall)
@@ -269,22 +270,12 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:
-    """Return whose new incarnation must be told everything again."""
-    return message.path if isinstance(message, Restarted) else None
+    """Return who must be told everything again: a new incarnation, or a supervisor that repeats a kill."""
+    if isinstance(message, Restarted):
+        return message.path
+    return SUPERVISOR if isinstance(message, KillPod) else None
 
 
-def initial(state: PodState, now: Instant) -> PodState:
-    """Return the state in which an incarnation begins."""
-    return replace(state, life_since=now)
-
-
-def explain_decision(decision: Decision[msgspec.Struct]) -> str:
-    """Return one line on what was decided, for the trace."""
-    words = [type(a).__name__ if not isinstance(a, Start) else brief_call(a) for a in decision.actions]
-    return ", ".join(words)
-
-
-def brief_call(action: Start) -> str:
-    """Return a call in one line."""
-    brief = getattr(action.call, "brief", None)
-    return brief() if callable(brief) else type(action.call).__name__
+def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
+    """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
+    return replace(state, life_since=now, inherited=in_flight)

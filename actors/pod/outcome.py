@@ -60,7 +60,8 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     """Take in how a call of the stage in flight ended; one that is not in flight any more is ignored."""
     flight = next((f for f in state.inflight if f.op == outcome.op), None)
     if flight is None:
-        return state
+        left = tuple(op for op in state.inherited if op != outcome.op)
+        return replace(state, inherited=left, look=True, settled_at=outcome.ended_at)
     state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
     state = noted(state, flight, outcome, now)
     if outcome.failure is not None:

@@ -24,7 +24,12 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         ):
             facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
     if type(before.life) is not type(after.life) or resend == SUPERVISOR:
-        moved = PodMoved(uid=after.uid, life=LIFE_WORD[type(after.life)])
+        moved = PodMoved(
+            uid=after.uid,
+            name=after.memo.name,
+            namespace=after.memo.namespace,
+            life=LIFE_WORD[type(after.life)],
+        )
         facts.append(Tell(to=SUPERVISOR, message=moved))
     if is_stopped(after):
         facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]

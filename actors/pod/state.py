@@ -190,6 +190,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     folders: bool = False
     """The pod's folders were made by this incarnation."""
     inflight: tuple[Flight, ...] = ()
+    inherited: tuple[OpId, ...] = ()
+    """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
     holds: tuple[Hold, ...] = ()
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""

@@ -154,6 +154,10 @@ class Context(Protocol):
         """Cancel an operation; its `Outcome` still comes."""
         ...
 
+    def in_flight(self) -> tuple[OpId, ...]:
+        """Return the operations in flight, ascending; an earlier incarnation may have started them."""
+        ...
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; its items arrive as `Heard`, its end as `StreamEnded`. An open one is left as it is."""
         ...
