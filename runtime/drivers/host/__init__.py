@@ -1,0 +1,1 @@
+"""The machine: its files, mounts and processes."""
