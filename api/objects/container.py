@@ -6,7 +6,7 @@ import msgspec
 
 from api.objects.meta import ObjectFieldSelector, ResourceFieldSelector
 from api.objects.strmap import NO_ENTRIES, freeze_maps
-from api.objects.wiretype import ApiObject, IntOrString, Quantity
+from api.objects.wiretype import ApiObject, IntOrString, Quantity, SecretText
 
 
 class ConfigMapKeySelector(ApiObject, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class EnvVar(ApiObject, frozen=True, kw_only=True):
     """One environment variable; its value never shows in a text made of it."""
 
     name: str = msgspec.field(default_factory=str)
-    value: str = ""
+    value: SecretText = ""
     value_from: EnvVarSource | None = None
 
     def __repr__(self) -> str:
@@ -87,7 +87,7 @@ class HTTPHeader(ApiObject, frozen=True, kw_only=True):
     """One header of a request; its value never shows in a text made of it."""
 
     name: str = msgspec.field(default_factory=str)
-    value: str = msgspec.field(default_factory=str)
+    value: SecretText = msgspec.field(default_factory=str)
 
     def __repr__(self) -> str:
         return f"HTTPHeader(name={self.name!r}, value=<hidden>)"

@@ -18,11 +18,17 @@ class ApiObject(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_
     """A Kubernetes object or a part of one. Frozen all the way down, hence no cycles for a collector to find."""
 
 
-Time = str
+Time = Annotated[str, msgspec.Meta(extra={"kubernetes": "time"})]
 """An instant as RFC 3339 text, kept as it came."""
 
 Quantity = Annotated[str, msgspec.Meta(extra={"kubernetes": "quantity"})]
 """An amount such as ``250m`` or ``64Mi``, see `api.quantity`. A number in a manifest becomes its text."""
+
+SecretText = Annotated[str, msgspec.Meta(extra={"kubernetes": "secret"})]
+"""A text that no message, log line or representation may repeat."""
+
+Duration = Annotated[str, msgspec.Meta(extra={"kubernetes": "duration"})]
+"""A span of time such as ``1m30s``, see `api.duration`."""
 
 IntOrString = int | str
 """A port by number or by name."""

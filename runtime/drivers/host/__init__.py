@@ -1,0 +1,1 @@
+"""The machine itself: files, the ledger, and the documents that people write."""
