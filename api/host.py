@@ -6,6 +6,7 @@ Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``l
 """
 
 import re
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -96,10 +97,20 @@ class FetchManifests(HostCall, frozen=True, kw_only=True):
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"FetchManifests {self.url}"
+        return f"FetchManifests {shown_url(self.url)}"
 
     def __repr__(self) -> str:
-        return f"FetchManifests(url={self.url!r}, headers=<hidden>)"
+        return f"FetchManifests(url={shown_url(self.url)!r}, headers=<hidden>)"
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as it may be shown: without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "<malformed URL>"
+    return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
 
 
 class FetchedManifests(msgspec.Struct, frozen=True, kw_only=True, tag=True):
