@@ -132,8 +132,8 @@ def _sandbox(record: Record) -> c.Sandbox:
         created_at=row.created_at,
         host_network=spec.host_network,
         ips=row.ips if ready else (),
-        labels=spec.labels,
-        annotations=spec.annotations,
+        labels=tuple(sorted(spec.labels)),
+        annotations=tuple(sorted(spec.annotations)),
     )
 
 
@@ -169,7 +169,7 @@ def _container(record: Record, row: ContainerRow) -> c.Container:
         reason=row.reason if exited else "",
         message=message,
         pid=row.pid if row.state == "running" else 0,
-        labels=row.labels,
-        annotations=row.annotations,
+        labels=tuple(sorted(row.labels)),
+        annotations=tuple(sorted(row.annotations)),
         log_path=row.log_path,
     )

@@ -366,16 +366,13 @@ class Keeper:
         return {}
 
     def op_start(self, _: Asker, body: Body) -> Body:
-        """Start a created container; one that runs already is fine."""
+        """Start a created container."""
         container = self._find(body)
         if self._stopping_since is not None:
             raise RefusedError("Conflict", f"sandbox {self._id} is being stopped")
-        if container.is_live:
-            return {}
         if container.row["state"] != "created":
-            raise RefusedError(
-                "Conflict", f"container {container.row['name']} has ended; make a new attempt of it"
-            )
+            how = "runs already" if container.is_live else "has ended; make a new attempt of it"
+            raise RefusedError("Conflict", f"container {container.row['name']} {how}")
         self._try_record(f"container {container.row['name']}")
         groups = []
         for group in self._groups:
