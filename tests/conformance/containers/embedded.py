@@ -47,7 +47,9 @@ class EmbeddedDriver(Driver):
             case Missing():
                 return ("no-such-program",), ()
             case Print(lines=lines):
-                echo = (f"echo {shlex.quote(text)} >&{1 if stream == 'stdout' else 2}" for stream, text in lines)
+                echo = (
+                    f"echo {shlex.quote(text)} >&{1 if stream == 'stdout' else 2}" for stream, text in lines
+                )
                 text = "; sleep 0.05; ".join(echo)
             case _:
                 assert_never(script)

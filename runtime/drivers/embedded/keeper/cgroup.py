@@ -17,7 +17,7 @@ class Survey(NamedTuple):
     """What the machine permits: our folder in each hierarchy, and what was refused."""
 
     places: tuple[str, ...]
-    """Absolute folders, one per hierarchy; the process that surveyed is in ``<place>/nursery`` of each."""
+    """Absolute folders, one per hierarchy; the process that surveyed is in `own_corner` of each."""
     origins: tuple[str, ...]
     """Where that process was before, in the same order."""
     refused: tuple[str, ...]
@@ -97,18 +97,33 @@ def _settle(mount: _Mount, mine: str, name: str) -> tuple[str, str]:
     why = "not permitted"
     for depth in range(len(steps) + 1):
         place = "/".join([mount.point, *steps[:depth], name])
-        nursery = place + "/nursery"
         try:
-            os.makedirs(nursery, 0o755, exist_ok=True)  # noqa: PTH103
-            join(nursery, os.getpid())
+            _occupy(place)
         except OSError as error:
             why = os.strerror(error.errno or 0)
-            for made in (nursery, place):
+            for made in (own_corner(place), place):
                 with contextlib.suppress(OSError):
                     os.rmdir(made)  # noqa: PTH106
         else:
             return place, ""
     return "", why
+
+
+def own_corner(place: str) -> str:
+    """Return where in our folder this process itself lives, away from pods and from an older nursery."""
+    return f"{place}/nursery-{os.getpid()}"
+
+
+def _occupy(place: str) -> None:
+    for attempt in range(3):
+        try:
+            os.makedirs(own_corner(place), 0o755, exist_ok=True)  # noqa: PTH103
+            break
+        except FileNotFoundError:
+            # The nursery of a driver that just ended removed the empty folder in between.
+            if attempt == 2:
+                raise
+    join(own_corner(place), os.getpid())
 
 
 def join(group: str, pid: int) -> None:

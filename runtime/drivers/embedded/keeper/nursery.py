@@ -40,13 +40,25 @@ def main(fd: int, name: str) -> None:
     time.strftime("%Y", time.gmtime(0))
     survey = cgroup.survey(name)
     hello = {"protocol": NEWEST, "pid": os.getpid(), "cgroups": survey.places, "refused": survey.refused}
-    link.send(json.dumps(hello).encode())
+    with contextlib.suppress(OSError):
+        # A driver that is gone already is noticed by the first read.
+        link.send(json.dumps(hello).encode())
     gc.collect()
     gc.freeze()
+    try:
+        _serve(link, survey, own_score)
+    finally:
+        _leave(survey)
+
+
+def _serve(link: socket.socket, survey: cgroup.Survey, own_score: str | None) -> None:
     while True:
-        data, fds, _, _ = socket.recv_fds(link, 1 << 16, 1)
+        try:
+            data, fds, _, _ = socket.recv_fds(link, 1 << 16, 1)
+        except ConnectionError:
+            return
         if not data:
-            break
+            return
         request = json.loads(data)
         first = socket.socket(fileno=fds[0])
         try:
@@ -59,7 +71,6 @@ def main(fd: int, name: str) -> None:
             link.close()
             _keep(request, first, survey.places, own_score)
         first.close()
-    _leave(survey)
 
 
 def _shield() -> str | None:
@@ -103,5 +114,5 @@ def _leave(survey: cgroup.Survey) -> None:
     for place, origin in zip(survey.places, survey.origins, strict=True):
         with contextlib.suppress(OSError):
             cgroup.join(origin, os.getpid())
-            os.rmdir(place + "/nursery")  # noqa: PTH106
+            os.rmdir(cgroup.own_corner(place))  # noqa: PTH106
             os.rmdir(place)  # noqa: PTH106
