@@ -12,6 +12,7 @@ from api.containers import HOST_IMAGE, Container
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
 from tests.conformance.containers.driver import Driver
+from tests.conformance.containers.embedded import EmbeddedDriver
 from tests.conformance.containers.script import (
     DieBySignal,
     ExitWith,
@@ -85,6 +86,7 @@ class MemoryDriver(Driver):
 
 
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
+    "embedded": EmbeddedDriver,
     "memory": lambda folder: MemoryDriver(folder, RealClock()),
     "memory-virtual": lambda folder: MemoryDriver(folder, VirtualClock(), LATENCY),
 }
