@@ -146,7 +146,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     state = replace(state, memo=fresh_memo(state))
     while True:
         after = composed(step_of_life(state, wall), now, wall)
-        if after.life == state.life:
+        if after.life == state.life and after.base.phase == state.base.phase:
             return after
         if type(after.life) is not type(state.life):
             after = replace(after, life_since=now)
