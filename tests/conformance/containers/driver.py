@@ -161,6 +161,10 @@ class Bench:
             assert left_s > 0, f"not within {within_s:g} s: {what}"
             self.driver.let_time_pass(left_s)
 
+    def latest(self) -> int:
+        """Return the wall clock with a millisecond's leeway: creation times give way to each other by nanoseconds."""
+        return self.driver.wall() + 1_000_000
+
     # calls -------------------------------------------------------------------
 
     def begin(self, call: msgspec.Struct, deadline_s: float = DEADLINE_S) -> Pending:

@@ -58,7 +58,7 @@ def test_a_started_container_runs_and_says_since_when(bench):
     assert running.state is ContainerState.RUNNING
     assert running.id == created.id
     assert running.created_at == created.created_at
-    assert created.created_at <= running.started_at <= bench.driver.wall()
+    assert created.created_at <= running.started_at <= bench.latest()
     assert (running.finished_at, running.exit_code, running.reason) == (None, None, "")
 
 
@@ -68,7 +68,7 @@ def test_an_exit_code_is_shown_as_it_was(bench, code):
     ended = bench.exited(sandbox, bench.run(sandbox, ExitWith(code)))
     assert (ended.exit_code, ended.signal) == (code, 0)
     assert ended.reason == ("Error" if code else "Completed")
-    assert ended.created_at <= ended.started_at <= ended.finished_at <= bench.driver.wall()
+    assert ended.created_at <= ended.started_at <= ended.finished_at <= bench.latest()
     assert ended.pid == 0
 
 
