@@ -1,0 +1,1 @@
+"""The machine itself: files, logs, folders, signals of the file system."""
