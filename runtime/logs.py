@@ -200,6 +200,9 @@ def _plain(name: str, value: object) -> Any:
 
 
 def _cut(text: str) -> str:
+    if not text.isascii():
+        # A file's name may be no UTF-8; a line about it must be written all the same.
+        text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) <= VALUE_LIMIT else text[: VALUE_LIMIT - 3] + "..."
 
 

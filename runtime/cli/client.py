@@ -107,9 +107,9 @@ class Client:
 
         Raises `VerbError` when no agent answers, and for an answer that is an error.
         """
-        target = "/" + "/".join(quote(part, safe=":@") for part in parts)
+        target = "/" + "/".join(quote(part, safe=":@", errors="surrogateescape") for part in parts)
         if query:
-            target += "?" + urlencode(query)
+            target += "?" + urlencode(query, errors="surrogateescape")
         head = f"{method} {target} HTTP/1.1\r\nHost: nodeagent\r\nContent-Length: {len(body)}\r\n\r\n"
         with self._connect() as sock:
             # A refusal may come before all was sent; then reading it says more than the broken pipe.

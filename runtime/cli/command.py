@@ -5,6 +5,7 @@ Only the verb that was asked for is imported, so that ``nodeagent pods`` starts 
 
 import argparse
 import functools
+import io
 import os
 import sys
 from collections.abc import Callable
@@ -123,6 +124,11 @@ def run_verb(args: argparse.Namespace, *, check: "Check | None" = None) -> int:
     `check` is what ``validate`` asks about each file. 1 is a failure with one line on standard error; ``exec`` returns
     the command's own code; a closed pipe ends quietly, as does Ctrl-C (130).
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(
+                errors="replace"
+            )  # a terminal without our characters shows question marks, no traceback
     try:
         return _carry_out(args, check)
     except BrokenPipeError:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from api.errors import AlreadyExistsError, DeniedError, NotFoundError, RejectedError, UnavailableError
-from api.introspection import HealthRow, LogTarget
+from api.introspection import HealthRow, LogTarget, SourceRow
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.http import wire
 from runtime.drivers.http.endpoint import connect_unix, listen_tcp, listen_unix
@@ -552,3 +552,37 @@ def test_validate_needs_no_agent_and_fails_with_the_file(tmp_path):
     ran = subprocess.run(words, capture_output=True, timeout=30, check=False, text=True)
     assert ran.returncode == 1
     assert ran.stdout == f"{good}: ok\n{bad}:1: no kind; add one\n"
+
+
+def test_a_name_that_is_no_utf8_hides_nothing_and_breaks_nothing(agent):
+    odd = os.fsdecode(b"/m/\xff.yaml")
+    agent.window.sources = lambda: (
+        SourceRow(source="file", where=odd, status="broken"),
+        SourceRow(source="file", where="/m/a.yaml", status="accepted"),
+    )
+    rows = agent.json("/sources")[1]["sources"]
+    assert [row["where"] for row in rows] == ["/m/\\udcff.yaml", "/m/a.yaml"]
+    asked = verb(agent, "explain", os.fsdecode(b"\xff"))
+    assert asked.returncode == 1
+    assert b"not UTF-8" in asked.stderr
+    assert b"Traceback" not in asked.stderr
+    assert verb(agent, "actors", "--tree", PYTHONIOENCODING="latin-1").returncode == 0
+
+
+@pytest.mark.parametrize(("no_color", "painted"), [("", True), ("1", False)])
+def test_colour_is_for_terminals_that_want_it(agent, no_color, painted):
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "tests.harness.verbs", "pods", "--socket", agent.path]
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "90"}
+    ran = subprocess.run(
+        command, stdout=slave, stderr=subprocess.PIPE, timeout=30, check=False, env=environment
+    )
+    os.close(slave)
+    out = os.read(master, 65536).decode()
+    os.close(master)
+    assert ran.returncode == 0
+    assert ("\x1b[32m" in out) is painted
+    # The container's own message has an escape in it, which must not have come through.
+    assert "\x1b[31m\nyet" not in out
+    plain = re.sub(r"\x1b\[\d*m", "", out)
+    assert all(len(line) <= 90 for line in plain.split("\r\n"))

@@ -75,6 +75,13 @@ def test_a_value_cannot_forge_a_second_line_or_move_the_cursor(lines):
     assert "\x1b" not in written()[0]
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_file_name_that_is_no_utf8_still_gets_its_line(lines, form):
+    written = lines(form)
+    log_factory("/node").warning("manifest ignored", path="/m/\udcff.yaml")
+    assert "udcff.yaml" in written()[0]
+
+
 def test_the_level_of_a_path_holds_for_all_below_it_and_can_change_while_running(lines):
     written = lines()
     log, other = log_factory("/node/pods/u1"), log_factory("/node/podsters")

@@ -311,4 +311,22 @@ def _number(request: Request, name: str, *, default: int | None = None, least: i
 
 
 def _json(value: object) -> Response:
-    return Response(body=msgspec.json.encode(value) + b"\n")
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # The name of a file may be no UTF-8, and one such file must not hide all others.
+        body = msgspec.json.encode(_speakable(msgspec.to_builtins(value)))
+    return Response(body=body + b"\n")
+
+
+def _speakable(value: Any) -> Any:
+    """Return a value with every text made UTF-8; what was none is written as a backslash escape."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case list() | tuple():
+            return [_speakable(item) for item in value]
+        case dict():
+            return {_speakable(key): _speakable(item) for key, item in value.items()}
+        case _:
+            return value
