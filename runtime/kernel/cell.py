@@ -467,7 +467,7 @@ class Cell(pykka.Actor):
     def vanish(self) -> None:
         """Be gone as after a kill of the process: nothing is told to anybody."""
         self.state = ActorState.DEAD
-        self.inbox.close(Offer.GONE)
+        self.inbox.seal()
         ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
