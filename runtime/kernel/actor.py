@@ -167,7 +167,10 @@ class Context(Protocol):
         ...
 
     def spawn(self, spec: Spec[M]) -> Handle[M]:
-        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone."""
+        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone.
+
+        Children survive a restart of their parent, so an `on_start` that spawns looks at `children` first.
+        """
         ...
 
     def children(self) -> tuple[Path, ...]:

@@ -170,6 +170,8 @@ class SimSystem(System):
 
     def step(self) -> bool:
         """Deliver one message, or else ring the next alarm; return whether there was anything to do."""
+        if self.halted:
+            return False
         ready = self._ready
         if ready:
             count = len(ready)
