@@ -105,7 +105,7 @@ def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> Supervisor
             state = with_charge(state, unwanted(charge))
     for sourced in message.pods:
         state = want(state, sourced.source, sourced.pod)
-    return replace(state, number=message.number, gap=False, seen=message.seen)
+    return replace(state, number=message.number, gap=False, asked_at=float("-inf"), seen=message.seen)
 
 
 def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorState:

@@ -1,0 +1,206 @@
+"""The observer of the runtime: events are hints, listings are truth."""
+
+import itertools
+
+from msgspec.structs import replace
+
+from actors.pleg.core import decide, health
+from actors.pleg.state import PlegState
+from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged
+from api.errors import Failure, FailureKind
+from api.ids import Uid, pod_path
+from api.lifecycle import Listen, Start, Tell
+from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
+from api.messages.pleg import LookAtPod, RelistNow
+from api.messages.pod import PodObserved
+from api.messages.supervisor import RuntimeListed
+from tests.unit.actors.pods import box, instance, shown
+
+BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="no runtime at unix:///x")
+
+
+class Eye:
+    """A Pleg core and what it did."""
+
+    def __init__(self, **settings):
+        self.now = 0.0
+        self.ops = itertools.count(1)
+        self.open = {}
+        self.state = PlegState(**settings)
+        self.give(None)
+
+    def give(self, message):
+        decision = decide(self.state, message, self.now, lambda: next(self.ops))
+        self.state, self.wake_at, self.last = decision.state, decision.wake_at, decision.actions
+        for action in decision.actions:
+            if isinstance(action, Start):
+                self.open[action.op] = (action.call, self.now)
+        return decision.actions
+
+    def answer(self, kind, result=None, failure=None):
+        op = next(op for op, (call, _) in self.open.items() if isinstance(call, kind))
+        call, since = self.open.pop(op)
+        self.now += 0.01
+        return self.give(
+            Outcome(
+                op=op,
+                call=type(call).__name__,
+                result=result,
+                failure=failure,
+                started_at=since,
+                ended_at=self.now,
+            )
+        )
+
+    def list(self, *pods, complete=True):
+        return self.answer(ListPods, PodListing(pods=pods, complete=complete))
+
+    def ring(self):
+        self.now = self.wake_at
+        return self.give(Alarm(at=self.now))
+
+    def hint(self, uid="u1"):
+        return self.give(Heard(stream="runtime.events", item=RuntimeChanged(uid=Uid(uid))))
+
+
+def observed(actions):
+    return [a.message for a in actions if isinstance(a, Tell) and isinstance(a.message, PodObserved)]
+
+
+def calls(actions):
+    return [type(a.call) for a in actions if isinstance(a, Start)]
+
+
+POD = shown(box(), instance())
+
+
+def test_it_begins_by_listening_and_listing():
+    eye = Eye()
+    assert [type(a) for a in eye.last] == [Listen, Start]
+    eye.list(POD)
+    assert [m.pod for m in observed(eye.last)] == [POD]
+    (listed,) = (a.message for a in eye.last if isinstance(a, Tell) and isinstance(a.message, RuntimeListed))
+    assert (listed.as_of, [(p.uid, p.alive) for p in listed.pods]) == (0.0, [("u1", True)])
+
+
+def test_a_fact_carries_when_its_look_began():
+    eye = Eye()
+    eye.list()
+    eye.now = 3.0
+    eye.hint(), eye.answer(InspectPod, POD)
+    assert observed(eye.last)[0].as_of == 3.0
+
+
+def test_a_hint_makes_it_inspect_that_pod_at_once():
+    eye = Eye()
+    eye.list(POD)
+    assert eye.hint() == (eye.last[0],)
+    assert eye.last[0].call == InspectPod(uid=Uid("u1"))
+    eye.answer(InspectPod, shown(box(), instance(state="exited", code=1)))
+    assert observed(eye.last)[0].pod.containers[0].exit_code == 1
+    assert eye.last[0].to == pod_path(Uid("u1"))
+
+
+def test_somebody_may_ask_for_a_look():
+    eye = Eye()
+    eye.list()
+    assert calls(eye.give(LookAtPod(uid=Uid("u1")))) == [InspectPod]
+
+
+def test_what_changes_during_a_look_is_looked_at_once_more():
+    eye = Eye()
+    eye.list(POD)
+    eye.hint()
+    assert calls(eye.hint()) == calls(eye.hint()) == []
+    assert calls(eye.answer(InspectPod, POD)) == [InspectPod]
+    assert calls(eye.answer(InspectPod, POD)) == []
+
+
+def test_it_lists_every_five_seconds_while_it_hears_and_every_second_while_it_is_deaf():
+    eye = Eye()
+    eye.list(POD)
+    assert eye.wake_at - eye.now == 5
+    eye.give(StreamEnded(stream="runtime.events", failure=BROKEN))
+    assert eye.wake_at - eye.now == 1
+    actions = eye.ring()
+    assert [type(a) for a in actions] == [Listen, Start], (
+        "first hear, then list, so that nothing falls between"
+    )
+    eye.give(StreamEnded(stream="runtime.events", failure=BROKEN))
+    eye.list(POD)
+    assert eye.wake_at - eye.now <= 1
+
+
+def test_an_unchanged_pod_is_told_again_once_a_minute():
+    eye = Eye()
+    eye.list(POD)
+    told = []
+    for _ in range(26):
+        eye.ring(), eye.list(POD)
+        told += [eye.now] * len(observed(eye.last))
+    assert len(told) == 2
+    assert 60 <= told[0] < 66
+
+
+def test_a_pod_of_which_nothing_is_left_is_told_so_once():
+    eye = Eye()
+    eye.list(POD), eye.ring(), eye.list()
+    assert [m.pod for m in observed(eye.last)] == [shown()]
+    eye.ring(), eye.list()
+    assert observed(eye.last) == []
+
+
+def test_a_failing_listing_is_tried_again_more_slowly():
+    eye = Eye()
+    waits = []
+    for _ in range(6):
+        eye.answer(ListPods, failure=BROKEN)
+        waits.append(round(eye.wake_at - eye.now, 3))
+        eye.ring()
+    assert waits == [1, 2, 4, 8, 10, 10]
+    eye.list()
+    assert (eye.state.failures, eye.wake_at - eye.now) == (0, 5)
+
+
+def test_a_failing_look_is_made_up_for_by_a_listing():
+    eye = Eye()
+    eye.list(POD), eye.hint()
+    eye.answer(InspectPod, failure=BROKEN)
+    assert eye.wake_at - eye.now == 1
+
+
+def test_asked_to_it_lists_at_once_but_never_twice_at_a_time():
+    eye = Eye()
+    assert calls(eye.give(RelistNow())) == []
+    eye.list()
+    assert calls(eye.give(RelistNow())) == [ListPods]
+
+
+def test_an_incomplete_listing_tells_nothing_it_does_not_show():
+    eye = Eye()
+    bare = replace(POD, containers=(replace(POD.containers[0], annotations=(), state="exited"),))
+    eye.list(bare, complete=False)
+    assert (observed(eye.last), calls(eye.last)) == ([], [InspectPod])
+    dead = shown(box(), instance(state="exited", code=3))
+    assert observed(eye.answer(InspectPod, dead))[0].pod == dead
+    (
+        eye.ring(),
+        eye.list(replace(dead, containers=(replace(dead.containers[0], exit_code=None),)), complete=False),
+    )
+    assert (observed(eye.last), calls(eye.last)) == ([], []), "nothing changed that it shows"
+    eye.ring(), eye.list(complete=False)
+    assert [m.pod for m in observed(eye.last)] == [shown()]
+
+
+def test_another_agents_pod_is_told_to_nobody_unless_it_is_taken_over():
+    theirs = replace(POD, ours=False)
+    assert observed(Eye().list(theirs)) == []
+    assert len(observed(Eye(take_over=True).list(theirs))) == 1
+
+
+def test_health_names_the_call_that_does_not_answer():
+    eye = Eye()
+    assert health(eye.state, 179) == ""
+    assert "ListPods has not answered for 200 s" in health(eye.state, 200)
+    eye.answer(ListPods, failure=BROKEN)
+    assert "no runtime at unix:///x" in health(eye.state, 200)

@@ -1,0 +1,137 @@
+"""The one writer of statuses: newest wins, one write of a pod at a time, nothing is dropped."""
+
+import itertools
+
+import msgspec
+
+from actors.status.core import decide
+from actors.status.state import StatusState
+from api.errors import Failure, FailureKind
+from api.host import Done, Forget, Remember
+from api.ids import Uid
+from api.lifecycle import Start
+from api.messages.kernel import Alarm, Outcome
+from api.messages.status import ForgetPodStatus, PodStatusComposed
+from api.objects.podstatus import PodStatus
+
+
+class Desk:
+    """A StatusManager core, its writes in flight, and what is on disk."""
+
+    def __init__(self):
+        self.state, self.now, self.ops, self.open, self.disk = StatusState(), 0.0, itertools.count(1), {}, {}
+
+    def give(self, message):
+        decision = decide(self.state, message, self.now, lambda: next(self.ops))
+        self.state, self.wake_at = decision.state, decision.wake_at
+        calls = [a.call for a in decision.actions if isinstance(a, Start)]
+        self.open |= {a.op: a.call for a in decision.actions if isinstance(a, Start)}
+        return calls
+
+    def status(self, phase, uid="u1", *, finished=False):
+        return self.give(
+            PodStatusComposed(
+                uid=Uid(uid), namespace="d", name="n", status=PodStatus(phase=phase), finished=finished
+            )
+        )
+
+    def forget(self, uid="u1"):
+        return self.give(ForgetPodStatus(uid=Uid(uid)))
+
+    def end(self, *, fails=False):
+        op, call = self.open.popitem()
+        self.now += 0.01
+        failure = Failure(kind=FailureKind.UNAVAILABLE, message="disk full") if fails else None
+        if isinstance(call, Forget) and not fails:
+            self.disk.pop(call.key, None)
+        elif not fails:
+            self.disk[call.key] = msgspec.msgpack.decode(call.data, type=PodStatus).phase
+        return self.give(
+            Outcome(
+                op=op,
+                call=type(call).__name__,
+                result=None if fails else Done(),
+                failure=failure,
+                started_at=self.now,
+                ended_at=self.now,
+            )
+        )
+
+    def ring(self):
+        self.now = self.wake_at
+        return self.give(Alarm(at=self.now))
+
+
+def test_a_status_is_written_and_an_equal_one_is_not():
+    desk = Desk()
+    (write,) = desk.status("Pending")
+    assert (write.section, write.key, write.durable) == ("status", "u1", False)
+    desk.end()
+    assert desk.status("Pending") == []
+    assert desk.disk == {"u1": "Pending"}
+
+
+def test_a_change_during_a_write_is_written_right_after_and_only_the_newest():
+    desk = Desk()
+    desk.status("Pending")
+    assert desk.status("Running") == desk.status("Failed") == []
+    assert len(desk.open) == 1
+    assert len(desk.end()) == 1
+    assert desk.end() == []
+    assert desk.disk == {"u1": "Failed"}
+
+
+def test_pods_do_not_wait_for_each_other():
+    desk = Desk()
+    desk.status("Pending", "u1")
+    assert len(desk.status("Pending", "u2")) == 1
+
+
+def test_a_terminal_status_is_durable():
+    for phase, durable in (("Succeeded", True), ("Failed", True), ("Running", False)):
+        (write,) = Desk().status(phase)
+        assert write.durable is durable
+
+
+def test_failures_back_off_and_the_newest_is_written_in_the_end():
+    desk = Desk()
+    desk.status("Pending")
+    waits = []
+    for _ in range(8):
+        assert desk.end(fails=True) == []
+        waits.append(round(desk.wake_at - desk.now, 3))
+        assert desk.status(f"phase{len(waits)}") == [], "a change must not outrun the back-off"
+        assert len(desk.ring()) == 1
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
+    desk.end()
+    assert desk.disk == {"u1": "phase8"}
+
+
+def test_a_pod_that_is_gone_is_forgotten_on_disk_and_here():
+    desk = Desk()
+    desk.status("Running"), desk.end()
+    assert [type(c) for c in desk.forget()] == [Forget]
+    desk.end()
+    assert (desk.disk, dict(desk.state.versions)) == ({}, {})
+
+
+def test_a_pod_of_an_earlier_life_is_forgotten_on_disk_too():
+    assert [type(c) for c in Desk().forget("old")] == [Forget]
+
+
+def test_forgetting_waits_for_the_write_in_flight():
+    desk = Desk()
+    desk.status("Running")
+    assert desk.forget() == []
+    assert [type(c) for c in desk.end()] == [Forget]
+    desk.end()
+    assert desk.disk == {}
+
+
+def test_a_pod_that_comes_back_while_it_is_forgotten_is_written_again():
+    desk = Desk()
+    desk.status("Running"), desk.end(), desk.forget()
+    assert desk.status("Pending") == []
+    assert [type(c) for c in desk.end()] == [Remember]
+    desk.end()
+    assert desk.disk == {"u1": "Pending"}

@@ -1,0 +1,320 @@
+"""Who owns which pod: gates, gaps, orphans, quarantine, adoption, what is left over."""
+
+import itertools
+
+import pytest
+
+from actors.supervisor.core import QUARANTINE_S, REPEAT_S, decide
+from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
+from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
+from api.ids import Path, Uid, pod_path
+from api.lifecycle import Start, Tell
+from api.messages.kernel import Alarm, ChildDied, Outcome, Restarted
+from api.messages.pod import KillCause, KillPod, UpdatePod
+from api.messages.podconfig import SnapshotWanted
+from api.messages.status import ForgetPodStatus
+from api.messages.supervisor import (
+    PodKilled,
+    PodLife,
+    PodMoved,
+    PodOp,
+    PodsChanged,
+    PodsSnapshot,
+    RuntimeListed,
+    RuntimePresence,
+    SourcedPod,
+)
+from tests.unit.actors.pods import wanted
+
+ASKER = Path("/node/asker")
+
+
+class House:
+    """A supervisor core and what it did."""
+
+    def __init__(self, expected=("file",), **settings):
+        self.state = SupervisorState(expected=expected, **settings)
+        self.now = 100.0
+        self.ops = itertools.count(1)
+        self.number = 0
+        self.alive = set()
+        self.wake_at = None
+        self.give(None)
+
+    def give(self, message):
+        decision = decide(self.state, message, self.now, lambda: next(self.ops))
+        self.state, self.wake_at = decision.state, decision.wake_at
+        for action in decision.actions:
+            if isinstance(action, SpawnPod):
+                assert action.uid not in self.alive, "spawned twice"
+                self.alive.add(action.uid)
+        self.last = decision.actions
+        return decision.actions
+
+    def snapshot(self, *pods, source="file", seen=None):
+        self.number += 1
+        sourced = tuple(SourcedPod(source=source, pod=p) for p in pods)
+        return self.give(
+            PodsSnapshot(number=self.number, seen=(source,) if seen is None else seen, pods=sourced)
+        )
+
+    def change(self, op, *pods, source="file", skip=0):
+        self.number += 1 + skip
+        return self.give(PodsChanged(number=self.number, source=source, op=op, pods=pods))
+
+    def listed(self, *present, as_of=None):
+        at = self.now if as_of is None else as_of
+        return self.give(RuntimeListed(pods=present, as_of=at))
+
+    def moved(self, uid, life):
+        return self.give(PodMoved(uid=Uid(uid), name="web", namespace="default", life=life))
+
+    def died(self, uid, cause=""):
+        self.alive.discard(uid)
+        return self.give(ChildDied(path=pod_path(Uid(uid)), cause=cause))
+
+    def gone(self, uid):
+        self.moved(uid, PodLife.GONE)
+        assert StopPod(uid=uid) in self.last
+        self.now += 0.1
+        return self.died(uid)
+
+    def wait(self, seconds):
+        self.now += seconds
+        return self.give(Alarm(at=self.now))
+
+
+def presence(uid, name="web", *, ours=True, alive=True):
+    return RuntimePresence(uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive)
+
+
+def told(actions, kind):
+    return [(a.to, a.message) for a in actions if isinstance(a, Tell) and isinstance(a.message, kind)]
+
+
+def spawned(actions):
+    return [a.uid for a in actions if isinstance(a, SpawnPod)]
+
+
+def kills(actions):
+    return [(m.uid, m.cause) for _, m in told(actions, KillPod)]
+
+
+def test_each_desired_pod_gets_an_actor_and_is_told_what_it_is():
+    house = House()
+    house.snapshot(wanted(uid="u1"))
+    assert spawned(house.last) == [], "a static pod waits for the first listing"
+    house.listed()
+    assert spawned(house.last) == ["u1"]
+    assert [to for to, _ in told(house.last, UpdatePod)] == [pod_path(Uid("u1"))]
+    house.listed()
+    assert house.last == ()
+
+
+def test_a_pod_is_told_again_what_it_is_once_a_minute():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    assert told(house.wait(59), UpdatePod) == []
+    assert len(told(house.wait(1.5), UpdatePod)) == 1
+
+
+def test_a_newer_static_pod_of_one_name_waits_until_nothing_is_left_of_the_older():
+    house = House()
+    house.snapshot(wanted(uid="u1")), house.listed()
+    house.change(PodOp.REMOVE, wanted(uid="u1")), house.change(PodOp.ADD, wanted(uid="u2"))
+    house.change(PodOp.REMOVE, wanted(uid="u2")), house.change(PodOp.ADD, wanted(uid="u3"))
+    assert house.alive == {"u1"}
+    house.listed(presence("u1"), as_of=house.now)
+    house.gone("u1")
+    assert house.alive == {"u3"}, "the listing from before the end must not hold its name"
+
+
+def test_static_pods_of_one_name_start_in_the_order_in_which_they_came():
+    house = House()
+    house.snapshot(wanted(uid="u1"), wanted(uid="u2"), wanted(uid="u3")), house.listed()
+    for uid in ("u1", "u2", "u3"):
+        assert house.alive == {uid}
+        house.change(PodOp.REMOVE, wanted(uid=uid))
+        house.gone(uid)
+    assert house.alive == set()
+
+
+def test_pods_of_the_api_are_not_held_up_by_their_name():
+    house = House(expected=("api",))
+    house.snapshot(wanted(uid="u1"), wanted(uid="u2"), source="api"), house.listed()
+    assert house.alive == {"u1", "u2"}
+
+
+def test_a_quarantined_holder_keeps_its_name():
+    house = House()
+    house.snapshot(wanted(uid="u1"), wanted(uid="u2")), house.listed()
+    house.died("u1", "boom")
+    assert house.alive == set()
+    house.wait(QUARANTINE_S + 1)
+    assert house.alive == {"u1"}
+
+
+def test_nothing_is_cleaned_up_before_every_source_was_seen():
+    house = House(expected=("file", "http"))
+    house.snapshot(seen=("file",)), house.listed(presence("o1", "old"))
+    assert (house.alive, house.state.sweep) == (set(), None)
+    house.change(PodOp.ADD, source="http")
+    assert kills(house.last) == [("o1", KillCause.ORPHAN)]
+    assert [type(a.call) for a in house.last if isinstance(a, Start)] == [
+        RecallAll,
+        RecallAll,
+        ListPodFolders,
+    ]
+
+
+def test_a_pod_of_another_agent_is_shown_and_not_touched():
+    house = House()
+    house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
+    assert house.alive == set()
+    assert [p.uid for p in house.state.foreign] == ["f1"]
+
+
+def test_taking_over_makes_it_ours():
+    house = House(take_over=True)
+    house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
+    assert kills(house.last) == [("f1", KillCause.ORPHAN)]
+    assert house.state.foreign == ()
+
+
+def test_an_older_pod_of_the_name_in_the_runtime_is_stopped_first_with_its_own_grace():
+    house = House(expected=("file", "api"))
+    house.snapshot(wanted(uid="new")), house.listed(presence("old"))
+    ((_, kill),) = told(house.last, KillPod)
+    assert (kill.uid, kill.cause, kill.grace_s) == ("old", KillCause.REPLACED, None)
+    assert house.alive == {"old"}
+    house.gone("old")
+    assert house.alive == {"new"}
+
+
+def test_a_missing_number_asks_for_a_snapshot_until_it_comes():
+    house = House()
+    house.snapshot(wanted())
+    house.change(PodOp.REMOVE, skip=1)
+    assert len(told(house.last, SnapshotWanted)) == 1
+    assert house.state.charges["u1"].pod is not None
+    assert told(house.wait(1), SnapshotWanted) == []
+    assert len(told(house.wait(REPEAT_S), SnapshotWanted)) == 1
+    house.snapshot()
+    assert told(house.wait(REPEAT_S), SnapshotWanted) == []
+
+
+def test_an_old_number_changes_nothing():
+    house = House()
+    house.snapshot(wanted())
+    house.give(PodsChanged(number=1, source="file", op=PodOp.REMOVE, pods=(wanted(),)))
+    assert house.state.charges["u1"].pod is not None
+
+
+def test_a_pod_that_is_removed_is_killed_again_and_again_until_nothing_is_left():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    house.change(PodOp.REMOVE, wanted())
+    assert kills(house.last) == [("u1", KillCause.REMOVED)]
+    assert kills(house.wait(REPEAT_S + 1)) == [("u1", KillCause.REMOVED)]
+    house.moved("u1", PodLife.TERMINATING)
+    actions = house.moved("u1", PodLife.GONE)
+    assert [m.uid for _, m in told(actions, ForgetPodStatus)] == ["u1"]
+    assert StopPod(uid="u1") in actions
+    house.died("u1")
+    assert house.state.charges == {}
+
+
+def test_a_uid_that_comes_back_while_it_is_stopped_runs_again_after_its_end():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    house.change(PodOp.REMOVE, wanted()), house.moved("u1", PodLife.TERMINATING)
+    house.change(PodOp.ADD, wanted())
+    assert told(house.last, UpdatePod) == []
+    house.gone("u1")
+    assert (spawned(house.last), len(told(house.last, UpdatePod))) == (["u1"], 1)
+    assert kills(house.wait(60)) == []
+
+
+def test_a_dead_actor_is_quarantined_and_tried_again_more_and_more_slowly():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    waits = []
+    for _ in range(7):
+        house.died("u1", "boom")
+        assert house.state.charges["u1"].died == "boom"
+        waits.append(house.wake_at - house.now)
+        house.wait(waits[-1])
+        assert house.alive == {"u1"}
+        assert told(house.last, UpdatePod)
+    assert waits == pytest.approx([10, 20, 40, 80, 160, 300, 300])
+
+
+def test_a_kill_ends_the_quarantine_and_reaches_the_actor():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    house.died("u1", "boom")
+    kill = KillPod(uid=Uid("u1"), cause=KillCause.EVICTED, asked_by=ASKER)
+    actions = house.give(kill)
+    assert spawned(actions) == ["u1"]
+    assert told(actions, KillPod) == [(pod_path(Uid("u1")), kill)]
+    assert told(actions, PodKilled) == []
+    assert actions.index(SpawnPod(uid="u1")) < actions.index(Tell(to=pod_path(Uid("u1")), message=kill))
+
+
+def test_a_kill_of_a_pod_that_nobody_owns_is_answered_at_once():
+    house = House()
+    actions = house.give(KillPod(uid=Uid("x"), cause=KillCause.REQUESTED, asked_by=ASKER))
+    assert told(actions, PodKilled) == [(ASKER, PodKilled(uid=Uid("x")))]
+
+
+def test_a_kill_of_a_running_pod_is_passed_on():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    kill = KillPod(uid=Uid("u1"), cause=KillCause.EVICTED, asked_by=ASKER)
+    assert told(house.give(kill), KillPod) == [(pod_path(Uid("u1")), kill)]
+
+
+def test_a_new_incarnation_takes_charge_of_the_actors_that_lived_on():
+    house = House()
+    house.moved("u1", PodLife.SYNCING)
+    house.moved("u2", PodLife.TERMINATING)
+    house.alive = {"u1", "u2"}
+    house.snapshot(wanted(uid="u1"))
+    assert house.alive == {"u1", "u2"}, "nothing is spawned twice"
+    assert [m.pod.metadata.uid for _, m in told(house.last, UpdatePod)] == ["u1"]
+    assert "u2" in {uid for uid, _ in kills(house.last)}
+
+
+def test_an_adopted_actor_of_an_older_pod_is_replaced_before_every_source_was_seen():
+    house = House(expected=("file", "api"))
+    house.alive = {"old"}
+    house.moved("old", PodLife.SYNCING)
+    house.snapshot(wanted(uid="new"))
+    assert kills(house.last) == [("old", KillCause.REPLACED)]
+    house.listed(presence("old"))
+    house.gone("old")
+    assert house.alive == {"new"}
+
+
+def test_a_restarted_actor_is_told_everything_again():
+    house = House()
+    house.snapshot(wanted()), house.listed()
+    assert (
+        len(told(house.give(Restarted(path=pod_path(Uid("u1")), incarnation=1, cause="x")), UpdatePod)) == 1
+    )
+    house.change(PodOp.REMOVE, wanted())
+    assert len(kills(house.give(Restarted(path=pod_path(Uid("u1")), incarnation=2, cause="x")))) == 1
+
+
+def test_what_earlier_lives_left_on_disk_is_swept():
+    house = House()
+    house.snapshot(wanted(uid="u1")), house.listed()
+    results = [
+        RecalledAll(entries=(("u1", b""), ("old1", b""))),
+        RecalledAll(entries=(("old2", b""),)),
+        PodFolders(uids=(Uid("old1"),), log_directories=((Uid("old3"), "/logs/d_w_old3"),)),
+    ]
+    for op, result in enumerate(results, 1):
+        house.give(Outcome(op=op, call="RecallAll", result=result, started_at=100.0, ended_at=100.0))
+    assert house.alive == {"u1", "old1", "old2", "old3"}
+    assert {uid for uid, _ in kills(house.last)} == {"old1", "old2", "old3"}
