@@ -204,7 +204,7 @@ class Kept:
     def _meet(self, hello: dict[str, Any]) -> None:
         self.keeper = records.KeeperRow(pid=hello["pid"], start=hello["start"])
         self.is_joining = False
-        self._version = frame.common_version(hello["oldest"], hello["newest"])
+        self._version = frame.agreed_version(hello["oldest"], hello["newest"])
         if self._version is None:
             self._mismatch = (
                 f"the keeper of sandbox {self.id} (process {hello['pid']}) speaks protocol {hello['oldest']} to "

@@ -61,7 +61,7 @@ class Inbox:
         return found
 
 
-def common_version(oldest: int, newest: int) -> int | None:
+def agreed_version(oldest: int, newest: int) -> int | None:
     """Return the newest version that both this code and a peer that knows oldest..newest speak, None without one."""
     version = min(NEWEST, newest)
     return version if version >= max(OLDEST, oldest) else None
