@@ -308,6 +308,14 @@ class PodSpec(ApiObject, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         freeze_maps(self, "node_selector", "overhead")
 
+    def container_groups(self) -> tuple[tuple[str, tuple[Container | EphemeralContainer, ...]], ...]:
+        """Return all containers under the wire names of their lists, in the order in which they begin."""
+        return (
+            ("initContainers", self.init_containers),
+            ("containers", self.containers),
+            ("ephemeralContainers", self.ephemeral_containers),
+        )
+
 
 class Pod(ApiObject, frozen=True, kw_only=True):
     """One pod: what is to run on one node, and what became of it."""
