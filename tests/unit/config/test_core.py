@@ -108,9 +108,11 @@ def test_a_restarted_subscriber_is_told_everything():
     assert run(state, Restarted(path=Path("/stranger"), incarnation=1, cause="x"))[1] == []
 
 
-def test_a_dead_subscriber_is_told_no_more():
-    _, told = run(started().state, ChildDied(path=NODE, cause="x"), PodsSeen(source="file"))
-    assert told == []
+def test_a_dead_subscriber_is_told_no_more_unless_the_assembly_named_it():
+    state, _ = run(started().state, Subscribe(subscriber=Path("/other")))
+    state, _ = run(state, ChildDied(path=Path("/other"), cause="x"), ChildDied(path=NODE, cause="x"))
+    decision = decide(state, PodsSeen(source="file"), WALL)
+    assert [a.to for a in decision.actions] == [NODE]
 
 
 def test_a_stranger_that_asks_for_a_snapshot_is_subscribed():
