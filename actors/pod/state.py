@@ -139,6 +139,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """Waiting reason to publish."""
     message: str
+    instance: str = ""
+    """Id of the instance that could not be started; it is removed before the next try."""
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +190,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     folders: bool = False
     """The pod's folders were made by this incarnation."""
     inflight: tuple[Flight, ...] = ()
+    inherited: tuple[OpId, ...] = ()
+    """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
     holds: tuple[Hold, ...] = ()
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""

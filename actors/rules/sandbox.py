@@ -2,6 +2,7 @@
 
 import msgspec
 
+from actors.rules.instance import newest_of, ready_sandboxes
 from actors.rules.restart import restarts_after
 from api.containers import Container, ContainerState, RuntimePod, SandboxState
 from api.objects import pod as v1
@@ -21,8 +22,7 @@ def judge(observed: RuntimePod, *, host_network: bool) -> SandboxVerdict:
     if not observed.sandboxes:
         return SandboxVerdict(needed=True, attempt=0, why="the pod has no sandbox")
     newest = observed.sandboxes[0]
-    ready = [s for s in observed.sandboxes if s.state is SandboxState.READY]
-    if len(ready) > 1:
+    if len(ready_sandboxes(observed)) > 1:
         why = "more than one sandbox is ready"
     elif newest.state is not SandboxState.READY:
         why = "its sandbox is gone"
@@ -50,11 +50,3 @@ def succeeded_for_good(spec: v1.PodSpec, container: v1.Container, newest: Contai
         and newest.exit_code == 0
         and not restarts_after(spec, container, 0)
     )
-
-
-def newest_of(observed: RuntimePod | None, name: str) -> Container | None:
-    """Return the newest instance of a container over all sandboxes of the pod."""
-    for container in observed.containers if observed else ():
-        if container.name == name:
-            return container
-    return None

@@ -106,6 +106,8 @@ class PodMoved(Message, frozen=True, kw_only=True):
     """A pod's life went on; told by its actor, the newest wins."""
 
     uid: Uid
+    name: str
+    namespace: str
     life: PodLife
 
     def brief(self) -> str:

@@ -154,6 +154,10 @@ class Context(Protocol):
         """Cancel an operation; its `Outcome` still comes."""
         ...
 
+    def in_flight(self) -> tuple[OpId, ...]:
+        """Return the operations in flight, ascending; an earlier incarnation may have started them."""
+        ...
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; its items arrive as `Heard`, its end as `StreamEnded`. An open one is left as it is."""
         ...
@@ -163,7 +167,10 @@ class Context(Protocol):
         ...
 
     def spawn(self, spec: Spec[M]) -> Handle[M]:
-        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone."""
+        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone.
+
+        Children survive a restart of their parent, so an `on_start` that spawns looks at `children` first.
+        """
         ...
 
     def children(self) -> tuple[Path, ...]:

@@ -265,6 +265,7 @@ class Cell(pykka.Actor):
         except (Exception, SystemExit) as error:  # noqa: BLE001  # an incarnation dies of anything, its cell of nothing
             self.current = None
             if not system.halted:
+                self.handling_s += clock() - started
                 self._crash(error, message)
             return
         self.current = None
@@ -467,7 +468,7 @@ class Cell(pykka.Actor):
     def vanish(self) -> None:
         """Be gone as after a kill of the process: nothing is told to anybody."""
         self.state = ActorState.DEAD
-        self.inbox.close(Offer.GONE)
+        self.inbox.seal()
         ActorRegistry.unregister(self.actor_ref)
         self.actor_stopped.set()
 
@@ -538,7 +539,7 @@ class Cell(pykka.Actor):
         """Cancel an operation; one that is not in flight is left in peace."""
         operation = (self.operations or {}).get(op)
         if operation is not None:
-            self._undo(operation.cancel, "cancelling an operation failed")
+            operation.cancel()
 
     def listen(self, stream: Stream) -> None:
         """Open a stream, unless it is open."""

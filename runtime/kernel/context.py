@@ -117,6 +117,10 @@ class CellContext:
         """Cancel an operation; its `Outcome` still comes."""
         self._cell.cancel_operation(op)
 
+    def in_flight(self) -> tuple[OpId, ...]:
+        """Return the operations in flight, ascending; an earlier incarnation may have started them."""
+        return tuple(sorted(self._cell.operations or ()))
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; an open one is left as it is."""
         self._cell.listen(stream)

@@ -100,6 +100,9 @@ class FaultInterceptor:
     """Breaks things as a plan says. `on_kill` must end the whole agent: SIGKILL, or the simulation's `halt`."""
 
     def __init__(self, plan: FaultPlan, on_kill: Callable[[], None]) -> None:
+        for fault in plan.faults:
+            if isinstance(fault, FailOperation):
+                FailureKind(fault.kind)  # A misspelt kind is found now and not in the middle of an operation.
         self.plan = plan
         self._on_kill = on_kill
         self._lock = RLock()

@@ -9,6 +9,9 @@ ordinary   everything told, and what streams bring   bounded; a level keeps only
 A mailbox is a data structure with a lock: it starts nothing and tells nobody. ``offer``, ``post`` and ``command``
 say whether the cell must now be queued with its executor, which is the case once until ``take`` finds nothing.
 
+The lock guards what senders touch. What belongs to the one thread that runs the cell (`outgoing`, `handled`,
+`plain_taken`) it changes without the lock, so that sender and receiver meet once for many messages.
+
 Accounts: accepted = handled + conflated + dead-lettered + pending. Every message that anybody hands in is accepted;
 one that does not fit is at once dead-lettered.
 """
@@ -69,7 +72,7 @@ Item = tuple[Instant, Message | Level]
 Taken = tuple[Instant, Message] | Command
 
 COMPACT_AFTER = 64
-"""Superseded levels that may lie in the ordinary lane before it is swept."""
+"""Superseded levels that may lie in the ordinary lane, besides as many as wait, before it is swept."""
 
 
 class Mailbox:
@@ -90,10 +93,9 @@ class Mailbox:
         "limit",
         "lock",
         "outgoing",
-        "pending",
-        "plain",
+        "plain_accepted",
+        "plain_taken",
         "scheduled",
-        "superseded",
     )
 
     def __init__(self, limit: int = 256) -> None:
@@ -110,9 +112,9 @@ class Mailbox:
         self.incoming: list[Item] = []
         self.outgoing: list[Item] = []
         self.levels: dict[str, Level] | None = None
-        self.plain = 0
-        self.superseded = 0
-        self.accepted = self.handled = self.conflated = self.dead_lettered = self.pending = 0
+        self.plain_accepted = self.plain_taken = 0
+        """Messages that count against the bound: those that came, those that left."""
+        self.accepted = self.handled = self.conflated = self.dead_lettered = 0
         self.high_water = 0
 
     def offer(self, message: Message, key: str | None, at: Instant) -> Offer:
@@ -123,14 +125,15 @@ class Mailbox:
             self.accepted += 1
             if key is not None:
                 self._append_level(message, key, at)
-            elif self.plain >= self.limit:
+            elif self.plain_accepted - self.plain_taken >= self.limit:
                 self.dead_lettered += 1
                 return FULL
             else:
-                self.plain += 1
+                self.plain_accepted += 1
                 self.incoming.append((at, message))
-                self.pending += 1
-            self.high_water = max(self.high_water, self.pending)
+            pending = self.accepted - self.handled - self.conflated - self.dead_lettered
+            if pending > self.high_water:  # noqa: PLR1730  # max() is a call for every message
+                self.high_water = pending
             if self.scheduled or self.held:
                 return QUEUED
             self.scheduled = True
@@ -148,26 +151,21 @@ class Mailbox:
         if levels is None:
             levels = self.levels = {}
         older = levels.get(key)
-        if older is None:
-            self.pending += 1
-        else:
+        if older is not None:
             # The newest goes to the end and the older one vanishes: taking over its place would let the newest
             # overtake what its own sender had told before it.
             older.message = None
             self.conflated += 1
-            self.superseded += 1
         level = levels[key] = Level(key, message)
         self.incoming.append((at, level))
-        if self.superseded > COMPACT_AFTER + self.pending:
+        if len(self.incoming) > COMPACT_AFTER + 2 * self.pending:
             self._compact()
 
     def _compact(self) -> None:
-        def alive(item: Item) -> bool:
-            return not (isinstance(item[1], Level) and item[1].message is None)
-
-        self.incoming = [item for item in self.incoming if alive(item)]
-        self.outgoing = [item for item in self.outgoing if alive(item)]
-        self.superseded = 0
+        """Sweep superseded levels out of what has come; those in `outgoing` are few and soon taken anyway."""
+        self.incoming = [
+            item for item in self.incoming if not (type(item[1]) is Level and item[1].message is None)
+        ]
 
     def post(self, message: Message, at: Instant, *, ordered: bool = False) -> Offer:
         """Hand in a message whose slot is reserved: it is never refused for want of room.
@@ -180,11 +178,10 @@ class Mailbox:
             self.accepted += 1
             if ordered:
                 # The bound counts what is taken, so a reserved slot must be given out before it is used.
-                self.plain += 1
+                self.plain_accepted += 1
                 self.incoming.append((at, message))
             else:
                 self.control.append((at, message))
-            self.pending += 1
             self.high_water = max(self.high_water, self.pending)
             if self.scheduled or self.held:
                 return QUEUED
@@ -208,17 +205,22 @@ class Mailbox:
         After None the mailbox asks to be queued again with the next thing handed in. Only the thread that runs
         the cell takes.
         """
+        if self.outgoing and not (self.held or self.commands or self.control):
+            item = self.outgoing.pop()
+            if type(item[1]) is not Level:
+                self.plain_taken += 1
+                self.handled += 1
+                return item  # type: ignore[return-value]  # narrowed by the exact type above
+            self.outgoing.append(item)
         with self.lock:
             if self.commands:
                 return self.commands.pop(0)
             if not self.held:
                 if self.control:
-                    self.pending -= 1
                     self.handled += 1
                     return self.control.pop(0)
                 taken = self._take_ordinary()
                 if taken is not None:
-                    self.pending -= 1
                     self.handled += 1
                     return taken
             self.scheduled = False
@@ -229,19 +231,22 @@ class Mailbox:
             if not self.outgoing:
                 if not self.incoming:
                     return None
-                self.outgoing = self.incoming
-                self.outgoing.reverse()
-                self.incoming = []
+                self.incoming.reverse()
+                self.outgoing, self.incoming = self.incoming, self.outgoing
             at, message = self.outgoing.pop()
             if type(message) is Level:
                 if message.message is None:
-                    self.superseded -= 1
                     continue
                 assert self.levels is not None
                 del self.levels[message.key]
                 return at, message.message
-            self.plain -= 1
+            self.plain_taken += 1
             return at, message  # type: ignore[return-value]  # narrowed by the exact type above
+
+    @property
+    def pending(self) -> int:
+        """Return how many messages wait."""
+        return self.accepted - self.handled - self.conflated - self.dead_lettered
 
     def count_direct(self) -> None:
         """Count a message that went straight from the kernel to the actor, as an alarm does."""
@@ -280,29 +285,36 @@ class Mailbox:
             self.incoming = []
             self.outgoing = []
             self.levels = None
-            self.plain = self.superseded = 0
+            self.plain_taken = self.plain_accepted
             if reason is Offer.GONE:
                 self.commands = []
-            assert len(left) == self.pending
+            assert len(left) == self.pending, "a message got lost in its mailbox"
             self.dead_lettered += len(left)
-            self.pending = 0
             return left
+
+    def seal(self) -> None:
+        """Refuse everything from now on, as one that is gone; on any thread, for a system that is gone too."""
+        with self.lock:
+            self.closed = Offer.GONE
+            self.held = True
+            self.commands = []
 
     def oldest(self) -> Instant | None:
         """Return when the oldest pending message came."""
         with self.lock:
             first = [lane[0][0] for lane in (self.control, self.incoming) if lane]
-            if self.outgoing:
-                first.append(self.outgoing[-1][0])
+            # The cell may take the last one at any time: a copy of the slice can not run out under our hands.
+            first += [item[0] for item in self.outgoing[-1:]]
             return min(first, default=None)
 
     def accounts(self) -> Accounts:
         """Return what became of all messages so far."""
         with self.lock:
+            handled = self.handled
             return Accounts(
                 accepted=self.accepted,
-                handled=self.handled,
+                handled=handled,
                 conflated=self.conflated,
                 dead_lettered=self.dead_lettered,
-                pending=self.pending,
+                pending=self.accepted - handled - self.conflated - self.dead_lettered,
             )

@@ -252,7 +252,10 @@ class Operation:
             self._wanted_gone = True
             undo = None if self._answered else self._undo
         if undo is not None:
-            undo()
+            try:
+                undo()
+            except Exception as error:  # noqa: BLE001  # the outcome is still awaited, and its deadline runs
+                report(self._system.log, "driver failed to take a call back", error, port=self.port.name)
 
     def abandon(self) -> None:
         """Forget the operation: its actor is gone. It does not begin any more; what has begun runs to its end."""

@@ -80,6 +80,7 @@ class PooledSystem(System):
         self._ping_s, self._ping_limit_s = ping_s, ping_limit_s
         self._watching = False
         self._busy = Event()
+        self._closed = Event()
         for _ in range(workers):
             self._add_worker()
         self._watchdog = Thread(target=self._watch, name="kernel.watchdog", daemon=True)
@@ -128,6 +129,7 @@ class PooledSystem(System):
             count = len(self._workers)
         for _ in range(count):
             self._queue.put(None)
+        self._closed.set()
         self._busy.set()
 
     def halt(self) -> None:
@@ -177,8 +179,10 @@ class PooledSystem(System):
         while not self.ended:
             self._busy.wait()
             self._busy.clear()
-            while not self.ended and self._look():
-                time.sleep(self._held_s / 2)
+            # Sleep before the first look: a short handler is long over by then, and a trickle of messages costs
+            # the watchdog at most one look each time.
+            while not self._closed.wait(self._held_s / 2) and self._look():
+                pass
 
     def _look(self) -> bool:
         """Look once over the workers; return whether there is a reason to look again soon."""

@@ -1,11 +1,14 @@
 """Mailboxes, handles, dead letters: what becomes of a message."""
 
+from threading import Thread
+
 import pykka
 import pytest
 from pykka import ActorRegistry
 
 from api.errors import RejectedError, TimedOutError
 from api.introspection import ActorState
+from runtime.kernel.actor import Actor
 from runtime.kernel.cell import Cell
 from runtime.kernel.failure import ActorDiedError, ActorUnavailableError
 from tests.harness.kernel import Answer, Counted, DonePort, HoldingPort, Level, Look, Note, Other, Question
@@ -246,3 +249,51 @@ def test_states_have_rays_names(world):
     )
     assert world.system.list_actors(ActorState.DEAD) == ()
     assert world.system.summarize_actors().by_state == (("ALIVE", 1),)
+
+
+class Serial(Actor):
+    """Notes what each sender told, and whether ever two threads were inside at once."""
+
+    def __init__(self, seen):
+        self.seen, self.inside, self.overlaps = seen, 0, 0
+
+    def receive(self, message, ctx):
+        self.inside += 1
+        if self.inside != 1:
+            self.seen["overlaps"] += 1
+        self.seen.setdefault(message.key if isinstance(message, Level) else message.n // 100_000, []).append(
+            message.n
+        )
+        self.inside -= 1
+
+
+def test_many_threads_telling_lose_nothing_reorder_nothing_and_never_run_a_cell_twice(make_pooled):
+    world = make_pooled()
+    senders, each = 4, 3000
+    seen = [{"overlaps": 0} for _ in range(3)]
+    handles = [
+        world.system.spawn(Serial.options(name=f"a{n}", mailbox=senders * each).bind(seen[n]))
+        for n in range(3)
+    ]
+
+    def send(sender):
+        for n in range(each):
+            for handle in handles:
+                handle.tell(Note(n=sender * 100_000 + n))
+                handle.tell(Level(key=f"level of {sender}", n=n))
+
+    threads = [Thread(target=send, args=(sender,)) for sender in range(senders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    world.settle()
+    for heard in seen:
+        assert heard["overlaps"] == 0
+        for sender in range(senders):
+            assert heard[sender] == [sender * 100_000 + n for n in range(each)]
+            levels = heard[f"level of {sender}"]
+            assert levels == sorted(set(levels))
+            assert levels[-1] == each - 1
+    total = world.system.summarize_actors()
+    assert total.accepted == senders * each * 2 * 3 == total.handled + total.conflated

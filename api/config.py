@@ -1,0 +1,347 @@
+"""The agent's settings: what the configuration file, the flags and the machine come to, checked as a whole.
+
+```text
+file --+-- relative paths made absolute (against the file's folder) --+
+flags -+--------------------------------------------- flags win ------+--> rules --> Settings, or every problem at once
+machine (root or not, host name, folders) ----------------------------+
+```
+"""
+
+import posixpath
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from api import duration
+from api.configcheck import set_fields, validate_configuration
+from api.host import Problem
+from api.knob import HONOURED, default_of
+from api.objects.kubeletconfiguration import (
+    CrashLoopBackOffConfig,
+    KubeletConfiguration,
+    LoggingConfiguration,
+)
+from api.problem import FieldProblem, shown
+from api.scheme import SCHEME
+from api.validation import name as names
+
+EMBEDDED = "embedded"
+"""The endpoint that names the built-in container runtime."""
+
+PATHS = (
+    "staticPodPath",
+    "podLogsDir",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "resolvConf",
+    "volumePluginDir",
+    "authentication.x509.clientCAFile",
+)
+"""Paths in the file that may be relative to the file's own folder."""
+
+ROOT_DIR = "/var/lib/nodeagent"
+LOGS_DIR = "/var/log/pods"
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the settings need to know of the machine and the process."""
+
+    is_root: bool
+    hostname: str
+    state_home: str
+    """Where a user keeps state: ``$XDG_STATE_HOME``, else ``~/.local/state``. Absolute."""
+    working_directory: str
+    """Absolute; paths given as flags are relative to it."""
+
+
+class Flags(msgspec.Struct, frozen=True, kw_only=True):
+    """Flags of ``run`` that were given; None and the empty ones were not."""
+
+    config: str = ""
+    kubeconfig: str = ""
+    root_dir: str = ""
+    hostname_override: str | None = None
+    pod_manifest_path: str | None = None
+    manifest_url: str | None = None
+    manifest_url_header: tuple[str, ...] = ()
+    """Each ``NAME=VALUE``; values are secret."""
+    container_runtime_endpoint: str | None = None
+    image_service_endpoint: str | None = None
+    healthz_port: int | None = None
+    log_format: str | None = None
+    verbosity: int | None = None
+    allow_host_image: bool = False
+    take_over: bool = False
+
+    def __repr__(self) -> str:
+        shown_fields = (
+            f"{name}={getattr(self, name)!r}"
+            for name in self.__struct_fields__
+            if name != "manifest_url_header"
+        )
+        return f"Flags({', '.join(shown_fields)}, manifest_url_header=<hidden>)"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the agent runs with. Paths are absolute, spans of time are seconds."""
+
+    root_dir: str
+    node_name: str
+    pod_manifest_path: str = ""
+    """A folder or a file; empty for none."""
+    manifest_url: str = ""
+    manifest_url_headers: tuple[tuple[str, str], ...] = ()
+    """Sorted pairs; values are secret. A header given twice stands twice."""
+    file_check_s: float
+    http_check_s: float
+    sync_s: float
+    runtime_endpoint: str
+    """``embedded`` or ``unix:///path``."""
+    image_endpoint: str
+    runtime_request_timeout_s: float
+    pod_logs_dir: str
+    max_pods: int
+    max_container_backoff_s: float
+    healthz_address: str
+    healthz_port: int
+    """0: none."""
+    fail_cgroup_v1: bool
+    log_format: str
+    verbosity: int
+    allow_host_image: bool = False
+    take_over: bool = False
+
+    def __repr__(self) -> str:
+        fields = (
+            f"{name}={'<hidden>' if name == 'manifest_url_headers' else repr(getattr(self, name))}"
+            for name in self.__struct_fields__
+        )
+        return f"Settings({', '.join(fields)})"
+
+
+class Configured(msgspec.Struct, frozen=True, kw_only=True):
+    """The outcome of reading the configuration: settings, or every problem; warnings in either case."""
+
+    settings: Settings | None = None
+    problems: tuple[Problem, ...] = ()
+    """Each message begins with ``invalid configuration:``."""
+    warnings: tuple[Problem, ...] = ()
+
+
+FLAG_OF = {
+    "staticPodPath": "--pod-manifest-path",
+    "staticPodURL": "--manifest-url",
+    "staticPodURLHeader": "--manifest-url-header",
+    "containerRuntimeEndpoint": "--container-runtime-endpoint",
+    "imageServiceEndpoint": "--image-service-endpoint",
+    "healthzPort": "--healthz-port",
+    "logging.format": "--log-format",
+    "logging.verbosity": "--v",
+}
+
+
+def configure(document: bytes | None, flags: Flags, machine: Machine) -> Configured:
+    """Return the settings that a configuration file, flags and the machine come to.
+
+    `document` is the file `flags.config` as compact JSON, None when there is none. Never raises.
+    """
+    config = KubeletConfiguration()
+    problems: tuple[FieldProblem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    source = flags.config or "configuration"
+    if document is not None:
+        folder = posixpath.dirname(absolute(flags.config, machine))
+        raw = with_absolute_paths(document, folder)
+        decoded = SCHEME.decode(raw, source, kinds=("KubeletConfiguration",))
+        problems = unknown_problems(raw, source)
+        if not isinstance(decoded.object, KubeletConfiguration):
+            # What can not be read hides no rule that is broken elsewhere.
+            problems += SCHEME.read(raw, source, kinds=("KubeletConfiguration",)).problems
+            return Configured(problems=told(problems, source, frozenset()))
+        config = decoded.object
+        warnings = unhonoured(config, source)
+    config, overridden, bad_flags = with_flags(config, flags, machine)
+    problems += validate_configuration(config)
+    settings, own = settings_of(config, flags, machine)
+    everything = told(problems, source, overridden) + told_flags(bad_flags + own)
+    return Configured(settings=None if everything else settings, problems=everything, warnings=warnings)
+
+
+def told(problems: tuple[FieldProblem, ...], source: str, overridden: frozenset[str]) -> tuple[Problem, ...]:
+    """Return problems of fields with the file, or the flag, that they come from."""
+    return tuple(
+        Problem(
+            where=f"{FLAG_OF[one.path]}" if one.path in overridden else one.at(source).where,
+            message=f"invalid configuration: {one}",
+        )
+        for one in problems
+    )
+
+
+def told_flags(problems: tuple[FieldProblem, ...]) -> tuple[Problem, ...]:
+    """Return problems whose path is a flag."""
+    return tuple(Problem(where=one.path, message=f"invalid configuration: {one.text()}") for one in problems)
+
+
+def unknown_problems(raw: bytes | dict[str, Any], source: str) -> tuple[FieldProblem, ...]:
+    """Return a problem for each field that v1beta1 does not have."""
+    decoded = SCHEME.decode(raw, source, kinds=("KubeletConfiguration",))
+    return tuple(
+        FieldProblem(
+            path=field.path,
+            found="a field that KubeletConfiguration v1beta1 does not have",
+            expected=f"{field.suggestion!r}, perhaps" if field.suggestion else "no such field",
+        )
+        for field in decoded.unknown_fields
+    )
+
+
+def unhonoured(config: KubeletConfiguration, source: str) -> tuple[Problem, ...]:
+    """Return a warning for each field that is set and not honoured yet."""
+    return tuple(
+        Problem(where=f"{source}: {path}", message="this agent knows the field and does not honour it yet")
+        for path, _ in set_fields(config)
+        if path not in HONOURED
+    )
+
+
+# paths
+
+
+def absolute(path: str, machine: Machine) -> str:
+    """Return a path as seen from the working directory, without dots."""
+    return posixpath.normpath(posixpath.join(machine.working_directory, path))
+
+
+def with_absolute_paths(document: bytes, folder: str) -> bytes | dict[str, Any]:
+    """Return the file's data with relative paths joined to its folder; what is no object is left as it is."""
+    try:
+        raw = msgspec.json.decode(document)
+    except msgspec.DecodeError:
+        return document
+    if not isinstance(raw, dict):
+        return document
+    for path in PATHS:
+        *outer, last = path.split(".")
+        place: Any = raw
+        for name in outer:
+            place = place.get(name) if isinstance(place, dict) else None
+        value = place.get(last) if isinstance(place, dict) else None
+        if isinstance(place, dict) and isinstance(value, str) and value and not value.startswith("/"):
+            place[last] = posixpath.normpath(posixpath.join(folder, value))
+    return raw
+
+
+# flags
+
+
+def with_flags(
+    config: KubeletConfiguration, flags: Flags, machine: Machine
+) -> tuple[KubeletConfiguration, frozenset[str], tuple[FieldProblem, ...]]:
+    """Return the configuration with the flags laid over it, the knobs they set, and the flags that can not be read."""
+    changes: dict[str, Any] = {}
+    given: set[str] = set()
+
+    def lay(path: str, field: str, value: object) -> None:
+        if value is not None:
+            changes[field] = value
+            given.add(path)
+
+    manifests = flags.pod_manifest_path
+    lay("staticPodPath", "static_pod_path", absolute(manifests, machine) if manifests else manifests)
+    lay("staticPodURL", "static_pod_url", flags.manifest_url)
+    lay("containerRuntimeEndpoint", "container_runtime_endpoint", flags.container_runtime_endpoint)
+    lay("imageServiceEndpoint", "image_service_endpoint", flags.image_service_endpoint)
+    lay("healthzPort", "healthz_port", flags.healthz_port)
+    if flags.log_format is not None or flags.verbosity is not None:
+        logging = config.logging or LoggingConfiguration()
+        if flags.log_format is not None:
+            logging = replace(logging, format=flags.log_format)
+            given.add("logging.format")
+        if flags.verbosity is not None:
+            logging = replace(logging, verbosity=flags.verbosity)
+            given.add("logging.verbosity")
+        changes["logging"] = logging
+    headers, problems = read_headers(flags.manifest_url_header)
+    lay("staticPodURLHeader", "static_pod_url_header", headers or None)
+    return replace(config, **changes), frozenset(given), problems
+
+
+def read_headers(texts: tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], tuple[FieldProblem, ...]]:
+    """Read headers of the form ``NAME=VALUE``; no problem repeats one, since the value may stand anywhere in it."""
+    headers: dict[str, tuple[str, ...]] = {}
+    problems = []
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not names.HTTP_TOKEN.accepts(name.strip()):
+            found = "a text without the name of a header in front of '='"
+            problems.append(FieldProblem(path="--manifest-url-header", found=found, expected="NAME=VALUE"))
+            continue
+        headers[name.strip()] = (*headers.get(name.strip(), ()), value.strip())
+    return headers, tuple(problems)
+
+
+# settings
+
+
+def seconds(text: str | None, path: str) -> float:
+    """Return a duration in seconds; unset and zero mean the default."""
+    return duration.parse_seconds(text or "0") or duration.parse_seconds(str(default_of(path)))
+
+
+def settings_of(
+    config: KubeletConfiguration, flags: Flags, machine: Machine
+) -> tuple[Settings, tuple[FieldProblem, ...]]:
+    """Return the settings that a whole configuration means, and what the flags lack."""
+    problems = []
+    given = flags.hostname_override
+    node_name = (machine.hostname if given is None else given).strip().lower()
+    if not names.SUBDOMAIN.accepts(node_name):
+        where = "--hostname-override"
+        problems.append(FieldProblem(path=where, found=shown(node_name), expected=names.SUBDOMAIN.expected))
+    endpoint = config.container_runtime_endpoint or ""
+    if not endpoint and (flags.config or flags.kubeconfig):
+        where = "containerRuntimeEndpoint (--container-runtime-endpoint)"
+        expected = "embedded or unix:///path, since --config or --kubeconfig is given"
+        problems.append(FieldProblem(path=where, found="nothing", expected=expected))
+    root_dir = root_of(flags, machine)
+    logging = config.logging or LoggingConfiguration()
+    back_off = (config.crash_loop_back_off or CrashLoopBackOffConfig()).max_container_restart_period
+    headers = config.static_pod_url_header or {}
+    settings = Settings(
+        root_dir=root_dir,
+        node_name=node_name,
+        pod_manifest_path=config.static_pod_path or "",
+        manifest_url=config.static_pod_url or "",
+        manifest_url_headers=tuple(
+            sorted((name, value) for name, values in headers.items() for value in values)
+        ),
+        file_check_s=seconds(config.file_check_frequency, "fileCheckFrequency"),
+        http_check_s=seconds(config.http_check_frequency, "httpCheckFrequency"),
+        sync_s=seconds(config.sync_frequency, "syncFrequency"),
+        runtime_endpoint=endpoint or EMBEDDED,
+        image_endpoint=config.image_service_endpoint or endpoint or EMBEDDED,
+        runtime_request_timeout_s=seconds(config.runtime_request_timeout, "runtimeRequestTimeout"),
+        pod_logs_dir=config.pod_logs_dir
+        or (LOGS_DIR if machine.is_root else posixpath.join(root_dir, "logs")),
+        max_pods=config.max_pods or int(str(default_of("maxPods"))),
+        max_container_backoff_s=seconds(back_off, "crashLoopBackOff.maxContainerRestartPeriod"),
+        healthz_address=config.healthz_bind_address or str(default_of("healthzBindAddress")),
+        healthz_port=int(str(default_of("healthzPort")))
+        if config.healthz_port is None
+        else config.healthz_port,
+        fail_cgroup_v1=bool(config.fail_cgroup_v1),
+        log_format=logging.format or str(default_of("logging.format")),
+        verbosity=logging.verbosity or 0,
+        allow_host_image=flags.allow_host_image,
+        take_over=flags.take_over,
+    )
+    return settings, tuple(problems)
+
+
+def root_of(flags: Flags, machine: Machine) -> str:
+    """Return the root directory: the flag's, else the system's for root, else the user's own."""
+    if flags.root_dir:
+        return absolute(flags.root_dir, machine)
+    return ROOT_DIR if machine.is_root else posixpath.join(machine.state_home, "nodeagent")
