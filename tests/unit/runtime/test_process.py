@@ -15,8 +15,6 @@ from runtime.process import (
     RootLock,
     StopSignals,
     boot_id,
-    default_pod_logs_dir,
-    default_root_dir,
     node_name,
     prepare_root,
     set_umask,
@@ -35,20 +33,6 @@ REPOSITORY = Path(__file__).parents[3]
         ({"HOME": "/home/a", "XDG_STATE_HOME": "relative"}, 1000, "/home/a/.local/state/nodeagent"),
     ],
 )
-def test_the_root_directory_follows_user_and_environment(environ, euid, expected):
-    assert str(default_root_dir(environ, euid)) == expected
-
-
-def test_without_a_home_the_flag_is_named():
-    with pytest.raises(RejectedError, match="--root-dir"):
-        default_root_dir({}, 1000)
-
-
-def test_logs_are_where_a_kubelet_has_them_or_under_the_root():
-    assert str(default_pod_logs_dir(Path("/r"), 0)) == "/var/log/pods"
-    assert str(default_pod_logs_dir(Path("/r"), 1000)) == "/r/logs"
-
-
 def test_a_missing_root_directory_is_made(tmp_path):
     root = prepare_root(tmp_path / "a/b")
     assert root.is_dir()
@@ -62,11 +46,6 @@ def test_a_root_directory_that_is_a_file_is_named(tmp_path, below):
     (tmp_path / "file").write_text("x")
     with pytest.raises(RejectedError, match=f"{tmp_path}/file is not a folder"):
         prepare_root(tmp_path / "file" / below)
-
-
-def test_a_root_directory_too_long_for_a_socket_is_refused(tmp_path):
-    with pytest.raises(RejectedError, match="takes 107"):
-        prepare_root(tmp_path / ("x" * 100))
 
 
 def test_a_root_directory_that_cannot_be_written_is_a_clear_line():
