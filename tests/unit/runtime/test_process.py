@@ -23,16 +23,6 @@ from runtime.process import (
 REPOSITORY = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(
-    ("environ", "euid", "expected"),
-    [
-        ({"HOME": "/root"}, 0, "/var/lib/nodeagent"),
-        ({"HOME": "/root", "XDG_STATE_HOME": "/x"}, 0, "/var/lib/nodeagent"),
-        ({"HOME": "/home/a"}, 1000, "/home/a/.local/state/nodeagent"),
-        ({"HOME": "/home/a", "XDG_STATE_HOME": "/x/state"}, 1000, "/x/state/nodeagent"),
-        ({"HOME": "/home/a", "XDG_STATE_HOME": "relative"}, 1000, "/home/a/.local/state/nodeagent"),
-    ],
-)
 def test_a_missing_root_directory_is_made(tmp_path):
     root = prepare_root(tmp_path / "a/b")
     assert root.is_dir()
