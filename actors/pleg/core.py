@@ -34,20 +34,8 @@ def decide(
 ) -> Decision[PlegState]:
     """Take in a message (None: begin) and choose what to do."""
     state, facts = absorb(before, message, now)
-    decision = plan(state, wanted(before, message), now, new_op)
+    decision = plan(state, now, new_op)
     return replace(decision, actions=(*facts, *decision.actions))
-
-
-def wanted(before: PlegState, message: PlegMessage | KernelMessage | None) -> Uid | None:
-    """Return the pod to look at now: somebody wants it, or it changed while it was being looked at."""
-    match message:
-        case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
-            return uid
-        case Outcome(op=op):
-            look = before.looks.get(op)
-            return look.uid if look is not None and look.again else None
-        case _:
-            return None
 
 
 def absorb(
@@ -63,7 +51,9 @@ def absorb(
             why = failure.message if failure else "closed"
             deaf = replace(state, hearing=False, deaf_since=now, stream_failure=why)
             return replace(deaf, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
-        case LookAtPod() | Heard() | Alarm() | Restarted() | ChildDied() | None:
+        case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
+            return replace(state, due=(*state.due, uid)), ()
+        case Heard() | Alarm() | Restarted() | ChildDied() | None:
             return state, ()
         case _:
             assert_never(message)
@@ -74,7 +64,8 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
     look = state.looks.get(outcome.op)
     if look is not None:
         looks = {op: other for op, other in state.looks.items() if op != outcome.op}
-        state = replace(state, looks=looks)
+        # It changed while it was being looked at: that look may have seen too little.
+        state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
         if not isinstance(outcome.result, RuntimePod):
             # The listing will see it again; a pod that can not be inspected must not hold up the others.
             return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
@@ -111,16 +102,34 @@ def absorb_listing(
         if uid not in present
     ]
     for pod in (*listing.pods, *gone):
-        due = now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S
-        if due or state.seen.get(pod.uid) != pod:
+        if not is_due(state, pod, now, complete=listing.complete):
+            continue
+        if listing.complete or pod.uid not in present:
             state, told = tell_pod(state, pod, as_of, now)
             actions += told
+        elif pod.ours or state.take_over:
+            # An incomplete listing lacks exit codes and annotations: an actor would take them for lost.
+            state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
         RuntimePresence(uid=p.uid, name=p.name, namespace=p.namespace, ours=p.ours, alive=is_alive(p))
         for p in listing.pods
     )
     actions.append(Tell(to=SUPERVISOR, message=RuntimeListed(pods=presence, as_of=as_of)))
     return state, tuple(actions)
+
+
+def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
+    """Tell whether a pod is to be told: it changed, or was not told for a while."""
+    seen = state.seen.get(pod.uid)
+    if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
+        return True
+    return seen != pod if complete else shape(seen) != shape(pod)
+
+
+def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
+    """Return what even an incomplete listing shows truly: ids and states."""
+    sandboxes = [(sandbox.id, sandbox.state.value) for sandbox in pod.sandboxes]
+    return tuple(sorted(sandboxes + [(container.id, container.state.value) for container in pod.containers]))
 
 
 def tell_pod(
@@ -132,18 +141,19 @@ def tell_pod(
     if not pod.sandboxes and not pod.containers:
         del seen[pod.uid], told_at[pod.uid]
     fact = Tell(to=pod_path(pod.uid), message=PodObserved(uid=pod.uid, pod=pod, as_of=as_of))
-    ours = (fact,) if pod.ours else ()
+    ours = (fact,) if pod.ours or state.take_over else ()
     return replace(state, seen=seen, told_at=told_at), ours
 
 
-def plan(state: PlegState, uid: Uid | None, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
+def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
     """Listen, list and inspect as is due."""
     actions: list[Action] = []
     if not state.hearing and (state.deaf_since is None or now >= state.deaf_since + DEAF_RELIST_S):
         actions.append(Listen(stream=STREAM))
         state = replace(state, hearing=True)
-    if uid is not None:
+    for uid in state.due:
         state = look_at(state, uid, now, new_op, actions)
+    state = replace(state, due=())
     if state.listing is None and now >= state.next_listing_at:
         op = new_op()
         actions.append(Start(op=op, port="runtime", call=ListPods(), deadline_s=state.deadline_s))

@@ -25,6 +25,8 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     relist_s: float = 5.0
     """Between listings while events flow."""
     deadline_s: float = 30.0
+    take_over: bool = False
+    """Other agents' pods on this runtime are ours: their actors are told as well."""
     started_at: Instant = 0.0
 
     seen: Mapping[Uid, RuntimePod] = {}
@@ -33,6 +35,8 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     listing: OpId | None = None
     listing_since: Instant = 0.0
     looks: Mapping[OpId, Look] = {}
+    due: tuple[Uid, ...] = ()
+    """Pods to inspect now."""
     hearing: bool = False
     """The event stream is open."""
     deaf_since: Instant | None = None

@@ -11,14 +11,15 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.outcome import absorb_outcome
-from actors.pod.phase import TERMINAL
-from actors.pod.plan import Stage, fresh_memo, next_stage
+from actors.pod.outcome import absorb_outcome, with_event
+from actors.pod.phase import TERMINAL, is_static, phase_of
+from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
 from actors.pod.report import SUPERVISOR, is_stopped, report
 from actors.pod.state import (
     Finished,
     Flight,
     Gone,
+    Hold,
     Kill,
     PodMemo,
     PodState,
@@ -27,17 +28,24 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import Facts, compose
-from actors.rules.instance import is_alive
-from api.containers import StopContainer
+from actors.pod.status import Facts, compose, status_named
+from actors.rules.instance import is_alive, newest_of
+from api.containers import ContainerState, StopContainer
 from api.ids import Instant, OpId, Path, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod, PodMessage, PodObserved, UpdatePod
+from api.objects.pod import Pod
 from api.objects.podstatus import PodStatus
 
 SELF = Path("")
 """Who asked, when it was the pod itself."""
+
+STEPS_AT_ONCE = 8
+"""More than a life has steps: where it ends, status and life agree."""
+
+RECALL_TRIES = 5
+"""After so many failed reads of the ledger a pod goes on without it: a broken disk must not keep a node from working."""
 
 
 def decide(
@@ -75,6 +83,9 @@ def absorb(
             return replace(state, observed=pod, observed_as_of=as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
+        case Restarted(path=path) if path == SUPERVISOR:
+            # A new supervisor counts its updates from the beginning.
+            return replace(state, generation=0)
         case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:
@@ -82,16 +93,20 @@ def absorb(
 
 
 def absorb_update(state: PodState, message: UpdatePod) -> PodState:
-    """Take in the desired pod."""
+    """Take in the desired pod, unless a newer one is known."""
+    if message.generation < state.generation:
+        return state
     return replace(state, desired=message.pod, source=message.source, generation=message.generation)
 
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     """Take in a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
+    grace_s = first_grace_s(state, message)
     asked = Kill(
         cause=message.cause,
-        grace_s=first_grace_s(state, message),
+        grace_s=grace_s,
         asked_at=wall,
+        stop_by=wall + grace_s * NS,
         asked_by=message.asked_by,
         deleted=message.deleted,
         evict=message.evict,
@@ -131,6 +146,7 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
     return replace(
         kill,
         grace_s=min(kill.grace_s, asked.grace_s),
+        stop_by=min(kill.stop_by, asked.stop_by),
         deleted=kill.deleted or asked.deleted,
         evict=kill.evict or asked.evict,
         reason=asked.reason or kill.reason,
@@ -143,37 +159,45 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
 
 def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Take every step of the life that needs no call, and compose the status that follows."""
-    state = replace(state, memo=fresh_memo(state))
-    while True:
-        after = composed(step_of_life(state, wall), now, wall)
-        if after.life == state.life and after.base.phase == state.base.phase:
-            return after
-        if type(after.life) is not type(state.life):
-            after = replace(after, life_since=now)
+    state = replace(state, memo=fresh_memo(state), holds=holds_that_matter(state))
+    for _ in range(STEPS_AT_ONCE):
+        lived = step_of_life(state, now, wall)
+        if type(lived.life) is not type(state.life):
+            # What failed before has nothing to do with what is to be done now: a kill waits for no retry.
+            lived = replace(lived, life_since=now, holds=())
+        after = composed(lived, now, wall)
+        if after.life == state.life and after.base == state.base:
+            break
         state = after
+    return after
 
 
-def step_of_life(state: PodState, wall: WallNs) -> PodState:
+def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
+    """Return the holds without those of containers that run after all, as after a start of unknown outcome."""
+    return tuple(
+        hold
+        for hold in state.holds
+        if (newest := newest_of(state.observed, hold.container)) is None
+        or newest.state is not ContainerState.RUNNING
+    )
+
+
+def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Return the state one step of its life further, or the same."""
     if state.inflight:
         return state
     match state.life:
         case Recalling(kill=kill):
-            if state.remembered is None or state.observed is None or state.look:
-                return state
-            return recalled(state, kill)
+            return end_of_recall(state, kill, wall)
         case Syncing():
-            if (
-                state.desired is None
-                or state.observed is None
-                or state.base.phase not in TERMINAL
-                or state.look
-            ):
+            if state.desired is None or not has_ended(state, state.desired, now, wall):
                 return state
+            grace_s = own_grace_s(state.desired) or 1
             kill = Kill(
                 cause=KillCause.COMPLETED,
-                grace_s=own_grace_s(state.desired) or 1,
+                grace_s=grace_s,
                 asked_at=wall,
+                stop_by=wall + grace_s * NS,
                 asked_by=SELF,
             )
             return replace(state, life=Terminating(kill=kill))
@@ -190,6 +214,32 @@ def step_of_life(state: PodState, wall: WallNs) -> PodState:
             assert_never(state.life)
 
 
+def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
+    """Return the state in which the pod goes on once ledger and runtime have answered, or the same."""
+    if state.observed is None or state.look:
+        return state
+    if state.recall_failures >= RECALL_TRIES:
+        return recalled(without_ledger(state, wall), kill)
+    if state.remembered is None or state.hold("") is not None:
+        return state
+    return recalled(state, kill)
+
+
+def has_ended(state: PodState, pod: Pod, now: Instant, wall: WallNs) -> bool:
+    """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
+    if state.observed is None or state.look:
+        return False
+    phase = phase_of(pod.spec, state.base.container_statuses, terminal=False, static=is_static(pod))
+    return phase in TERMINAL or state.base.phase in TERMINAL or next_stage(state, now, wall).ended
+
+
+def without_ledger(state: PodState, wall: WallNs) -> PodState:
+    """Go on without what the ledger may know, and say so."""
+    text = "the ledger could not be read: restart counts, back-off and kills in progress may be forgotten"
+    state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
+    return state if state.remembered is not None else replace(state, remembered=PodMemo())
+
+
 def recalled(state: PodState, asked: Kill | None) -> PodState:
     """Go on where the ledger says the pod was."""
     if state.remembered == PodMemo():
@@ -198,7 +248,11 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
     before = state.memo.kill
     kill = merged(before, asked) if before is not None and asked is not None else before or asked
     if kill is not None and state.desired is None:
-        kill = replace(kill, grace_s=min(kill.grace_s, recorded_grace_s(state.observed)))
+        grace_s = min(kill.grace_s, max(1, recorded_grace_s(state.observed)))
+        kill = replace(kill, grace_s=grace_s, stop_by=min(kill.stop_by, kill.asked_at + grace_s * NS))
+    if before is not None and not state.memo.terminated and before.asked_by != SELF:
+        # Whoever asked an earlier incarnation still waits.
+        state = replace(state, askers=tuple(sorted({*state.askers, before.asked_by})))
     if kill is None:
         return replace(state, life=Syncing())
     if state.memo.terminated and not is_alive(state.observed):
@@ -211,14 +265,18 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
     if state.desired is None or isinstance(state.life, Recalling):
         return state
     kill = state.killed
-    stage = next_stage(state, now, wall) if kill is None else Stage()
+    stage, waiting = Stage(), dict[str, tuple[str, str]]()
+    if kill is None:
+        stage = next_stage(state, now, wall)
+        waiting = {name: (reason, message) for name, reason, message in stage.waiting}
+        waiting |= {wait.container: (wait.reason, wait.message) for wait in waits_of(state, now, wall)}
     over = isinstance(state.life, Terminated | Finished | Gone)
     status = compose(
         Facts(
             pod=state.desired,
             observed=state.observed,
             base=state.base,
-            waiting=stage.waiting,
+            waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
             terminal=over,
             terminating=kill is not None,
             reason=kill.reason if kill and over else stage.pod_reason,
@@ -228,7 +286,31 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
             wall=wall,
         )
     )
-    return replace(state, base=status)
+    return replace(told_changes(state, status, wall), base=status)
+
+
+def told_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
+    for after in status.container_statuses:
+        before = status_named(state.base, after.name)
+        if before is None:
+            continue
+        known = {
+            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
+        }
+        ended = after.state.terminated or after.last_state.terminated
+        if ended and ended.container_id not in known and ended.reason != "StartError":
+            kind = "Normal" if ended.exit_code == 0 else "Warning"
+            text = f"Container exited with code {ended.exit_code} ({ended.reason})"
+            state = with_event(state, wall, kind, "Exited", text, after.name)
+        backs_off = after.state.waiting is not None and after.state.waiting.reason == "CrashLoopBackOff"
+        backed_off = before.state.waiting is not None and before.state.waiting.reason == "CrashLoopBackOff"
+        if backs_off and not backed_off and state.desired is not None:
+            meta = state.desired.metadata
+            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+            text = f"Back-off restarting failed container {after.name} in pod {pod}"
+            state = with_event(state, wall, "Warning", "BackOff", text)
+    return state
 
 
 # ---------------------------------------------------------------- plan

@@ -47,8 +47,10 @@ def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | N
         return "", None, steps
     if stage.wake_at is not None:
         again = Step(in_s=max(0.0, stage.wake_at - now), what="try again", result=stage.why)
-        return stage.why.removeprefix("waiting: "), None, (again,)
-    return "" if isinstance(state.life, Syncing) and not stage.pod_reason else stage.why, None, ()
+        return stage.why.removeprefix("waiting: ").removeprefix("waiting "), stage.since_s, (again,)
+    if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
+        return "", None, ()
+    return stage.why.removeprefix("waiting for "), max(0.0, now - state.life_since), ()
 
 
 def state_sentence(state: PodState) -> str:
@@ -60,8 +62,8 @@ def state_sentence(state: PodState) -> str:
             phase = state.base.phase or "Pending"
             ready = sum(1 for s in state.base.container_statuses if s.ready)
             return f"{phase}, {ready} of {len(state.base.container_statuses)} containers ready"
-        case Terminating():
-            return "it is being stopped"
+        case Terminating(kill=kill):
+            return f"it is being stopped for good: {kill.cause.value}"
         case Terminated():
             return "all its containers are stopped; that is being made durable"
         case Finished():
@@ -72,9 +74,10 @@ def state_sentence(state: PodState) -> str:
 
 def kill_sentence(kill: Kill, wall: WallNs) -> str:
     """Return who stopped it and why."""
-    who = kill.asked_by or "the pod itself"
     ago = max(0, wall - kill.asked_at) / NS
-    return f"{kill.cause.value}: asked for by {who} {ago:.0f} s ago, with {kill.grace_s} s of grace"
+    if not kill.asked_by:
+        return f"{kill.cause.value} {ago:.0f} s ago"
+    return f"{kill.cause.value}: asked for by {kill.asked_by} {ago:.0f} s ago, with {kill.grace_s} s of grace"
 
 
 def container_sentence(state: PodState, container: Container, wall: WallNs) -> str:
@@ -87,7 +90,7 @@ def container_sentence(state: PodState, container: Container, wall: WallNs) -> s
     if last is not None:
         parts.append(f"last ended with exit code {last.exit_code} ({last.reason or 'no reason'})")
     if status.restart_count:
-        parts.append(f"{status.restart_count} restarts")
+        parts.append("1 restart" if status.restart_count == 1 else f"{status.restart_count} restarts")
     newest = newest_of(state.observed, container.name)
     ended = newest is not None and newest.state is ContainerState.EXITED
     if state.desired and ended and not should_start(state.desired.spec, container, newest):

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from actors.pod.state import (
     EVENT_LIMIT,
+    PRUNING,
     STATUS_SECTION,
     TRIED_LIMIT,
     Finished,
@@ -16,6 +17,7 @@ from actors.pod.state import (
     PodEvent,
     PodMemo,
     PodState,
+    Syncing,
     Terminating,
     Tried,
 )
@@ -25,6 +27,7 @@ from api.containers import (
     CreateContainer,
     InspectPod,
     RemoveContainer,
+    RemoveSandbox,
     RunSandbox,
     RuntimePod,
     StartContainer,
@@ -32,7 +35,7 @@ from api.containers import (
     StopSandbox,
 )
 from api.errors import Failure, FailureKind
-from api.host import Forget, MakePodFolders, Recall, Recalled, Remember
+from api.host import Forget, MakePodFolders, Recall, Recalled, Remember, RemovePodFolders
 from api.ids import Instant, WallNs
 from api.messages.kernel import Outcome
 from api.objects.podstatus import PodStatus
@@ -43,6 +46,9 @@ FIRST_HOLD_S = 1.0
 HOLD_LIMIT_S = 30.0
 FIRST_IMAGE_HOLD_S = 10.0
 IMAGE_HOLD_LIMIT_S = 300.0
+
+LOOKING = (InspectPod, Recall, Remember)
+"""Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     # Call -> waiting reason, event reason, event text before the error.
@@ -61,11 +67,12 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     flight = next((f for f in state.inflight if f.op == outcome.op), None)
     if flight is None:
         left = tuple(op for op in state.inherited if op != outcome.op)
-        return replace(state, inherited=left, look=True, settled_at=outcome.ended_at)
+        return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
     state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
     state = noted(state, flight, outcome, now)
     if outcome.failure is not None:
         return failed(state, flight, outcome.failure, now, wall)
+    state = tried_well(state, flight)
     call = flight.what.call
     if isinstance(outcome.result, RuntimePod):
         return runtime_answered(state, flight, outcome, outcome.result, wall)
@@ -73,13 +80,41 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
         case Recall():
             return recalled_entry(state, call, outcome.result, wall)
         case Remember(data=data):
-            return replace(without_hold(state, ""), remembered=msgspec.msgpack.decode(data, type=PodMemo))
+            return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo))
         case MakePodFolders():
-            return replace(without_hold(state, ""), folders=True)
+            return replace(state, folders=True)
+        case RemovePodFolders():
+            return replace(state, cleaned=True)
         case Forget() if isinstance(state.life, Finished):
             return replace(state, life=Gone(kill=state.life.kill))
         case _:
-            return without_hold(state, "")
+            return state
+
+
+def tried_well(state: PodState, flight: Flight) -> PodState:
+    """Forget failed tries once a whole stage went well that shows that they are over.
+
+    One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
+    neither may make the next failure look like the first.
+    """
+    key = PRUNING if hold_key(state, flight) == PRUNING else ""
+    hold = state.hold(key)
+    if hold is None or state.inflight or hold.until > flight.since:
+        return state
+    looked = isinstance(flight.what.call, LOOKING)
+    if looked and hold.call not in {kind.__name__ for kind in LOOKING}:
+        return state
+    return without_hold(state, key)
+
+
+def hold_key(state: PodState, flight: Flight) -> str:
+    """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
+    call, name = flight.what.call, flight.what.container
+    if isinstance(call, CreateContainer | StartContainer | RemoveContainer) and name:
+        return name
+    if isinstance(call, RemoveContainer | RemoveSandbox) and isinstance(state.life, Syncing):
+        return PRUNING
+    return ""
 
 
 def runtime_answered(
@@ -97,7 +132,6 @@ def runtime_answered(
             state = replace(state, life=replace(state.life, proven_at=as_of))
     else:
         state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
-    state = without_hold(state, "")
     name = flight.what.container
     match flight.what.call:
         case CreateContainer():
@@ -162,19 +196,23 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         return state
     if isinstance(call, Remember):
         return unremembered(state, call, failure, wall)
+    if isinstance(call, Recall):
+        state = replace(state, recall_failures=state.recall_failures + 1)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
     state = with_event(state, wall, "Warning", event, text + failure.message, name)
-    held = name if isinstance(call, CreateContainer | StartContainer | RemoveContainer) else ""
+    held = hold_key(state, flight)
     before = state.hold(held)
     failures = (before.failures if before else 0) + 1
     hold = Hold(
         container=held,
+        call=type(call).__name__,
+        since=before.since if before else now,
         until=now + hold_s(failure, failures),
         failures=failures,
         reason=reason or "ContainerCreating",
         message=failure.message,
-        instance=call.container_id if isinstance(call, StartContainer) else "",
+        instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
     )
     return with_hold(state, hold)
 

@@ -9,7 +9,12 @@ from api.objects.pod import Pod, PodSpec
 from api.objects.podstatus import ContainerStatus, PodCondition
 from api.wallclock import rfc3339
 
-TERMINAL = ("Succeeded", "Failed")
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+def is_static(pod: Pod) -> bool:
+    """Tell whether the pod comes from a file or URL: its phase is never forced to a terminal one."""
+    return pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
 
 
 def phase_of(spec: PodSpec, statuses: tuple[ContainerStatus, ...], *, terminal: bool, static: bool) -> str:

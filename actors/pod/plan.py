@@ -7,7 +7,7 @@ Recalling     recall memo, recall status, inspect                       (side by
 Syncing       look? -> folders -> stop what a new sandbox replaces -> sandbox -> prune -> stop changed -> next container
 Terminating   remember the kill -> stop containers (side by side) -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over
-Finished      if deleted: sandboxes -> folders and logs -> forget
+Finished      stop what came back; if deleted: sandboxes -> folders and logs -> forget
 ```
 """
 
@@ -24,6 +24,7 @@ from actors.pod.containerconfig import (
 )
 from actors.pod.state import (
     MEMO_SECTION,
+    PRUNING,
     STATUS_SECTION,
     Finished,
     Gone,
@@ -39,7 +40,7 @@ from actors.pod.state import (
 from actors.pod.status import next_attempt, status_named
 from actors.pod.support import unsupported_paths
 from actors.rules.backoff import counted, wait_s
-from actors.rules.instance import instances_of, newest_of, ready_sandboxes, running
+from actors.rules.instance import instances_of, is_alive, newest_of, ready_sandboxes, running
 from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
@@ -65,6 +66,7 @@ from api.objects import pod as v1
 MIN_STOP_S = 2
 """Floor of a stop's grace where none is left: 0 would kill before the runtime cleaned up."""
 HOST_DEADLINE_S = 30.0
+NS = 1_000_000_000
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,12 +76,28 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     """In words: what the calls are for, or what is waited for."""
     wake_at: Instant | None = None
+    since_s: float | None = None
+    """For how long it has been waited already, where that is known."""
     memo: PodMemo | None = None
     """The memo that the calls make durable."""
     waiting: tuple[tuple[str, str, str], ...] = ()
     """Container, reason, message: what to publish of containers that wait."""
+    ended: bool = False
+    """Nothing of the pod runs and nothing of it is to run again."""
     pod_reason: str = ""
     pod_message: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that is to be started, but not now."""
+
+    container: str
+    until: Instant
+    since_s: float
+    reason: str
+    """Waiting reason to publish."""
+    message: str
+    why: str
 
 
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
@@ -96,7 +114,7 @@ def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
             memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
             return held or remember(state, memo, "making its end durable", durable=True)
         case Finished(kill=kill):
-            return clean_up(state, kill, now)
+            return clean_up(state, kill, now, wall)
         case Gone():
             return Stage(why="nothing is left of it")
         case _:
@@ -179,7 +197,7 @@ def renew_sandbox(state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: i
     if old:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
-        return Stage(why="nothing of it is to run again")
+        return Stage(why="nothing of it is to run again", ended=True)
     spec = sandbox_spec(pod, attempt, state.log_root)
     creating = tuple((c.name, "ContainerCreating", "") for c in pod.spec.containers)
     call = runtime_call(state, RunSandbox(spec=spec))
@@ -190,8 +208,9 @@ def run_containers(
     state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant, wall: WallNs
 ) -> Stage:
     """Prune what is outdated, stop what changed, then start the next container that is due, in spec order."""
+    pruning = state.hold(PRUNING)
     outdated = prunable(pod, observed, sandbox_id)
-    if outdated:
+    if outdated and (pruning is None or now >= pruning.until):
         calls = tuple(runtime_call(state, call) for call in outdated)
         return Stage(calls=calls, why="removing containers that ended before the last one")
     changed = tuple(
@@ -201,32 +220,59 @@ def run_containers(
     )
     if changed:
         return Stage(calls=changed, why="stopping containers whose definition changed")
-    wakes: list[tuple[Instant, str]] = []
-    waiting: list[tuple[str, str, str]] = []
-    stage: Stage | None = None
+    waits = waits_of(state, now, wall)
+    waiting = {wait.container for wait in waits}
     for container in pod.spec.containers:
         newest = newest_of(observed, container.name)
-        if not should_start(pod.spec, container, newest):
-            continue
-        hold = state.hold(container.name)
-        if hold is not None and now < hold.until:
-            waiting.append((container.name, hold.reason, hold.message))
-            wakes.append((hold.until, f"trying container {container.name} again after: {hold.message}"))
-            continue
-        attempt = next_attempt(newest, status_named(state.base, container.name))
-        left_s = crash_wait_s(state, container.name, newest, wall, attempt)
-        if left_s > 0:
-            waiting.append((container.name, "CrashLoopBackOff", crash_text(state, pod, container.name)))
-            wakes.append((now + left_s, f"back-off of container {container.name}"))
-            continue
-        if stage is None:
-            stage = bring_up(state, pod, container, newest, sandbox_id, attempt, wall)
-    if stage is not None:
-        return msgspec.structs.replace(stage, waiting=tuple(waiting))
-    if wakes:
-        at, why = min(wakes)
-        return Stage(why=f"waiting: {why}", wake_at=at, waiting=tuple(waiting))
+        if container.name not in waiting and should_start(pod.spec, container, newest):
+            attempt = next_attempt(newest, status_named(state.base, container.name))
+            return bring_up(state, pod, container, newest, sandbox_id, attempt, wall)
+    if waits:
+        first = min(waits, key=lambda wait: wait.until)
+        return Stage(why=f"waiting: {first.why}", wake_at=first.until, since_s=first.since_s)
     return Stage(why="all its containers run" if running(observed) else "nothing is due")
+
+
+def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
+    """Return the containers that are to be started but wait: after failed tries, or in crash-loop back-off."""
+    pod, observed = state.desired, state.observed
+    waits: list[Wait] = []
+    for container in pod.spec.containers if pod is not None else ():
+        name = container.name
+        newest = newest_of(observed, name)
+        if pod is None or not should_start(pod.spec, container, newest):
+            continue
+        hold = state.hold(name)
+        if hold is not None and now < hold.until:
+            wait = Wait(
+                container=name,
+                until=hold.until,
+                since_s=max(0.0, now - hold.since),
+                reason=hold.reason,
+                message=hold.message,
+                why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+            )
+            waits.append(wait)
+            continue
+        attempt = next_attempt(newest, status_named(state.base, name))
+        left_s = crash_wait_s(state, name, newest, wall, attempt)
+        if newest is None or newest.finished_at is None or left_s <= 0:
+            continue
+        wait = Wait(
+            container=name,
+            until=now + left_s,
+            since_s=max(0, wall - newest.finished_at) / NS,
+            reason="CrashLoopBackOff",
+            message=crash_text(state, pod, name),
+            why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+        )
+        waits.append(wait)
+    return tuple(waits)
+
+
+def tries(failures: int) -> str:
+    """Return how often something failed, in words."""
+    return "a failed try" if failures == 1 else f"{failures} failed tries"
 
 
 def bring_up(
@@ -286,29 +332,51 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
 
 
-def clean_up(state: PodState, kill: Kill, now: Instant) -> Stage:
+def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     """Remove everything of a deleted pod; keep records and logs of any other."""
-    if not (kill.deleted or kill.evict):
-        return Stage(why="finished; kept until it is removed from its source")
     held = paused(state, now)
     if held:
         return held
     if state.observed is None or state.look:
         return Stage(calls=(inspection(state),), why="looking at what is left of it")
+    if is_alive(state.observed):
+        # A start whose outcome was unknown may take effect after everything was proven stopped.
+        return stop_again(state, kill, wall)
+    if not (kill.deleted or kill.evict):
+        return Stage(why="finished; kept until it is removed from its source")
     if state.observed.sandboxes:
         calls = tuple(
             runtime_call(state, RemoveSandbox(uid=state.uid, sandbox_id=s.id))
             for s in state.observed.sandboxes
         )
         return Stage(calls=calls, why="removing its sandbox")
+    if state.observed.containers:
+        calls = tuple(
+            runtime_call(state, RemoveContainer(uid=state.uid, container_id=c.id))
+            for c in state.observed.containers
+        )
+        return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
     if not kill.deleted:
         return Stage(why="evicted; its status is kept until it is removed from its source")
-    call = RemovePodFolders(uid=state.uid, log_directory=state.memo.log_directory)
+    if not state.cleaned:
+        call = RemovePodFolders(uid=state.uid, log_directory=state.memo.log_directory)
+        return Stage(calls=(host_call("podfiles", call),), why="removing its folders and logs")
+    # The page goes last: it is what tells the next life of the agent that there is something left to remove.
     forget = Forget(section=MEMO_SECTION, key=state.uid)
-    return Stage(
-        calls=(host_call("podfiles", call), host_call("ledger", forget)),
-        why="removing its folders and its page in the ledger",
+    return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
+
+
+def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
+    """Stop what runs of a pod whose life is over."""
+    alive = running(state.observed)
+    if alive:
+        calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
+        return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
+    calls = tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id))
+        for s in ready_sandboxes(state.observed)
     )
+    return Stage(calls=calls, why="stopping a sandbox that came back after the pod had ended")
 
 
 # ---------------------------------------------------------------- parts of stages
@@ -321,7 +389,12 @@ def paused(state: PodState, now: Instant) -> Stage | None:
         return None
     names = [c.name for c in state.desired.spec.containers] if state.desired else []
     waiting = tuple((name, hold.reason, hold.message) for name in names)
-    return Stage(why=f"waiting to try again after: {hold.message}", wake_at=hold.until, waiting=waiting)
+    return Stage(
+        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
+        wake_at=hold.until,
+        since_s=max(0.0, now - hold.since),
+        waiting=waiting,
+    )
 
 
 def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:
@@ -355,9 +428,12 @@ def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
 
 
 def grace_left_s(kill: Kill, wall: WallNs) -> int:
-    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew."""
-    passed_s = max(0, wall - kill.asked_at) // 1_000_000_000
-    return int(max(0, kill.grace_s - passed_s))
+    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
+
+    A wall clock that jumped backwards gives no more than the grace itself.
+    """
+    left_s = -((wall - kill.stop_by) // NS)
+    return int(min(max(0, left_s), kill.grace_s))
 
 
 def is_changed(container: v1.Container, instance: Container) -> bool:

@@ -23,6 +23,9 @@ MEMO_SECTION = "pods"
 STATUS_SECTION = "status"
 """Ledger section of `PodStatus`, owned by StatusManager; PodActors only recall it as the base of theirs."""
 
+PRUNING = "(pruning)"
+"""Key of the hold on removing outdated instances, which keeps nothing else waiting. No container can have this name."""
+
 EVENT_LIMIT = 64
 TRIED_LIMIT = 16
 
@@ -33,6 +36,8 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     cause: KillCause
     grace_s: int
     asked_at: WallNs
+    stop_by: WallNs
+    """When the grace is used up: the earliest that any of the kills asked for."""
     asked_by: Path
     deleted: bool = False
     evict: bool = False
@@ -131,9 +136,13 @@ class Flight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """A container (or, with an empty name, the pod's sandbox) that waits after failed tries."""
+    """What waits after failed tries: a container, with an empty name the whole pod, or `PRUNING`."""
 
     container: str
+    call: str
+    """Class name of the call that failed last."""
+    since: Instant
+    """When the first of these tries in a row failed."""
     until: Instant
     failures: int
     reason: str
@@ -191,6 +200,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """The last stage's outcome is not wholly known: inspect before deciding anything."""
     folders: bool = False
     """The pod's folders were made by this incarnation."""
+    cleaned: bool = False
+    """The pod's folders were removed: only its page in the ledger is left."""
     inflight: tuple[Flight, ...] = ()
     inherited: tuple[OpId, ...] = ()
     """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
@@ -214,5 +225,5 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
                 return kill
 
     def hold(self, container: str) -> Hold | None:
-        """Return the hold on a container, or on the sandbox for an empty name."""
+        """Return the hold on a container, on the pod for an empty name, or on `PRUNING`."""
         return next((h for h in self.holds if h.container == container), None)

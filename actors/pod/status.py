@@ -6,10 +6,11 @@ what the runtime forgot: restart counts, last terminations, start time, addresse
 
 import msgspec
 
-from actors.pod.phase import TERMINAL, conditions, phase_of
+from actors.pod.phase import TERMINAL, conditions, is_static, phase_of
 from actors.rules.instance import instances_of, ready_sandboxes
 from actors.rules.qos import qos_class
 from actors.rules.restart import should_start
+from actors.rules.sandbox import judge
 from api.containers import Container as Instance
 from api.containers import ContainerState as Runs
 from api.containers import RuntimePod
@@ -31,6 +32,9 @@ from api.wallclock import rfc3339
 CREATING = ContainerState(waiting=ContainerStateWaiting(reason="ContainerCreating"))
 LOST = 137
 """Exit code published for a container that nobody saw end."""
+
+UNSEEN = "ContainerStatusUnknown"
+"""Reason published with it."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,21 +66,20 @@ def compose(facts: Facts) -> PodStatus:
         container_status(facts, container, waiting.get(container.name))
         for container in sorted(pod.spec.containers, key=lambda c: c.name)
     )
-    static = pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
-    phase = phase_of(pod.spec, statuses, terminal=facts.terminal, static=static)
-    if facts.terminal and facts.failed:
-        phase = "Failed"
-    if base.phase in TERMINAL and phase != base.phase:
-        phase = base.phase
+    static = is_static(pod)
+    if facts.terminal and (not static or any(ever_ran(status) for status in statuses)):
+        statuses = tuple(located_no_more(status) for status in statuses)
+    phase = guarded_phase(facts, phase_of(pod.spec, statuses, terminal=facts.terminal, static=static), static)
     reason, message = facts.reason, facts.message
     if not reason and phase == base.phase and phase in TERMINAL:
         reason, message = base.reason, base.message
     ready = ready_sandboxes(facts.observed)
-    ips = ready[0].ips if ready else tuple(ip.ip for ip in base.pod_ips)
+    ips = ready[0].ips if ready and ready[0].ips else tuple(ip.ip for ip in base.pod_ips)
+    needs_sandbox = facts.observed is None or judge(facts.observed, host_network=pod.spec.host_network).needed
     return PodStatus(
         phase=phase,
         conditions=conditions(
-            pod, phase, statuses, base.conditions, facts.wall, sandbox_ready=len(ready) == 1
+            pod, phase, statuses, base.conditions, facts.wall, sandbox_ready=not needs_sandbox
         ),
         container_statuses=statuses,
         reason=reason,
@@ -91,6 +94,20 @@ def compose(facts: Facts) -> PodStatus:
     )
 
 
+def guarded_phase(facts: Facts, phase: str, static: bool) -> str:
+    """Return the phase to publish for the one that the containers' statuses give.
+
+    A terminal one is final once published, and is held back until everything of the pod is proven stopped.
+    """
+    if facts.base.phase in TERMINAL:
+        return facts.base.phase
+    if facts.terminal:
+        return "Failed" if facts.failed or (not static and phase not in TERMINAL) else phase
+    if phase in TERMINAL:
+        return facts.base.phase or "Running"
+    return phase
+
+
 def container_status(
     facts: Facts, container: Container, waiting: ContainerStateWaiting | None
 ) -> ContainerStatus:
@@ -102,12 +119,23 @@ def container_status(
     else:
         status = with_instances(container, old, instances)
     newest = instances[0] if instances else None
-    if facts.terminal and not status.state.terminated and ever_ran(status):
-        status = located_no_more(status)
+    if waiting is None and old is not None and not facts.terminating:
+        waiting = waits_still(old, newest)
     if waiting and not facts.terminal and not status.state.running:
         status = put_off(facts.pod.spec, container, status, newest, waiting)
     running = status.state.running is not None
     return msgspec.structs.replace(status, ready=running, started=running)
+
+
+def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerStateWaiting | None:
+    """Return why the container waited when that was last looked at, unless another instance was made since.
+
+    Between the end of a wait and the next start the published reason stays, as a kubelet's does.
+    """
+    waiting = old.state.waiting
+    if waiting is None or waiting == CREATING.waiting:
+        return None
+    return waiting if newest is None or newest.id == old.container_id else None
 
 
 def without_instance(facts: Facts, container: Container, old: ContainerStatus | None) -> ContainerStatus:
@@ -140,10 +168,7 @@ def with_instances(
     if before is not None:
         last = ContainerState(terminated=terminated(before))
     elif old is not None:
-        ended = old.state.terminated
-        last = (
-            ContainerState(terminated=ended) if ended and ended.container_id != newest.id else old.last_state
-        )
+        last = last_before(old, newest)
     state = state_of(newest, old)
     return ContainerStatus(
         name=container.name,
@@ -157,6 +182,14 @@ def with_instances(
     )
 
 
+def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:
+    """Return how the attempt before `newest` ended, from the last status: the runtime forgot it."""
+    for ended in (old.state.terminated, old.last_state.terminated):
+        if ended is not None and ended.container_id != newest.id:
+            return ContainerState(terminated=ended)
+    return ContainerState()
+
+
 def state_of(newest: Instance, old: ContainerStatus | None) -> ContainerState:
     """Return the API state of an instance (reference section 10.1 step 3)."""
     match newest.state:
@@ -164,12 +197,19 @@ def state_of(newest: Instance, old: ContainerStatus | None) -> ContainerState:
             return ContainerState(running=ContainerStateRunning(started_at=moment(newest.started_at)))
         case Runs.EXITED:
             return ContainerState(terminated=terminated(newest))
-        case Runs.UNKNOWN if old is not None and old.state.running:
-            return ContainerState(
-                terminated=lost("The container could not be located when the pod was terminated")
-            )
+        case Runs.UNKNOWN if old is not None and was_running(newest, old):
+            gone = lost("The container could not be located when the pod was terminated", newest.id)
+            return ContainerState(terminated=gone)
         case Runs.UNKNOWN | Runs.CREATED:
             return CREATING
+
+
+def was_running(instance: Instance, old: ContainerStatus) -> bool:
+    """Tell whether the last status showed this instance running, or lost since."""
+    ends = (old.state.terminated, old.last_state.terminated)
+    return old.state.running is not None or any(
+        end is not None and end.reason == UNSEEN and end.container_id == instance.id for end in ends
+    )
 
 
 def put_off(
@@ -195,6 +235,8 @@ def ever_ran(status: ContainerStatus) -> bool:
 
 def located_no_more(status: ContainerStatus) -> ContainerStatus:
     """Close the books on a container of a terminated pod: its last known end counts, never a guess over it."""
+    if status.state.terminated:
+        return status
     if status.last_state.terminated and not status.state.running:
         return msgspec.structs.replace(status, state=ContainerState(terminated=status.last_state.terminated))
     gone = lost("The container could not be located when the pod was terminated")
@@ -215,9 +257,9 @@ def terminated(instance: Instance) -> ContainerStateTerminated:
     )
 
 
-def lost(message: str) -> ContainerStateTerminated:
+def lost(message: str, container_id: str = "") -> ContainerStateTerminated:
     """Return the end of a container that nobody saw end."""
-    return ContainerStateTerminated(exit_code=LOST, reason="ContainerStatusUnknown", message=message)
+    return ContainerStateTerminated(container_id=container_id, exit_code=LOST, reason=UNSEEN, message=message)
 
 
 def moment(at: WallNs | None) -> str | None:

@@ -12,8 +12,7 @@ from api.objects.pod import Pod
 
 HONOURED: dict[str, tuple[object, ...]] = {
     # Path pattern -> accepted values; an empty tuple accepts any.
-    "spec.activeDeadlineSeconds": (None,),
-    "spec.automountServiceAccountToken": (None, False),
+    "spec.automountServiceAccountToken": (False,),
     "spec.containers[].args": (),
     "spec.containers[].command": (),
     "spec.containers[].env[].name": (),
@@ -29,7 +28,11 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.containers[].restartPolicy": (),
     "spec.containers[].restartPolicyRules[].action": ("Restart",),
     "spec.containers[].restartPolicyRules[].exitCodes": (),
+    "spec.containers[].securityContext.allowPrivilegeEscalation": (True,),
+    "spec.containers[].securityContext.privileged": (False,),
+    "spec.containers[].securityContext.readOnlyRootFilesystem": (False,),
     "spec.containers[].securityContext.runAsGroup": (),
+    "spec.containers[].securityContext.runAsNonRoot": (False,),
     "spec.containers[].securityContext.runAsUser": (),
     "spec.containers[].terminationMessagePath": ("", "/dev/termination-log"),
     "spec.containers[].terminationMessagePolicy": ("", "File"),
@@ -39,6 +42,7 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.hostIPC": (),
     "spec.hostNetwork": (),
     "spec.hostPID": (),
+    "spec.hostUsers": (True,),
     "spec.imagePullSecrets": (),
     "spec.nodeName": (),
     "spec.os.name": ("", "linux"),
@@ -48,11 +52,15 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.restartPolicy": (),
     "spec.schedulerName": (),
     "spec.securityContext.runAsGroup": (),
+    "spec.securityContext.runAsNonRoot": (False,),
     "spec.securityContext.runAsUser": (),
     "spec.serviceAccount": ("", "default"),
     "spec.serviceAccountName": ("", "default"),
+    "spec.setHostnameAsFQDN": (False,),
+    "spec.shareProcessNamespace": (False,),
     "spec.terminationGracePeriodSeconds": (),
     "spec.tolerations": (),
+    "spec.volumes[].name": (),
 }
 
 
@@ -62,30 +70,42 @@ def unsupported_paths(pod: Pod) -> tuple[str, ...]:
 
 
 def unhonoured(value: object, path: str, pattern: str) -> Iterator[str]:
-    """Walk a value; yield the paths below it that no row of the table accepts."""
+    """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
     accepted = HONOURED.get(pattern)
     if accepted is not None:
         if accepted and value not in accepted:
             yield path
-    elif isinstance(value, msgspec.Struct):
-        for field in msgspec.structs.fields(value):
-            part = getattr(value, field.name)
-            if not is_unset(part):
-                name = field.encode_name
-                yield from unhonoured(part, f"{path}.{name}", f"{pattern}.{name}")
+    elif pattern not in PARENTS:
+        yield path
     elif isinstance(value, tuple):
         for index, part in enumerate(value):
             yield from unhonoured(part, f"{path}[{index}]", f"{pattern}[]")
-    else:
-        yield path
+    elif isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            part = getattr(value, field.name)
+            if is_set(field, part):
+                name = field.encode_name
+                yield from unhonoured(part, f"{path}.{name}", f"{pattern}.{name}")
 
 
-def is_unset(value: object) -> bool:
-    """Tell whether a field asks for nothing: unset, false, or empty all the way down."""
-    if value is None or value is False or value in ("", 0):
-        return True
-    if isinstance(value, (tuple, Mapping)):
-        return not value
-    if isinstance(value, msgspec.Struct):
-        return all(is_unset(getattr(value, field)) for field in value.__struct_fields__)
-    return False
+def parents() -> frozenset[str]:
+    """Return every pattern above a row of the table: what lies below them is walked, all else is named as a whole."""
+    above = {"spec.volumes", "spec.volumes[]"}
+    for row in HONOURED:
+        for end, letter in enumerate(row):
+            if letter in ".[":
+                above.add(row[:end])
+            if letter == "]":
+                above.add(row[: end + 1])
+    return frozenset(above)
+
+
+PARENTS = parents()
+
+
+def is_set(field: msgspec.structs.FieldInfo, value: object) -> bool:
+    """Tell whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
+    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, Mapping):
+        return bool(value)
+    return bool(value != default)

@@ -34,8 +34,3 @@ def restarts_after(spec: v1.PodSpec, container: v1.Container, exit_code: int) ->
             return exit_code != 0
         case _:
             return False
-
-
-def ever_restarts(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether any exit could be followed by a start: False only for Never without exit-code rules."""
-    return (container.restart_policy or spec.restart_policy) != "Never"

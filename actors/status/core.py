@@ -51,7 +51,7 @@ def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Inst
 
 
 def composed(state: StatusState, message: PodStatusComposed) -> StatusState:
-    """Take in a status: an equal one is no new version; a finished pod's does not change any more."""
+    """Take in a status: an equal one is no new version."""
     old = state.versions.get(message.uid)
     fresh = Version(
         uid=message.uid,

@@ -52,14 +52,14 @@ def decide(
     """Take in a message (None: only look again) and choose what to do."""
     state = absorb(before, message, now)
     decision = plan(state, now, new_op)
-    return replace(decision, actions=(*answers(before, message), *decision.actions))
+    return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))
 
 
-def answers(before: SupervisorState, message: SupervisorMessage | KernelMessage | None) -> tuple[Action, ...]:
-    """Return the answer to a kill of a pod that nobody owns: it is as dead as it can be."""
+def answers(after: SupervisorState, message: SupervisorMessage | KernelMessage | None) -> tuple[Action, ...]:
+    """Pass a kill on to the pod's actor; where there is none, nothing of the pod runs and that is the answer."""
     if not isinstance(message, KillPod):
         return ()
-    charge = before.charges.get(message.uid)
+    charge = after.charges.get(message.uid)
     if charge is not None and charge.spawned:
         return (Tell(to=pod_path(message.uid), message=message),)
     return (Tell(to=message.asked_by, message=PodKilled(uid=message.uid)),)
@@ -88,6 +88,9 @@ def absorb(
             return state if charge is None else with_charge(state, replace(charge, told=-1, kill_told=False))
         case Outcome():
             return absorb_sweep(state, message)
+        case KillPod(uid=uid) if uid in state.charges:
+            # A pod whose actor is in quarantine may have running containers: its actor is needed now.
+            return with_charge(state, replace(state.charges[uid], retry_at=now))
         case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
             return state
         case _:
@@ -257,7 +260,7 @@ def may_start(state: SupervisorState, charge: Charge, work: Work) -> bool:
         return False
     holder = holder_of(charge, work.charges)
     if holder is None:
-        return not replaced_in_runtime(charge, state.listed, work.charges)
+        return not replaced_in_runtime(charge, state.listed, work.charges, state.ended)
     return holder.uid == charge.uid
 
 
@@ -298,7 +301,7 @@ def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | No
         c.full_name == charge.full_name and c.pod is not None and c.is_static and c.uid != charge.uid
         for c in work.charges.values()
     )
-    if waiting and charge.is_static:
+    if waiting and charge.source != "api":
         return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=SELF)
     if not state.all_ready:
         return None
