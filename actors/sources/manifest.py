@@ -5,14 +5,13 @@ node's name as a suffix, ``kubernetes.io/config.*`` annotations, a toleration, t
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from api.host import Problem
+from api.host import FOLDER_UID, Problem
 from api.objects.meta import ObjectMeta
 from api.objects.placement import Toleration
 from api.objects.pod import Pod, PodStatus
@@ -28,9 +27,6 @@ ANNOTATION_SOURCE = "kubernetes.io/config.source"
 ANNOTATION_HASH = "kubernetes.io/config.hash"
 NOT_OURS = ("kubernetes.io/config.mirror", "kubernetes.io/config.seen")
 """Annotations of a manifest that was copied from a mirror pod: kept, they would make it one, and it would never run."""
-
-UID = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
-"""What a fixed UID may be: it becomes the name of folders."""
 
 LISTS = ("PodList", "List")
 
@@ -147,8 +143,9 @@ def identity_problems(metadata: ObjectMeta) -> tuple[FieldProblem, ...]:
         # Checked later it would have the node's suffix, and the problem would show a name that nobody wrote.
         hint = "; generateName needs an API server" if metadata.generate_name else ""
         found.append(FieldProblem(path="metadata.name", found="nothing", expected=f"a name{hint}"))
-    if metadata.uid and not UID.fullmatch(metadata.uid):
-        expected = "at most 63 letters, digits, dashes, dots and underscores, or no UID (one is made)"
+    # A UID becomes the name of folders.
+    if metadata.uid and not FOLDER_UID.fullmatch(metadata.uid):
+        expected = "at most 200 letters, digits, dots and dashes, or no UID (one is made)"
         found.append(FieldProblem(path="metadata.uid", found=shown(metadata.uid), expected=expected))
     return tuple(found)
 

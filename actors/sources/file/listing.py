@@ -8,6 +8,9 @@
 | no file any more | announced, or not | it is gone when a reading a moment later misses it too |
 | bytes that are no pod | | the previous pod stays |
 
+The first reading counts at once: what it shows was nearly always written long before, a file that is being written just
+then is announced when its writer is done, and waiting would delay every pod of a node that boots.
+
 A file that is gone waits even when it was announced, because editors save by renaming the old file away and writing a
 new one: in between, the pod must not be killed.
 """
