@@ -11,10 +11,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.outcome import absorb_outcome, with_event
+from actors.pod.event import with_event
+from actors.pod.outcome import absorb_outcome, with_view
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
-from actors.pod.report import SUPERVISOR, is_stopped, report
+from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.state import (
     Finished,
     Flight,
@@ -80,7 +81,7 @@ def absorb(
         case PodObserved(pod=pod, as_of=as_of):
             if as_of < state.settled_at or as_of < state.observed_as_of:
                 return state
-            return replace(state, observed=pod, observed_as_of=as_of)
+            return with_view(state, pod, as_of, wall)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == SUPERVISOR:
@@ -327,6 +328,11 @@ def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
         return Decision(state=state, wake_at=stage.wake_at)
     flights = tuple(Flight(op=new_op(), what=what, since=now) for what in stage.calls)
     memo = stage.memo if stage.memo is not None else state.memo
+    for what in stage.calls:
+        if isinstance(what.call, StopContainer):
+            state = with_event(
+                state, wall, "Normal", "Killing", f"Stopping container {what.container}", what.container
+            )
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
@@ -352,9 +358,11 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:
-    """Return who must be told everything again: a new incarnation, or a supervisor that repeats a kill."""
+    """Return who must be told everything (again): a new incarnation, a supervisor that repeats a kill; Pleg at first."""
     if isinstance(message, Restarted):
         return message.path
+    if message is None:
+        return PLEG
     return SUPERVISOR if isinstance(message, KillPod) else None
 
 

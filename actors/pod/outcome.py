@@ -5,8 +5,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from actors.pod.event import with_event, with_exits
 from actors.pod.state import (
-    EVENT_LIMIT,
     PRUNING,
     STATUS_SECTION,
     TRIED_LIMIT,
@@ -14,7 +14,6 @@ from actors.pod.state import (
     Flight,
     Gone,
     Hold,
-    PodEvent,
     PodMemo,
     PodState,
     Syncing,
@@ -125,7 +124,7 @@ def runtime_answered(
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
     if as_of >= state.observed_as_of:
-        state = replace(state, observed=view, observed_as_of=as_of)
+        state = with_view(state, view, as_of, wall)
     if inspected:
         state = replace(state, look=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed):
@@ -141,13 +140,16 @@ def runtime_answered(
         case RunSandbox() if before is not None and before.sandboxes:
             text = "Pod sandbox changed, it will be killed and re-created."
             return with_event(state, wall, "Normal", "SandboxChanged", text)
-        case StopContainer():
-            return with_event(state, wall, "Normal", "Killing", f"Stopped container {name}", name)
         case RemoveContainer():
             hold = state.hold(name)
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
             return state
+
+
+def with_view(state: PodState, view: RuntimePod, as_of: Instant, wall: WallNs) -> PodState:
+    """Return the state that has seen what the runtime shows as of an instant."""
+    return replace(with_exits(state, view, wall), observed=view, observed_as_of=as_of)
 
 
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
@@ -255,22 +257,3 @@ def without_hold(state: PodState, container: str) -> PodState:
     if state.hold(container) is None:
         return state
     return replace(state, holds=tuple(h for h in state.holds if h.container != container))
-
-
-def with_event(
-    state: PodState, wall: WallNs, kind: str, reason: str, message: str, container: str = ""
-) -> PodState:
-    """Return the state with one more event; one that repeats the last of its reason is counted instead."""
-    for index, event in reversed(tuple(enumerate(state.events))):
-        same = (event.type, event.reason, event.message, event.container) == (
-            kind,
-            reason,
-            message,
-            container,
-        )
-        if same:
-            rest = (*state.events[:index], *state.events[index + 1 :])
-            again = replace(event, at=wall, count=event.count + 1)
-            return replace(state, events=(*rest, again))
-    event = PodEvent(at=wall, type=kind, reason=reason, message=message, container=container)
-    return replace(state, events=(*state.events, event)[-EVENT_LIMIT:])
