@@ -25,7 +25,6 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     relist_s: float = 5.0
     """Between listings while events flow."""
     deadline_s: float = 30.0
-    """Other agents' pods on this runtime are ours: their actors are told as well."""
     started_at: Instant = 0.0
 
     watched: frozenset[Uid] = frozenset()

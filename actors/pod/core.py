@@ -11,8 +11,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.event import with_event
-from actors.pod.outcome import absorb_outcome, with_view
+from actors.pod.event import with_changes, with_event
+from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
@@ -29,7 +29,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import Facts, compose, status_named
+from actors.pod.status import Facts, compose
 from actors.rules.instance import is_alive, newest_of
 from api.containers import ContainerState, StopContainer
 from api.ids import Instant, OpId, Path, WallNs
@@ -81,7 +81,7 @@ def absorb(
         case PodObserved(pod=pod, as_of=as_of):
             if as_of < state.settled_at or as_of < state.observed_as_of:
                 return state
-            return with_view(state, pod, as_of, wall)
+            return replace(state, observed=pod, observed_as_of=as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == SUPERVISOR:
@@ -287,31 +287,7 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
             wall=wall,
         )
     )
-    return replace(told_changes(state, status, wall), base=status)
-
-
-def told_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
-    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
-    for after in status.container_statuses:
-        before = status_named(state.base, after.name)
-        if before is None:
-            continue
-        known = {
-            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
-        }
-        ended = after.state.terminated or after.last_state.terminated
-        if ended and ended.container_id not in known and ended.reason != "StartError":
-            kind = "Normal" if ended.exit_code == 0 else "Warning"
-            text = f"Container exited with code {ended.exit_code} ({ended.reason})"
-            state = with_event(state, wall, kind, "Exited", text, after.name)
-        backs_off = after.state.waiting is not None and after.state.waiting.reason == "CrashLoopBackOff"
-        backed_off = before.state.waiting is not None and before.state.waiting.reason == "CrashLoopBackOff"
-        if backs_off and not backed_off and state.desired is not None:
-            meta = state.desired.metadata
-            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
-            text = f"Back-off restarting failed container {after.name} in pod {pod}"
-            state = with_event(state, wall, "Warning", "BackOff", text)
-    return state
+    return replace(with_changes(state, status, wall), base=status)
 
 
 # ---------------------------------------------------------------- plan

@@ -1,59 +1,36 @@
 """Events of a pod: what is worth telling an operator, bounded, equal ones counted.
 
-Reasons and texts are the kubelet's where it has them (reference ``pod-lifecycle`` sections 6.7 and 15). ``ContainerDied``
-is ours: the exit code belongs into the event of the death itself.
+Reasons and texts are the kubelet's where it has them (reference ``pod-lifecycle`` sections 6.7 and 15). ``Exited`` is ours:
+the exit code belongs into the event of the death itself.
 """
 
 from msgspec.structs import replace
 
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
-from api.containers import Container, ContainerState, RuntimePod
+from actors.pod.status import status_named
 from api.ids import WallNs
 from api.objects.podstatus import ContainerStatus, PodStatus
 
 
-def with_exits(state: PodState, view: RuntimePod, wall: WallNs) -> PodState:
-    """Return the state with an event for each container that `view` is the first to show exited."""
-    known = (
-        {c.id for c in state.observed.containers if c.state is ContainerState.EXITED}
-        if state.observed
-        else None
-    )
-    for container in reversed(view.containers):
-        if container.state is not ContainerState.EXITED:
+def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
+    for after in status.container_statuses:
+        before = status_named(state.base, after.name)
+        if before is None:
             continue
-        # Before the first look only what the last status called running is news.
-        is_news = container.id not in known if known is not None else was_running(state.base, container.id)
-        if is_news:
-            well = container.exit_code == 0
-            kind = "Normal" if well else "Warning"
-            state = with_event(state, wall, kind, "ContainerDied", death_text(container), container.name)
-    return state
-
-
-def death_text(container: Container) -> str:
-    """Return how a container ended."""
-    by = f", killed by signal {container.signal}" if container.signal else ""
-    why = f" ({container.reason})" if container.reason else ""
-    return f"Container {container.name} ended with exit code {container.exit_code}{by}{why}"
-
-
-def was_running(base: PodStatus, container_id: str) -> bool:
-    """Tell whether the last status called this instance running."""
-    return any(s.state.running and s.container_id == container_id for s in base.container_statuses)
-
-
-def with_backoffs(state: PodState, before: PodStatus, wall: WallNs) -> PodState:
-    """Return the state with an event for each container that began to back off."""
-    pod = state.desired
-    if pod is None:
-        return state
-    was = {s.name for s in before.container_statuses if backs_off(s)}
-    for status in state.base.container_statuses:
-        if backs_off(status) and status.name not in was:
-            meta = pod.metadata
-            text = f"Back-off restarting failed container {status.name} in pod {meta.name}_{meta.namespace}({meta.uid})"
-            state = with_event(state, wall, "Warning", "BackOff", text, status.name)
+        known = {
+            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
+        }
+        ended = after.state.terminated or after.last_state.terminated
+        if ended and ended.container_id not in known and ended.reason != "StartError":
+            kind = "Normal" if ended.exit_code == 0 else "Warning"
+            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason})"
+            state = with_event(state, wall, kind, "Exited", text, after.name)
+        if backs_off(after) and not backs_off(before) and state.desired is not None:
+            meta = state.desired.metadata
+            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+            text = f"Back-off restarting failed container {after.name} in pod {pod}"
+            state = with_event(state, wall, "Warning", "BackOff", text, after.name)
     return state
 
 

@@ -5,7 +5,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from actors.pod.event import with_event, with_exits
+from actors.pod.event import with_event
 from actors.pod.state import (
     PRUNING,
     STATUS_SECTION,
@@ -124,7 +124,7 @@ def runtime_answered(
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
     if as_of >= state.observed_as_of:
-        state = with_view(state, view, as_of, wall)
+        state = replace(state, observed=view, observed_as_of=as_of)
     if inspected:
         state = replace(state, look=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed):
@@ -145,11 +145,6 @@ def runtime_answered(
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
             return state
-
-
-def with_view(state: PodState, view: RuntimePod, as_of: Instant, wall: WallNs) -> PodState:
-    """Return the state that has seen what the runtime shows as of an instant."""
-    return replace(with_exits(state, view, wall), observed=view, observed_as_of=as_of)
 
 
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
