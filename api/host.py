@@ -5,8 +5,12 @@ Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``l
 ``manifests.changes`` brings `FileSettled` items.
 """
 
+import re
+from urllib.parse import urlsplit
+
 import msgspec
 
+from api.errors import RejectedError
 from api.ids import Uid
 from api.messages import Message
 
@@ -58,6 +62,10 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
     """The one document of the file as compact JSON, None when there is a problem."""
     problems: tuple[Problem, ...] = ()
 
+    def __repr__(self) -> str:
+        # A document may hold secrets in environment values.
+        return f"ManifestFile(path={self.path!r}, digest={self.digest!r}, problems={self.problems!r})"
+
 
 class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What is at a manifest path, files sorted by name."""
@@ -93,10 +101,20 @@ class FetchManifests(HostCall, frozen=True, kw_only=True):
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"FetchManifests {self.url}"
+        return f"FetchManifests {shown_url(self.url)}"
 
     def __repr__(self) -> str:
-        return f"FetchManifests(url={self.url!r}, headers=<hidden>)"
+        return f"FetchManifests(url={shown_url(self.url)!r}, headers=<hidden>)"
+
+
+def shown_url(url: str) -> str:
+    """Return a URL as it may be shown: without user, password, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.netloc.rpartition("@")[2]
+    except ValueError:
+        return "<malformed URL>"
+    return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
 
 
 class FetchedManifests(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -108,8 +126,30 @@ class FetchedManifests(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A Pod, PodList or List as compact JSON; None for an empty body or when there is a problem."""
     problems: tuple[Problem, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"FetchedManifests(digest={self.digest!r}, unchanged={self.unchanged}, problems={self.problems!r})"
+
 
 # ---------------------------------------------------------------- ledger
+
+LEDGER_LIMIT_BYTES = 4 << 20
+"""An entry over this size is refused."""
+
+LEDGER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+"""What a section and a key may be: both are file names."""
+
+LEDGER_DAMAGED = ".damaged-"
+"""Stands in the name of an entry that was set aside; no key may hold it."""
+
+
+def check_ledger_names(section: str, key: str = "key") -> None:
+    """Raise `RejectedError` for a section or key that is no plain file name."""
+    for what, name in (("section", section), ("key", key)):
+        if LEDGER_NAME.fullmatch(name) is None or LEDGER_DAMAGED in name:
+            raise RejectedError(
+                f"ledger {what} {name!r} is not usable: at most 200 letters, digits, '.', '_' and '-', the first one"
+                f" a letter or digit, without {LEDGER_DAMAGED!r}"
+            )
 
 
 class Remember(HostCall, frozen=True, kw_only=True):
@@ -172,6 +212,26 @@ class RecalledAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 # ---------------------------------------------------------------- folders of pods
+
+FOLDER_UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,199}")
+"""What a UID must be to name a folder. No underscore: in the names of log folders that one separates."""
+
+
+def check_folder_uid(uid: str) -> None:
+    """Raise `RejectedError` for a UID that cannot name a folder."""
+    if FOLDER_UID.fullmatch(uid) is None:
+        raise RejectedError(
+            f"pod uid {uid!r} cannot name a folder: at most 200 letters, digits, '.' and '-', the first one a letter"
+            " or digit; give the pod another metadata.uid, or none"
+        )
+
+
+def uid_of_log_folder(name: str) -> Uid | None:
+    """Return the UID in ``<namespace>_<name>_<uid>``: what follows the last underscore; None for other names."""
+    rest, _, uid = name.rpartition("_")
+    if "_" not in rest or FOLDER_UID.fullmatch(uid) is None:
+        return None
+    return Uid(uid)
 
 
 class MakePodFolders(HostCall, frozen=True, kw_only=True):

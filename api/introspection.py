@@ -1,5 +1,6 @@
 """What the kernel shows of its actors, in Ray's words where Ray has one."""
 
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Protocol
 
@@ -184,6 +185,64 @@ class LogTarget(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     """The pod's own log folder: nothing outside it is opened."""
     running: bool
+
+
+class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """Which part of a container's log is asked for, and how it is to look."""
+
+    follow: bool = False
+    tail: int | None = None
+    """How many lines from the end; None is all of them."""
+    since_ns: int | None = None
+    """Wall clock nanoseconds: older lines are left out."""
+    timestamps: bool = False
+    limit_bytes: int | None = None
+    """Stop after this many bytes of answer, in the middle of a line if need be."""
+
+
+class LogStream(Protocol):
+    """An opened log: pieces of the answer in order. Whoever opened it closes it."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Return the pieces; when following, wait for more until the container ended or the asker hung up."""
+        ...
+
+    def close(self) -> None:
+        """Give back what the log holds open; may be called more than once."""
+        ...
+
+
+class LogReader(Protocol):
+    """Opens a container's log for somebody who is not allowed to look anywhere else."""
+
+    def __call__(
+        self, target: LogTarget, query: LogQuery, *, running: Callable[[], bool], hangup: int = -1
+    ) -> LogStream:
+        """Open `target`. `running` is asked again while following; `hangup` is a socket whose closing ends it.
+
+        Raises `NotFoundError` when there is no log, `DeniedError` when the path leads outside or is no regular file.
+        """
+        ...
+
+
+class LevelRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The log level of one actor and all below it; an empty path is the agent's own."""
+
+    path: str
+    level: str
+    """``DEBUG``, ``INFO``, ``WARNING`` or ``ERROR``."""
+
+
+class Levels(Protocol):
+    """Log levels that can be changed while the agent runs."""
+
+    def levels(self) -> tuple[LevelRow, ...]:
+        """Return what is set, by path."""
+        ...
+
+    def set_level(self, path: str, level: str) -> None:
+        """Set the level of `path` and below; an empty level takes it back. Raises `RejectedError` for an unknown one."""
+        ...
 
 
 class Window(Protocol):

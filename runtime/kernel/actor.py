@@ -9,6 +9,7 @@ handle.tell(message)                                              never blocks, 
 ```
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import msgspec
@@ -51,6 +52,34 @@ class Log(Protocol):
     def error(self, text: str, **facts: object) -> None:
         """Log what is broken."""
         ...
+
+
+LogFactory = Callable[[Path], Log]
+"""Makes the logger of the actor at a path. The kernel itself knows no logging library."""
+
+
+class Silence:
+    """The log of a system that was given none."""
+
+    def debug(self, text: str, **facts: object) -> None:
+        """Say nothing."""
+
+    def info(self, text: str, **facts: object) -> None:
+        """Say nothing."""
+
+    def warning(self, text: str, **facts: object) -> None:
+        """Say nothing."""
+
+    def error(self, text: str, **facts: object) -> None:
+        """Say nothing."""
+
+
+SILENCE = Silence()
+
+
+def silent(path: Path) -> Log:  # noqa: ARG001  # every path is as silent
+    """Return the log that says nothing."""
+    return SILENCE
 
 
 class Restart(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +154,10 @@ class Context(Protocol):
         """Cancel an operation; its `Outcome` still comes."""
         ...
 
+    def in_flight(self) -> tuple[OpId, ...]:
+        """Return the operations in flight, ascending; an earlier incarnation may have started them."""
+        ...
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; its items arrive as `Heard`, its end as `StreamEnded`. An open one is left as it is."""
         ...
@@ -134,7 +167,14 @@ class Context(Protocol):
         ...
 
     def spawn(self, spec: Spec[M]) -> Handle[M]:
-        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone."""
+        """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone.
+
+        Children survive a restart of their parent, so an `on_start` that spawns looks at `children` first.
+        """
+        ...
+
+    def children(self) -> tuple[Path, ...]:
+        """Return the children in the order of their start. They survive a restart of their parent."""
         ...
 
     def stop(self, child: Path) -> None:

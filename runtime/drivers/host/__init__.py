@@ -1,1 +1,1 @@
-"""The machine itself: files, the ledger, and the documents that people write."""
+"""The machine itself: manifest files, inotify, the ledger, pod folders, container logs."""

@@ -1,0 +1,1 @@
+"""PodConfig: merges what all sources want into one numbered stream of changes."""

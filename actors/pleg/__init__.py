@@ -1,0 +1,1 @@
+"""Pleg: listings and runtime events in, facts about pods out."""

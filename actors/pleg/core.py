@@ -1,0 +1,189 @@
+"""Pleg's decisions: when to list and to inspect, and what to tell whom.
+
+Events are hints, listings are truth: an event only makes Pleg inspect that pod at once, and the periodic listing repairs
+whatever was missed. Each fact carries the start of the listing or inspection that saw it. An inspection has its own
+deadline and holds up nobody else.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actors.pleg.state import STREAM, Look, PlegState
+from actors.rules.instance import is_alive
+from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged, RuntimePod
+from api.ids import Instant, OpId, Path, Uid, pod_path
+from api.lifecycle import Action, Decision, Listen, Start, Tell
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pleg import LookAtPod, PlegMessage, RelistNow
+from api.messages.pod import PodObserved
+from api.messages.supervisor import RuntimeListed, RuntimePresence
+
+SUPERVISOR = Path("/node/pods")
+DEAF_RELIST_S = 1.0
+"""Between listings while no events flow, as a kubelet does."""
+REPEAT_S = 60.0
+"""How often an unchanged pod is told again, so that a lost message is repaired."""
+RETRY_LIMIT_S = 10.0
+UNHEALTHY_AFTER_S = 180.0
+
+
+def decide(
+    before: PlegState, message: PlegMessage | KernelMessage | None, now: Instant, new_op: Callable[[], OpId]
+) -> Decision[PlegState]:
+    """Take in a message (None: begin) and choose what to do."""
+    state, facts = absorb(before, message, now)
+    decision = plan(state, now, new_op)
+    return replace(decision, actions=(*facts, *decision.actions))
+
+
+def absorb(
+    state: PlegState, message: PlegMessage | KernelMessage | None, now: Instant
+) -> tuple[PlegState, tuple[Action, ...]]:
+    """Return what is known after `message`, and what it makes true."""
+    match message:
+        case Outcome():
+            return absorb_outcome(state, message, now)
+        case RelistNow():
+            return replace(state, next_listing_at=now), ()
+        case StreamEnded(failure=failure):
+            why = failure.message if failure else "closed"
+            deaf = replace(state, hearing=False, deaf_since=now, stream_failure=why)
+            return replace(deaf, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
+        case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
+            return replace(state, due=(*state.due, uid)), ()
+        case Heard() | Alarm() | Restarted() | ChildDied() | None:
+            return state, ()
+        case _:
+            assert_never(message)
+
+
+def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[PlegState, tuple[Action, ...]]:
+    """Take in a listing or an inspection, or that it failed."""
+    look = state.looks.get(outcome.op)
+    if look is not None:
+        looks = {op: other for op, other in state.looks.items() if op != outcome.op}
+        # It changed while it was being looked at: that look may have seen too little.
+        state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
+        if not isinstance(outcome.result, RuntimePod):
+            # The listing will see it again; a pod that can not be inspected must not hold up the others.
+            return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
+        return tell_pod(state, outcome.result, outcome.started_at, now)
+    if outcome.op != state.listing:
+        return state, ()
+    state = replace(state, listing=None)
+    if not isinstance(outcome.result, PodListing):
+        failures = state.failures + 1
+        why = outcome.failure.message if outcome.failure else "no listing"
+        wait_s = min(DEAF_RELIST_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
+        return replace(state, failures=failures, failure=why, next_listing_at=now + wait_s), ()
+    return absorb_listing(state, outcome.result, outcome.started_at, now)
+
+
+def absorb_listing(
+    state: PlegState, listing: PodListing, as_of: Instant, now: Instant
+) -> tuple[PlegState, tuple[Action, ...]]:
+    """Take in a complete listing: tell each pod that changed or was not told for a while, and the supervisor."""
+    period = state.relist_s if state.hearing else DEAF_RELIST_S
+    state = replace(
+        state,
+        listed_at=as_of,
+        failures=0,
+        failure="",
+        relists=state.relists + 1,
+        next_listing_at=now + period,
+    )
+    actions: list[Action] = []
+    present = {pod.uid: pod for pod in listing.pods}
+    gone = [
+        RuntimePod(uid=uid, name=p.name, namespace=p.namespace)
+        for uid, p in state.seen.items()
+        if uid not in present
+    ]
+    for pod in (*listing.pods, *gone):
+        if not is_due(state, pod, now, complete=listing.complete):
+            continue
+        if listing.complete or pod.uid not in present:
+            state, told = tell_pod(state, pod, as_of, now)
+            actions += told
+        elif pod.ours or state.take_over:
+            # An incomplete listing lacks exit codes and annotations: an actor would take them for lost.
+            state = replace(state, due=(*state.due, pod.uid))
+    presence = tuple(
+        RuntimePresence(uid=p.uid, name=p.name, namespace=p.namespace, ours=p.ours, alive=is_alive(p))
+        for p in listing.pods
+    )
+    actions.append(Tell(to=SUPERVISOR, message=RuntimeListed(pods=presence, as_of=as_of)))
+    return state, tuple(actions)
+
+
+def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
+    """Tell whether a pod is to be told: it changed, or was not told for a while."""
+    seen = state.seen.get(pod.uid)
+    if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
+        return True
+    return seen != pod if complete else shape(seen) != shape(pod)
+
+
+def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
+    """Return what even an incomplete listing shows truly: ids and states."""
+    sandboxes = [(sandbox.id, sandbox.state.value) for sandbox in pod.sandboxes]
+    return tuple(sorted(sandboxes + [(container.id, container.state.value) for container in pod.containers]))
+
+
+def tell_pod(
+    state: PlegState, pod: RuntimePod, as_of: Instant, now: Instant
+) -> tuple[PlegState, tuple[Action, ...]]:
+    """Tell a pod's actor what the runtime shows of it; forget a pod of which nothing is left."""
+    seen = {**state.seen, pod.uid: pod}
+    told_at = {**state.told_at, pod.uid: now}
+    if not pod.sandboxes and not pod.containers:
+        del seen[pod.uid], told_at[pod.uid]
+    fact = Tell(to=pod_path(pod.uid), message=PodObserved(uid=pod.uid, pod=pod, as_of=as_of))
+    ours = (fact,) if pod.ours or state.take_over else ()
+    return replace(state, seen=seen, told_at=told_at), ours
+
+
+def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
+    """Listen, list and inspect as is due."""
+    actions: list[Action] = []
+    if not state.hearing and (state.deaf_since is None or now >= state.deaf_since + DEAF_RELIST_S):
+        actions.append(Listen(stream=STREAM))
+        state = replace(state, hearing=True)
+    for uid in state.due:
+        state = look_at(state, uid, now, new_op, actions)
+    state = replace(state, due=())
+    if state.listing is None and now >= state.next_listing_at:
+        op = new_op()
+        actions.append(Start(op=op, port="runtime", call=ListPods(), deadline_s=state.deadline_s))
+        state = replace(state, listing=op, listing_since=now)
+    wakes = [state.next_listing_at] if state.listing is None else []
+    if not state.hearing and state.deaf_since is not None:
+        wakes.append(state.deaf_since + DEAF_RELIST_S)
+    return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
+
+
+def look_at(
+    state: PlegState, uid: Uid, now: Instant, new_op: Callable[[], OpId], actions: list[Action]
+) -> PlegState:
+    """Inspect a pod now, or once more when the inspection under way ends: that one may have seen too little."""
+    for op, look in state.looks.items():
+        if look.uid == uid:
+            return replace(state, looks={**state.looks, op: replace(look, again=True)})
+    op = new_op()
+    actions.append(Start(op=op, port="runtime", call=InspectPod(uid=uid), deadline_s=state.deadline_s))
+    return replace(state, looks={**state.looks, op: Look(uid=uid, since=now)})
+
+
+def health(state: PlegState, now: Instant) -> str:
+    """Return what is wrong with the view of the runtime, naming the call; empty when nothing is."""
+    last = state.listed_at if state.listed_at is not None else state.started_at
+    if now - last <= UNHEALTHY_AFTER_S:
+        return ""
+    doing = (
+        f"ListPods has not answered for {now - state.listing_since:.0f} s"
+        if state.listing is not None
+        else state.failure
+    )
+    return f"the runtime was last listed {now - last:.0f} s ago; {doing}"

@@ -1,0 +1,49 @@
+"""What Pleg knows: the last listing, what is being looked at, and when it will look again."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from api.containers import RuntimePod
+from api.ids import Instant, OpId, Uid
+
+STREAM = "runtime.events"
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """An inspection in flight."""
+
+    uid: Uid
+    since: Instant
+    again: bool = False
+    """Something changed since it began: look once more when it ends."""
+
+
+class PlegState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that Pleg knows."""
+
+    relist_s: float = 5.0
+    """Between listings while events flow."""
+    deadline_s: float = 30.0
+    take_over: bool = False
+    """Other agents' pods on this runtime are ours: their actors are told as well."""
+    started_at: Instant = 0.0
+
+    seen: Mapping[Uid, RuntimePod] = {}
+    """What was last told of each pod."""
+    told_at: Mapping[Uid, Instant] = {}
+    listing: OpId | None = None
+    listing_since: Instant = 0.0
+    looks: Mapping[OpId, Look] = {}
+    due: tuple[Uid, ...] = ()
+    """Pods to inspect now."""
+    hearing: bool = False
+    """The event stream is open."""
+    deaf_since: Instant | None = None
+    stream_failure: str = ""
+    next_listing_at: Instant = float("-inf")
+    listed_at: Instant | None = None
+    """Start of the last complete listing."""
+    failures: int = 0
+    failure: str = ""
+    relists: int = 0

@@ -1,0 +1,363 @@
+"""The life of one pod as three pure functions over one state: absorb what is known, plan the next stage, report.
+
+Rules it keeps (architecture section 4): one stage in flight per pod; a kill cancels stops that it shortens and waits for
+the rest; no decision on an observation older than the end of the last call; after a failure look first; terminal only
+when proven; grace only shrinks; what a decision must remember is written before the call that it guards.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actors.pod.containerconfig import own_grace_s, recorded_grace_s
+from actors.pod.outcome import absorb_outcome, with_event
+from actors.pod.phase import TERMINAL, is_static, phase_of
+from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
+from actors.pod.report import SUPERVISOR, is_stopped, report
+from actors.pod.state import (
+    Finished,
+    Flight,
+    Gone,
+    Hold,
+    Kill,
+    PodMemo,
+    PodState,
+    Recalling,
+    Syncing,
+    Terminated,
+    Terminating,
+)
+from actors.pod.status import Facts, compose, status_named
+from actors.rules.instance import is_alive, newest_of
+from api.containers import ContainerState, StopContainer
+from api.ids import Instant, OpId, Path, WallNs
+from api.lifecycle import Action, Cancel, Decision, Start
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pod import KillCause, KillPod, PodMessage, PodObserved, UpdatePod
+from api.objects.pod import Pod
+from api.objects.podstatus import PodStatus
+
+SELF = Path("")
+"""Who asked, when it was the pod itself."""
+
+STEPS_AT_ONCE = 8
+"""More than a life has steps: where it ends, status and life agree."""
+
+RECALL_TRIES = 5
+"""After so many failed reads of the ledger a pod goes on without it: a broken disk must not keep a node from working."""
+
+
+def decide(
+    before: PodState,
+    message: PodMessage | KernelMessage | None,
+    now: Instant,
+    wall: WallNs,
+    new_op: Callable[[], OpId],
+) -> Decision[PodState]:
+    """Take in a message (None: only look again) and choose what to do."""
+    state = absorb(before, message, now, wall)
+    state = advance(state, now, wall)
+    decision = plan(state, now, wall, new_op)
+    facts = report(before, decision.state, resend=resend(message))
+    if is_stopped(decision.state):
+        decision = replace(decision, state=replace(decision.state, askers=()))
+    return replace(decision, actions=(*facts, *decision.actions))
+
+
+# ---------------------------------------------------------------- absorb
+
+
+def absorb(
+    state: PodState, message: PodMessage | KernelMessage | None, now: Instant, wall: WallNs
+) -> PodState:
+    """Return what is known after `message`; decides nothing."""
+    match message:
+        case UpdatePod():
+            return absorb_update(state, message)
+        case KillPod():
+            return absorb_kill(state, message, wall)
+        case PodObserved(pod=pod, as_of=as_of):
+            if as_of < state.settled_at or as_of < state.observed_as_of:
+                return state
+            return replace(state, observed=pod, observed_as_of=as_of)
+        case Outcome():
+            return absorb_outcome(state, message, now, wall)
+        case Restarted(path=path) if path == SUPERVISOR:
+            # A new supervisor counts its updates from the beginning.
+            return replace(state, generation=0)
+        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
+            return state
+        case _:
+            assert_never(message)
+
+
+def absorb_update(state: PodState, message: UpdatePod) -> PodState:
+    """Take in the desired pod, unless a newer one is known."""
+    if message.generation < state.generation:
+        return state
+    return replace(state, desired=message.pod, source=message.source, generation=message.generation)
+
+
+def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
+    """Take in a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
+    grace_s = first_grace_s(state, message)
+    asked = Kill(
+        cause=message.cause,
+        grace_s=grace_s,
+        asked_at=wall,
+        stop_by=wall + grace_s * NS,
+        asked_by=message.asked_by,
+        deleted=message.deleted,
+        evict=message.evict,
+        reason=message.reason,
+        message=message.message,
+    )
+    askers = tuple(sorted({*state.askers, message.asked_by}))
+    match state.life:
+        case Recalling(kill=kill):
+            life: Recalling | Terminating | Terminated | Finished | Gone = Recalling(kill=merged(kill, asked))
+        case Syncing():
+            life = Terminating(kill=asked)
+        case Terminating(kill=kill, proven_at=proven_at):
+            life = Terminating(kill=merged(kill, asked), proven_at=proven_at)
+        case Terminated(kill=kill):
+            life = Terminated(kill=merged(kill, asked))
+        case Finished(kill=kill):
+            life = Finished(kill=merged(kill, asked))
+        case Gone():
+            life = state.life
+        case _:
+            assert_never(state.life)
+    return replace(state, life=life, askers=askers)
+
+
+def first_grace_s(state: PodState, message: KillPod) -> int:
+    """Return the grace of a kill: the pod's own or the override if smaller, at least 1 s (reference section 4.6)."""
+    own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
+    asked = own if message.grace_s is None else min(own, message.grace_s)
+    return max(1, asked)
+
+
+def merged(kill: Kill | None, asked: Kill) -> Kill:
+    """Return the kill in force after another one was asked for."""
+    if kill is None:
+        return asked
+    return replace(
+        kill,
+        grace_s=min(kill.grace_s, asked.grace_s),
+        stop_by=min(kill.stop_by, asked.stop_by),
+        deleted=kill.deleted or asked.deleted,
+        evict=kill.evict or asked.evict,
+        reason=asked.reason or kill.reason,
+        message=asked.message or kill.message,
+    )
+
+
+# ---------------------------------------------------------------- advance
+
+
+def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
+    """Take every step of the life that needs no call, and compose the status that follows."""
+    state = replace(state, memo=fresh_memo(state), holds=holds_that_matter(state))
+    for _ in range(STEPS_AT_ONCE):
+        lived = step_of_life(state, now, wall)
+        if type(lived.life) is not type(state.life):
+            # What failed before has nothing to do with what is to be done now: a kill waits for no retry.
+            lived = replace(lived, life_since=now, holds=())
+        after = composed(lived, now, wall)
+        if after.life == state.life and after.base == state.base:
+            break
+        state = after
+    return after
+
+
+def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
+    """Return the holds without those of containers that run after all, as after a start of unknown outcome."""
+    return tuple(
+        hold
+        for hold in state.holds
+        if (newest := newest_of(state.observed, hold.container)) is None
+        or newest.state is not ContainerState.RUNNING
+    )
+
+
+def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
+    """Return the state one step of its life further, or the same."""
+    if state.inflight:
+        return state
+    match state.life:
+        case Recalling(kill=kill):
+            return end_of_recall(state, kill, wall)
+        case Syncing():
+            if state.desired is None or not has_ended(state, state.desired, now, wall):
+                return state
+            grace_s = own_grace_s(state.desired) or 1
+            kill = Kill(
+                cause=KillCause.COMPLETED,
+                grace_s=grace_s,
+                asked_at=wall,
+                stop_by=wall + grace_s * NS,
+                asked_by=SELF,
+            )
+            return replace(state, life=Terminating(kill=kill))
+        case Terminating(kill=kill, proven_at=proven_at):
+            if proven_at is None or is_alive(state.observed) or state.look:
+                return state
+            return replace(state, life=Terminated(kill=kill))
+        case Terminated(kill=kill):
+            done = state.remembered is not None and state.remembered.terminated
+            return replace(state, life=Finished(kill=kill)) if done else state
+        case Finished() | Gone():
+            return state
+        case _:
+            assert_never(state.life)
+
+
+def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
+    """Return the state in which the pod goes on once ledger and runtime have answered, or the same."""
+    if state.observed is None or state.look:
+        return state
+    if state.recall_failures >= RECALL_TRIES:
+        return recalled(without_ledger(state, wall), kill)
+    if state.remembered is None or state.hold("") is not None:
+        return state
+    return recalled(state, kill)
+
+
+def has_ended(state: PodState, pod: Pod, now: Instant, wall: WallNs) -> bool:
+    """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
+    if state.observed is None or state.look:
+        return False
+    phase = phase_of(pod.spec, state.base.container_statuses, terminal=False, static=is_static(pod))
+    return phase in TERMINAL or state.base.phase in TERMINAL or next_stage(state, now, wall).ended
+
+
+def without_ledger(state: PodState, wall: WallNs) -> PodState:
+    """Go on without what the ledger may know, and say so."""
+    text = "the ledger could not be read: restart counts, back-off and kills in progress may be forgotten"
+    state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
+    return state if state.remembered is not None else replace(state, remembered=PodMemo())
+
+
+def recalled(state: PodState, asked: Kill | None) -> PodState:
+    """Go on where the ledger says the pod was."""
+    if state.remembered == PodMemo():
+        # The ledger's status of a pod that it has no page of is that of an earlier life under the same UID.
+        state = replace(state, base=PodStatus())
+    before = state.memo.kill
+    kill = merged(before, asked) if before is not None and asked is not None else before or asked
+    if kill is not None and state.desired is None:
+        grace_s = min(kill.grace_s, max(1, recorded_grace_s(state.observed)))
+        kill = replace(kill, grace_s=grace_s, stop_by=min(kill.stop_by, kill.asked_at + grace_s * NS))
+    if before is not None and not state.memo.terminated and before.asked_by != SELF:
+        # Whoever asked an earlier incarnation still waits.
+        state = replace(state, askers=tuple(sorted({*state.askers, before.asked_by})))
+    if kill is None:
+        return replace(state, life=Syncing())
+    if state.memo.terminated and not is_alive(state.observed):
+        return replace(state, life=Finished(kill=kill))
+    return replace(state, life=Terminating(kill=kill))
+
+
+def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
+    """Return the state with the status that follows from it; nothing is composed before the recall."""
+    if state.desired is None or isinstance(state.life, Recalling):
+        return state
+    kill = state.killed
+    stage, waiting = Stage(), dict[str, tuple[str, str]]()
+    if kill is None:
+        stage = next_stage(state, now, wall)
+        waiting = {name: (reason, message) for name, reason, message in stage.waiting}
+        waiting |= {wait.container: (wait.reason, wait.message) for wait in waits_of(state, now, wall)}
+    over = isinstance(state.life, Terminated | Finished | Gone)
+    status = compose(
+        Facts(
+            pod=state.desired,
+            observed=state.observed,
+            base=state.base,
+            waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
+            terminal=over,
+            terminating=kill is not None,
+            reason=kill.reason if kill and over else stage.pod_reason,
+            message=kill.message if kill and over else stage.pod_message,
+            failed=bool(kill and kill.reason),
+            node_ip=state.node_ip,
+            wall=wall,
+        )
+    )
+    return replace(told_changes(state, status, wall), base=status)
+
+
+def told_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
+    for after in status.container_statuses:
+        before = status_named(state.base, after.name)
+        if before is None:
+            continue
+        known = {
+            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
+        }
+        ended = after.state.terminated or after.last_state.terminated
+        if ended and ended.container_id not in known and ended.reason != "StartError":
+            kind = "Normal" if ended.exit_code == 0 else "Warning"
+            text = f"Container exited with code {ended.exit_code} ({ended.reason})"
+            state = with_event(state, wall, kind, "Exited", text, after.name)
+        backs_off = after.state.waiting is not None and after.state.waiting.reason == "CrashLoopBackOff"
+        backed_off = before.state.waiting is not None and before.state.waiting.reason == "CrashLoopBackOff"
+        if backs_off and not backed_off and state.desired is not None:
+            meta = state.desired.metadata
+            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+            text = f"Back-off restarting failed container {after.name} in pod {pod}"
+            state = with_event(state, wall, "Warning", "BackOff", text)
+    return state
+
+
+# ---------------------------------------------------------------- plan
+
+
+def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
+    """Start the next stage if none is in flight; sees no message."""
+    if state.inherited:
+        return Decision(state=state)
+    if state.inflight:
+        return cancel_overtaken(state)
+    stage = next_stage(state, now, wall)
+    if not stage.calls:
+        return Decision(state=state, wake_at=stage.wake_at)
+    flights = tuple(Flight(op=new_op(), what=what, since=now) for what in stage.calls)
+    memo = stage.memo if stage.memo is not None else state.memo
+    starts: tuple[Action, ...] = tuple(
+        Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
+    )
+    return Decision(state=replace(state, inflight=flights, memo=memo), actions=starts)
+
+
+def cancel_overtaken(state: PodState) -> Decision[PodState]:
+    """Cancel stops whose grace a later kill has shortened. Nothing that makes or starts something is ever cancelled."""
+    kill = state.killed
+    overtaken = {
+        f.op
+        for f in state.inflight
+        if kill is not None
+        and not f.cancelled
+        and isinstance(f.what.call, StopContainer)
+        and f.what.call.grace_s > max(kill.grace_s, 2)
+    }
+    if not overtaken:
+        return Decision(state=state)
+    flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.inflight)
+    actions = tuple(Cancel(op=op) for op in sorted(overtaken))
+    return Decision(state=replace(state, inflight=flights), actions=actions)
+
+
+def resend(message: PodMessage | KernelMessage | None) -> Path | None:
+    """Return who must be told everything again: a new incarnation, or a supervisor that repeats a kill."""
+    if isinstance(message, Restarted):
+        return message.path
+    return SUPERVISOR if isinstance(message, KillPod) else None
+
+
+def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
+    """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
+    return replace(state, life_since=now, inherited=in_flight)

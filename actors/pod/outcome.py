@@ -1,0 +1,276 @@
+"""What an operation's outcome teaches a pod: the runtime's new view, holds after failures, events, what was tried."""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.pod.state import (
+    EVENT_LIMIT,
+    PRUNING,
+    STATUS_SECTION,
+    TRIED_LIMIT,
+    Finished,
+    Flight,
+    Gone,
+    Hold,
+    PodEvent,
+    PodMemo,
+    PodState,
+    Syncing,
+    Terminating,
+    Tried,
+)
+from actors.rules.instance import is_alive, newest_of
+from api.containers import (
+    ContainerState,
+    CreateContainer,
+    InspectPod,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    RuntimePod,
+    StartContainer,
+    StopContainer,
+    StopSandbox,
+)
+from api.errors import Failure, FailureKind
+from api.host import Forget, MakePodFolders, Recall, Recalled, Remember, RemovePodFolders
+from api.ids import Instant, WallNs
+from api.messages.kernel import Outcome
+from api.objects.podstatus import PodStatus
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+FIRST_HOLD_S = 1.0
+HOLD_LIMIT_S = 30.0
+FIRST_IMAGE_HOLD_S = 10.0
+IMAGE_HOLD_LIMIT_S = 300.0
+
+LOOKING = (InspectPod, Recall, Remember)
+"""Calls that change nothing of the pod: their success says nothing about a change that failed."""
+
+FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
+    # Call -> waiting reason, event reason, event text before the error.
+    RunSandbox: ("FailedCreatePodSandBox", "FailedCreatePodSandBox", "Failed to create pod sandbox: "),
+    CreateContainer: ("CreateContainerError", "Failed", "Error: "),
+    StartContainer: ("RunContainerError", "Failed", "Error: "),
+    StopContainer: ("KillContainerError", "FailedKillPod", "error killing pod: "),
+    StopSandbox: ("KillPodSandboxError", "FailedKillPod", "error killing pod: "),
+    InspectPod: ("", "FailedSync", "error determining status: "),
+    MakePodFolders: ("", "Failed", "error making pod data directories: "),
+}
+
+
+def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -> PodState:
+    """Take in how a call of the stage in flight ended; one that is not in flight any more is ignored."""
+    flight = next((f for f in state.inflight if f.op == outcome.op), None)
+    if flight is None:
+        left = tuple(op for op in state.inherited if op != outcome.op)
+        return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
+    state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
+    state = noted(state, flight, outcome, now)
+    if outcome.failure is not None:
+        return failed(state, flight, outcome.failure, now, wall)
+    state = tried_well(state, flight)
+    call = flight.what.call
+    if isinstance(outcome.result, RuntimePod):
+        return runtime_answered(state, flight, outcome, outcome.result, wall)
+    match call:
+        case Recall():
+            return recalled_entry(state, call, outcome.result, wall)
+        case Remember(data=data):
+            return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo))
+        case MakePodFolders():
+            return replace(state, folders=True)
+        case RemovePodFolders():
+            return replace(state, cleaned=True)
+        case Forget() if isinstance(state.life, Finished):
+            return replace(state, life=Gone(kill=state.life.kill))
+        case _:
+            return state
+
+
+def tried_well(state: PodState, flight: Flight) -> PodState:
+    """Forget failed tries once a whole stage went well that shows that they are over.
+
+    One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
+    neither may make the next failure look like the first.
+    """
+    key = PRUNING if hold_key(state, flight) == PRUNING else ""
+    hold = state.hold(key)
+    if hold is None or state.inflight or hold.until > flight.since:
+        return state
+    looked = isinstance(flight.what.call, LOOKING)
+    if looked and hold.call not in {kind.__name__ for kind in LOOKING}:
+        return state
+    return without_hold(state, key)
+
+
+def hold_key(state: PodState, flight: Flight) -> str:
+    """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
+    call, name = flight.what.call, flight.what.container
+    if isinstance(call, CreateContainer | StartContainer | RemoveContainer) and name:
+        return name
+    if isinstance(call, RemoveContainer | RemoveSandbox) and isinstance(state.life, Syncing):
+        return PRUNING
+    return ""
+
+
+def runtime_answered(
+    state: PodState, flight: Flight, outcome: Outcome, view: RuntimePod, wall: WallNs
+) -> PodState:
+    """Take in the runtime's view after a call: nobody waits for the next relist."""
+    before = state.observed
+    inspected = isinstance(flight.what.call, InspectPod)
+    as_of = outcome.started_at if inspected else outcome.ended_at
+    if as_of >= state.observed_as_of:
+        state = replace(state, observed=view, observed_as_of=as_of)
+    if inspected:
+        state = replace(state, look=False)
+        if isinstance(state.life, Terminating) and not is_alive(state.observed):
+            state = replace(state, life=replace(state.life, proven_at=as_of))
+    else:
+        state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
+    name = flight.what.container
+    match flight.what.call:
+        case CreateContainer():
+            return with_event(state, wall, "Normal", "Created", "Container created", name)
+        case StartContainer(container_id=started):
+            return started_container(state, started, name, wall)
+        case RunSandbox() if before is not None and before.sandboxes:
+            text = "Pod sandbox changed, it will be killed and re-created."
+            return with_event(state, wall, "Normal", "SandboxChanged", text)
+        case StopContainer():
+            return with_event(state, wall, "Normal", "Killing", f"Stopped container {name}", name)
+        case RemoveContainer():
+            hold = state.hold(name)
+            return with_hold(state, replace(hold, instance="")) if hold else state
+        case _:
+            return state
+
+
+def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
+    """Take in that a start returned: the container runs, or its command could not be run."""
+    newest = newest_of(state.observed, name)
+    state = without_hold(state, name)
+    refused = newest is not None and newest.state is ContainerState.EXITED and newest.reason == "StartError"
+    if newest is not None and newest.id == container_id and refused:
+        return with_event(state, wall, "Warning", "Failed", f"Error: {newest.message}", name)
+    return with_event(state, wall, "Normal", "Started", "Container started", name)
+
+
+def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None, wall: WallNs) -> PodState:
+    """Take in one page of the ledger; one that does not decode is reported and counts as absent."""
+    assert isinstance(result, Recalled)
+    if result.damaged:
+        state = with_event(state, wall, "Warning", "LedgerDamaged", result.damaged)
+    if call.section == STATUS_SECTION:
+        # The status of an earlier life of the same UID must not count: only one whose memo is there does.
+        base = decoded(result.data, PodStatus)
+        return replace(state, base=base) if base is not None else state
+    memo = decoded(result.data, PodMemo) or PodMemo()
+    return replace(state, memo=memo, remembered=memo)
+
+
+def decoded(data: bytes | None, kind: type[T]) -> T | None:
+    """Decode a page of the ledger, None when there is none or it is of an unknown shape."""
+    if data is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+# ---------------------------------------------------------------- failures
+
+
+def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall: WallNs) -> PodState:
+    """Take in a failure: what to look at, who waits how long, what to tell."""
+    call, name = flight.what.call, flight.what.container
+    cancelled = failure.kind is FailureKind.CANCELLED and flight.cancelled
+    if flight.what.port == "runtime":
+        state = replace(state, look=True)
+    if cancelled:
+        return state
+    if isinstance(call, Remember):
+        return unremembered(state, call, failure, wall)
+    if isinstance(call, Recall):
+        state = replace(state, recall_failures=state.recall_failures + 1)
+    reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
+    reason = failure.reason or reason
+    state = with_event(state, wall, "Warning", event, text + failure.message, name)
+    held = hold_key(state, flight)
+    before = state.hold(held)
+    failures = (before.failures if before else 0) + 1
+    hold = Hold(
+        container=held,
+        call=type(call).__name__,
+        since=before.since if before else now,
+        until=now + hold_s(failure, failures),
+        failures=failures,
+        reason=reason or "ContainerCreating",
+        message=failure.message,
+        instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
+    )
+    return with_hold(state, hold)
+
+
+def hold_s(failure: Failure, failures: int) -> float:
+    """Return how long to wait after this many failures in a row: images and refusals slowly, the rest soon."""
+    slow = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED)
+    first, limit = (FIRST_IMAGE_HOLD_S, IMAGE_HOLD_LIMIT_S) if slow else (FIRST_HOLD_S, HOLD_LIMIT_S)
+    return float(min(first * 2 ** min(failures - 1, 10), limit))
+
+
+def unremembered(state: PodState, call: Remember, failure: Failure, wall: WallNs) -> PodState:
+    """Go on without the ledger, and say so: a full disk must not keep a pod from being stopped or started."""
+    text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
+    state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
+    return replace(state, remembered=msgspec.msgpack.decode(call.data, type=PodMemo))
+
+
+# ---------------------------------------------------------------- small changes of a state
+
+
+def noted(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> PodState:
+    """Return the state that remembers this try, for `explain`."""
+    brief = getattr(flight.what.call, "brief", None)
+    what = brief() if callable(brief) else type(flight.what.call).__name__
+    result = outcome.failure.brief() if outcome.failure else f"ok in {max(0.0, now - flight.since):.3f} s"
+    if flight.what.port == "ledger" and outcome.failure is None:
+        return state
+    return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
+
+
+def with_hold(state: PodState, hold: Hold) -> PodState:
+    """Return the state with this hold in place of the container's last."""
+    others = [h for h in state.holds if h.container != hold.container]
+    return replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
+
+
+def without_hold(state: PodState, container: str) -> PodState:
+    """Return the state in which the container (or the pod, for an empty name) waits no more."""
+    if state.hold(container) is None:
+        return state
+    return replace(state, holds=tuple(h for h in state.holds if h.container != container))
+
+
+def with_event(
+    state: PodState, wall: WallNs, kind: str, reason: str, message: str, container: str = ""
+) -> PodState:
+    """Return the state with one more event; one that repeats the last of its reason is counted instead."""
+    for index, event in reversed(tuple(enumerate(state.events))):
+        same = (event.type, event.reason, event.message, event.container) == (
+            kind,
+            reason,
+            message,
+            container,
+        )
+        if same:
+            rest = (*state.events[:index], *state.events[index + 1 :])
+            again = replace(event, at=wall, count=event.count + 1)
+            return replace(state, events=(*rest, again))
+    event = PodEvent(at=wall, type=kind, reason=reason, message=message, container=container)
+    return replace(state, events=(*state.events, event)[-EVENT_LIMIT:])

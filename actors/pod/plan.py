@@ -1,0 +1,494 @@
+"""Choose the next stage of a pod: the calls that may run side by side now, or what is waited for and until when.
+
+Pure and level-triggered: sees the state, no message. `explain` shows its output on the live state.
+
+```text
+Recalling     recall memo, recall status, inspect                       (side by side)
+Syncing       look? -> folders -> stop what a new sandbox replaces -> sandbox -> prune -> stop changed -> next container
+Terminating   remember the kill -> stop containers (side by side) -> stop sandboxes -> inspect: proof
+Terminated    remember that it is over
+Finished      stop what came back; if deleted: sandboxes -> folders and logs -> forget
+```
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from actors.pod.containerconfig import (
+    container_hash,
+    container_spec,
+    log_directory,
+    own_grace_s,
+    sandbox_spec,
+)
+from actors.pod.state import (
+    MEMO_SECTION,
+    PRUNING,
+    STATUS_SECTION,
+    Finished,
+    Gone,
+    Kill,
+    PodMemo,
+    PodState,
+    PortCall,
+    Recalling,
+    Syncing,
+    Terminated,
+    Terminating,
+)
+from actors.pod.status import next_attempt, status_named
+from actors.pod.support import unsupported_paths
+from actors.rules.backoff import counted, wait_s
+from actors.rules.instance import instances_of, is_alive, newest_of, ready_sandboxes, running
+from actors.rules.restart import should_start
+from actors.rules.sandbox import judge, worth_making
+from api.containers import (
+    ANNOTATION_HASH,
+    HOST_IMAGE,
+    Container,
+    ContainerState,
+    CreateContainer,
+    InspectPod,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    RuntimePod,
+    StartContainer,
+    StopContainer,
+    StopSandbox,
+)
+from api.duration import write
+from api.host import Forget, MakePodFolders, Recall, Remember, RemovePodFolders
+from api.ids import Instant, WallNs
+from api.objects import pod as v1
+
+MIN_STOP_S = 2
+"""Floor of a stop's grace where none is left: 0 would kill before the runtime cleaned up."""
+HOST_DEADLINE_S = 30.0
+NS = 1_000_000_000
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do next. No calls: nothing to do before `wake_at`, or before something changes."""
+
+    calls: tuple[PortCall, ...] = ()
+    why: str = ""
+    """In words: what the calls are for, or what is waited for."""
+    wake_at: Instant | None = None
+    since_s: float | None = None
+    """For how long it has been waited already, where that is known."""
+    memo: PodMemo | None = None
+    """The memo that the calls make durable."""
+    waiting: tuple[tuple[str, str, str], ...] = ()
+    """Container, reason, message: what to publish of containers that wait."""
+    ended: bool = False
+    """Nothing of the pod runs and nothing of it is to run again."""
+    pod_reason: str = ""
+    pod_message: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that is to be started, but not now."""
+
+    container: str
+    until: Instant
+    since_s: float
+    reason: str
+    """Waiting reason to publish."""
+    message: str
+    why: str
+
+
+def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
+    """Choose the next stage as if no call were in flight."""
+    match state.life:
+        case Recalling():
+            return recall(state, now)
+        case Syncing():
+            return converge(state, now, wall)
+        case Terminating(kill=kill):
+            return terminate(state, kill, now, wall)
+        case Terminated(kill=kill):
+            held = paused(state, now)
+            memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
+            return held or remember(state, memo, "making its end durable", durable=True)
+        case Finished(kill=kill):
+            return clean_up(state, kill, now, wall)
+        case Gone():
+            return Stage(why="nothing is left of it")
+        case _:
+            assert_never(state.life)
+
+
+def refused_host_image(state: PodState, pod: v1.Pod) -> str:
+    """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
+    if state.allow_host_image or state.source in ("", "file"):
+        return ""
+    for index, container in enumerate(pod.spec.containers):
+        if container.image.partition(":")[0] == HOST_IMAGE:
+            return (
+                f"spec.containers[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
+                f" manifest files only, not from {state.source}; start the agent with --allow-host-image to accept it"
+            )
+    return ""
+
+
+def recall(state: PodState, now: Instant) -> Stage:
+    """Ask what the ledger and the runtime know."""
+    held = paused(state, now)
+    if held:
+        return held
+    calls = (
+        PortCall(port="ledger", call=Recall(section=MEMO_SECTION, key=state.uid), deadline_s=HOST_DEADLINE_S),
+        PortCall(
+            port="ledger", call=Recall(section=STATUS_SECTION, key=state.uid), deadline_s=HOST_DEADLINE_S
+        ),
+        inspection(state),
+    )
+    return Stage(calls=calls, why="asking the ledger and the runtime what they know of it")
+
+
+def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
+    """Move the runtime one stage towards the desired pod."""
+    pod, observed = state.desired, state.observed
+    if pod is None:
+        return Stage(why="waiting to be told what it should be")
+    if observed is None or state.look:
+        return paused(state, now) or Stage(
+            calls=(inspection(state),), why="looking at what the runtime shows"
+        )
+    unsupported = unsupported_paths(pod)
+    if unsupported:
+        what = ", ".join(unsupported)
+        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
+        return Stage(
+            why=f"waiting for a spec that this agent honours: {what}",
+            pod_reason="Unsupported",
+            pod_message=message,
+        )
+    refused = refused_host_image(state, pod)
+    if refused:
+        return Stage(
+            why="waiting for a spec that this node accepts",
+            pod_reason="HostImageNotAllowed",
+            pod_message=refused,
+        )
+    held = paused(state, now)
+    if held:
+        return held
+    if not state.folders:
+        call = MakePodFolders(uid=state.uid)
+        return Stage(calls=(host_call("podfiles", call),), why="making its folders")
+    verdict = judge(observed, host_network=pod.spec.host_network)
+    if verdict.needed:
+        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why)
+    return run_containers(state, pod, observed, verdict.current_id, now, wall)
+
+
+def renew_sandbox(state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str) -> Stage:
+    """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
+    leftovers = tuple(stop(state, c, own_grace_s(pod)) for c in running(observed))
+    if leftovers:
+        return Stage(calls=leftovers, why=f"stopping its containers: {why}")
+    old = tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in ready_sandboxes(observed)
+    )
+    if old:
+        return Stage(calls=old, why=f"stopping its sandbox: {why}")
+    if not worth_making(pod.spec, observed, attempt):
+        return Stage(why="nothing of it is to run again", ended=True)
+    spec = sandbox_spec(pod, attempt, state.log_root)
+    creating = tuple((c.name, "ContainerCreating", "") for c in pod.spec.containers)
+    call = runtime_call(state, RunSandbox(spec=spec))
+    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=creating)
+
+
+def run_containers(
+    state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant, wall: WallNs
+) -> Stage:
+    """Prune what is outdated, stop what changed, then start the next container that is due, in spec order."""
+    pruning = state.hold(PRUNING)
+    outdated = prunable(pod, observed, sandbox_id)
+    if outdated and (pruning is None or now >= pruning.until):
+        calls = tuple(runtime_call(state, call) for call in outdated)
+        return Stage(calls=calls, why="removing containers that ended before the last one")
+    changed = tuple(
+        stop(state, newest, own_grace_s(pod))
+        for c in pod.spec.containers
+        if (newest := newest_of(observed, c.name)) and is_changed(c, newest)
+    )
+    if changed:
+        return Stage(calls=changed, why="stopping containers whose definition changed")
+    waits = waits_of(state, now, wall)
+    waiting = {wait.container for wait in waits}
+    for container in pod.spec.containers:
+        newest = newest_of(observed, container.name)
+        if container.name not in waiting and should_start(pod.spec, container, newest):
+            attempt = next_attempt(newest, status_named(state.base, container.name))
+            return bring_up(state, pod, container, newest, sandbox_id, attempt, wall)
+    if waits:
+        first = min(waits, key=lambda wait: wait.until)
+        return Stage(why=f"waiting: {first.why}", wake_at=first.until, since_s=first.since_s)
+    return Stage(why="all its containers run" if running(observed) else "nothing is due")
+
+
+def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
+    """Return the containers that are to be started but wait: after failed tries, or in crash-loop back-off."""
+    pod, observed = state.desired, state.observed
+    waits: list[Wait] = []
+    for container in pod.spec.containers if pod is not None else ():
+        name = container.name
+        newest = newest_of(observed, name)
+        if pod is None or not should_start(pod.spec, container, newest):
+            continue
+        hold = state.hold(name)
+        if hold is not None and now < hold.until:
+            wait = Wait(
+                container=name,
+                until=hold.until,
+                since_s=max(0.0, now - hold.since),
+                reason=hold.reason,
+                message=hold.message,
+                why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+            )
+            waits.append(wait)
+            continue
+        attempt = next_attempt(newest, status_named(state.base, name))
+        left_s = crash_wait_s(state, name, newest, wall, attempt)
+        if newest is None or newest.finished_at is None or left_s <= 0:
+            continue
+        wait = Wait(
+            container=name,
+            until=now + left_s,
+            since_s=max(0, wall - newest.finished_at) / NS,
+            reason="CrashLoopBackOff",
+            message=crash_text(state, pod, name),
+            why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+        )
+        waits.append(wait)
+    return tuple(waits)
+
+
+def tries(failures: int) -> str:
+    """Return how often something failed, in words."""
+    return "a failed try" if failures == 1 else f"{failures} failed tries"
+
+
+def bring_up(
+    state: PodState,
+    pod: v1.Pod,
+    container: v1.Container,
+    newest: Container | None,
+    sandbox_id: str,
+    attempt: int,
+    wall: WallNs,
+) -> Stage:
+    """Return the next step of starting one container: count it, make it, start it."""
+    name = container.name
+    if newest is not None and newest.state is ContainerState.UNKNOWN:
+        call = stop(state, newest, own_grace_s(pod))
+        return Stage(
+            calls=(call,), why=f"stopping container {name}, whose state is unknown, before its restart"
+        )
+    if newest is not None and newest.state is ContainerState.CREATED:
+        hold = state.hold(name)
+        refused = hold is not None and hold.instance == newest.id
+        if newest.sandbox_id == sandbox_id and not is_changed(container, newest) and not refused:
+            step = StartContainer(uid=state.uid, container_id=newest.id)
+            return Stage(calls=(runtime_call(state, step, name),), why=f"starting container {name}")
+        drop = RemoveContainer(uid=state.uid, container_id=newest.id)
+        return Stage(
+            calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
+        )
+    memo = counted_memo(state, name, newest, wall, attempt)
+    if memo != state.remembered:
+        return remember(state, memo, f"remembering restart {attempt} of container {name}")
+    create = CreateContainer(
+        uid=state.uid, sandbox_id=sandbox_id, spec=container_spec(pod, container, attempt)
+    )
+    return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
+
+
+def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
+    """Stop everything, prove it, in this order: durable intent, containers, sandboxes, proof."""
+    if state.remembered is None or state.remembered.kill != kill:
+        memo = msgspec.structs.replace(state.memo, kill=kill)
+        return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
+    held = paused(state, now)
+    if held:
+        return held
+    if state.observed is None or state.look:
+        return Stage(calls=(inspection(state),), why="looking at what still runs")
+    alive = running(state.observed)
+    if alive:
+        left_s = grace_left_s(kill, wall)
+        calls = tuple(stop(state, c, left_s) for c in alive)
+        return Stage(calls=calls, why=f"stopping its containers with {left_s} s of grace")
+    sandboxes = ready_sandboxes(state.observed)
+    if sandboxes:
+        calls = tuple(runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in sandboxes)
+        return Stage(calls=calls, why="stopping its sandbox")
+    return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
+
+
+def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
+    """Remove everything of a deleted pod; keep records and logs of any other."""
+    held = paused(state, now)
+    if held:
+        return held
+    if state.observed is None or state.look:
+        return Stage(calls=(inspection(state),), why="looking at what is left of it")
+    if is_alive(state.observed):
+        # A start whose outcome was unknown may take effect after everything was proven stopped.
+        return stop_again(state, kill, wall)
+    if not (kill.deleted or kill.evict):
+        return Stage(why="finished; kept until it is removed from its source")
+    if state.observed.sandboxes:
+        calls = tuple(
+            runtime_call(state, RemoveSandbox(uid=state.uid, sandbox_id=s.id))
+            for s in state.observed.sandboxes
+        )
+        return Stage(calls=calls, why="removing its sandbox")
+    if state.observed.containers:
+        calls = tuple(
+            runtime_call(state, RemoveContainer(uid=state.uid, container_id=c.id))
+            for c in state.observed.containers
+        )
+        return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
+    if not kill.deleted:
+        return Stage(why="evicted; its status is kept until it is removed from its source")
+    if not state.cleaned:
+        call = RemovePodFolders(uid=state.uid, log_directory=state.memo.log_directory)
+        return Stage(calls=(host_call("podfiles", call),), why="removing its folders and logs")
+    # The page goes last: it is what tells the next life of the agent that there is something left to remove.
+    forget = Forget(section=MEMO_SECTION, key=state.uid)
+    return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
+
+
+def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
+    """Stop what runs of a pod whose life is over."""
+    alive = running(state.observed)
+    if alive:
+        calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
+        return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
+    calls = tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id))
+        for s in ready_sandboxes(state.observed)
+    )
+    return Stage(calls=calls, why="stopping a sandbox that came back after the pod had ended")
+
+
+# ---------------------------------------------------------------- parts of stages
+
+
+def paused(state: PodState, now: Instant) -> Stage | None:
+    """Return the wait after a failed try of the pod as a whole, None when there is none."""
+    hold = state.hold("")
+    if hold is None or now >= hold.until:
+        return None
+    names = [c.name for c in state.desired.spec.containers] if state.desired else []
+    waiting = tuple((name, hold.reason, hold.message) for name in names)
+    return Stage(
+        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
+        wake_at=hold.until,
+        since_s=max(0.0, now - hold.since),
+        waiting=waiting,
+    )
+
+
+def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:
+    """Return the stage that writes the memo; once it is written the next stage can follow."""
+    entry = Remember(section=MEMO_SECTION, key=state.uid, data=msgspec.msgpack.encode(memo), durable=durable)
+    return Stage(calls=(host_call("ledger", entry),), why=why, memo=memo)
+
+
+def inspection(state: PodState) -> PortCall:
+    """Return the call that shows what the runtime holds of the pod."""
+    return runtime_call(state, InspectPod(uid=state.uid))
+
+
+def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
+    """Return a call on the container runtime with the pod's deadline."""
+    return PortCall(port="runtime", call=call, deadline_s=state.call_deadline_s, container=container)
+
+
+def host_call(port: str, call: msgspec.Struct) -> PortCall:
+    """Return a call on a port of the host."""
+    return PortCall(port=port, call=call, deadline_s=HOST_DEADLINE_S)
+
+
+def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
+    """Return the call that stops a container; its deadline leaves room for the grace."""
+    grace = grace_s if grace_s >= 1 else MIN_STOP_S
+    call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
+    return PortCall(
+        port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
+    )
+
+
+def grace_left_s(kill: Kill, wall: WallNs) -> int:
+    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
+
+    A wall clock that jumped backwards gives no more than the grace itself.
+    """
+    left_s = -((wall - kill.stop_by) // NS)
+    return int(min(max(0, left_s), kill.grace_s))
+
+
+def is_changed(container: v1.Container, instance: Container) -> bool:
+    """Tell whether a live instance was made from another definition of its container."""
+    if instance.state not in (ContainerState.RUNNING, ContainerState.CREATED):
+        return False
+    recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")
+    return recorded != container_hash(container.name, container.image)
+
+
+def prunable(pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[msgspec.Struct, ...]:
+    """Return calls that remove dead instances: keep two per container, the newest and the one before it."""
+    uid = observed.uid
+    known = {c.name for c in pod.spec.containers}
+    old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
+    dead = tuple(RemoveContainer(uid=uid, container_id=c.id) for c in old if c.state is ContainerState.EXITED)
+    if dead:
+        return dead
+    used = {c.sandbox_id for c in observed.containers} | {sandbox_id}
+    return tuple(RemoveSandbox(uid=uid, sandbox_id=s.id) for s in observed.sandboxes if s.id not in used)
+
+
+def crash_wait_s(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> float:
+    """Return how long the crash-loop back-off still holds a container."""
+    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+        return 0.0
+    return wait_s(state.memo.backoff(name), newest.finished_at, wall, attempt)
+
+
+def counted_memo(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> PodMemo:
+    """Return the memo that counts the start of a container; the first start needs no entry."""
+    memo = msgspec.structs.replace(state.memo, kill=None)
+    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+        return memo
+    limit_s = state.restart_limit_s
+    return memo.with_backoff(counted(memo.backoff(name), name, newest.finished_at, wall, attempt, limit_s))
+
+
+def crash_text(state: PodState, pod: v1.Pod, name: str) -> str:
+    """Return the message of CrashLoopBackOff, as users know it."""
+    entry = state.memo.backoff(name)
+    delay = write(int((entry.delay_s if entry else 0.0) * 1e9))
+    meta = pod.metadata
+    return f"back-off {delay} restarting failed container={name} pod={meta.name}_{meta.namespace}({meta.uid})"
+
+
+def fresh_memo(state: PodState) -> PodMemo:
+    """Return the memo with what identifies the pod, so that it can be cleaned up when no source knows it any more."""
+    pod, observed = state.desired, state.observed
+    if pod is not None:
+        meta = pod.metadata
+        name, namespace, folder = meta.name, meta.namespace, log_directory(state.log_root, pod)
+    elif observed is not None and observed.name:
+        name, namespace = observed.name, observed.namespace
+        folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
+    else:
+        return state.memo
+    return msgspec.structs.replace(state.memo, name=name, namespace=namespace, log_directory=folder)

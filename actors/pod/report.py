@@ -1,0 +1,50 @@
+"""What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
+
+from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
+from api.ids import Path
+from api.lifecycle import Action, Tell
+from api.messages.status import PodStatusComposed
+from api.messages.supervisor import PodKilled, PodMoved
+
+SUPERVISOR = Path("/node/pods")
+STATUS_MANAGER = Path("/node/status")
+
+
+def report(before: PodState, after: PodState, *, resend: Path | None = None) -> tuple[Action, ...]:
+    """Return what to tell whom; `resend` names an actor that lost what it knew and is told its level again."""
+    facts: list[Action] = []
+    if after.desired is not None and not isinstance(after.life, Recalling):
+        over = isinstance(after.life, Finished | Gone)
+        was_over = isinstance(before.life, Finished | Gone)
+        if (
+            before.base != after.base
+            or isinstance(before.life, Recalling)
+            or over != was_over
+            or resend == STATUS_MANAGER
+        ):
+            facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
+    if type(before.life) is not type(after.life) or resend == SUPERVISOR:
+        moved = PodMoved(
+            uid=after.uid,
+            name=after.memo.name,
+            namespace=after.memo.namespace,
+            life=LIFE_WORD[type(after.life)],
+        )
+        facts.append(Tell(to=SUPERVISOR, message=moved))
+    if is_stopped(after):
+        facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
+    return tuple(facts)
+
+
+def is_stopped(state: PodState) -> bool:
+    """Tell whether the pod is proven stopped, so that whoever waits for that is told."""
+    return isinstance(state.life, Terminated | Finished | Gone)
+
+
+def status_of(state: PodState, *, over: bool) -> PodStatusComposed:
+    """Return the pod's status as a message."""
+    assert state.desired is not None
+    meta = state.desired.metadata
+    return PodStatusComposed(
+        uid=state.uid, namespace=meta.namespace, name=meta.name, status=state.base, finished=over
+    )

@@ -1,0 +1,229 @@
+r"""What a PodActor knows: one frozen state.
+
+`life` is one-way and its members hold only what is legal in them:
+
+```text
+Recalling -> Syncing -> Terminating -> Terminated -> Finished -> Gone
+     \________________________^____________^  (the ledger may say how far it was)
+```
+"""
+
+import msgspec
+
+from actors.rules.backoff import Backoff
+from api.containers import RuntimePod
+from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.messages.pod import KillCause
+from api.messages.supervisor import PodLife
+from api.objects.pod import Pod, PodStatus
+
+MEMO_SECTION = "pods"
+"""Ledger section of `PodMemo`, owned by PodActors; keys are UIDs."""
+
+STATUS_SECTION = "status"
+"""Ledger section of `PodStatus`, owned by StatusManager; PodActors only recall it as the base of theirs."""
+
+PRUNING = "(pruning)"
+"""Key of the hold on removing outdated instances, which keeps nothing else waiting. No container can have this name."""
+
+EVENT_LIMIT = 64
+TRIED_LIMIT = 16
+
+
+class Kill(msgspec.Struct, frozen=True, kw_only=True):
+    """Why the pod is stopped for good, and with how much grace. The first cause stays; grace only shrinks."""
+
+    cause: KillCause
+    grace_s: int
+    asked_at: WallNs
+    stop_by: WallNs
+    """When the grace is used up: the earliest that any of the kills asked for."""
+    asked_by: Path
+    deleted: bool = False
+    evict: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
+    """What neither the sources nor the runtime know: the ledger's page of one pod."""
+
+    name: str = ""
+    namespace: str = ""
+    log_directory: str = ""
+    kill: Kill | None = None
+    terminated: bool = False
+    """Every container was proven stopped and its exit code published: nothing of it runs again."""
+    backoffs: tuple[Backoff, ...] = ()
+
+    def backoff(self, container: str) -> Backoff | None:
+        """Return the back-off of a container."""
+        return next((b for b in self.backoffs if b.container == container), None)
+
+    def with_backoff(self, entry: Backoff) -> "PodMemo":
+        """Return a copy that remembers `entry`."""
+        others = [b for b in self.backoffs if b.container != entry.container]
+        return msgspec.structs.replace(
+            self, backoffs=tuple(sorted((*others, entry), key=lambda b: b.container))
+        )
+
+
+class Recalling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Asking the ledger and the runtime what they know of the pod; nothing else is done before."""
+
+    kill: Kill | None = None
+    """A kill that came meanwhile."""
+
+
+class Syncing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Converging towards the desired pod."""
+
+
+class Terminating(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Stopping everything."""
+
+    kill: Kill
+    proven_at: Instant | None = None
+    """When an inspection begun after the last stop showed nothing alive."""
+
+
+class Terminated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing runs; that is being made durable and cleaned up after."""
+
+    kill: Kill
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """All done; what remains stays until the pod is deleted."""
+
+    kill: Kill
+
+
+class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing is left of the pod."""
+
+    kill: Kill
+
+
+Life = Recalling | Syncing | Terminating | Terminated | Finished | Gone
+
+LIFE_WORD: dict[type[Life], PodLife] = {
+    Recalling: PodLife.RECALLING,
+    Syncing: PodLife.SYNCING,
+    Terminating: PodLife.TERMINATING,
+    Terminated: PodLife.TERMINATED,
+    Finished: PodLife.FINISHED,
+    Gone: PodLife.GONE,
+}
+
+
+class PortCall(msgspec.Struct, frozen=True, kw_only=True):
+    """One call of a stage: which port, what, how long at most, and for which container if for one."""
+
+    port: str
+    call: msgspec.Struct
+    deadline_s: float
+    container: str = ""
+
+
+class Flight(msgspec.Struct, frozen=True, kw_only=True):
+    """A call in flight."""
+
+    op: OpId
+    what: PortCall
+    since: Instant
+    cancelled: bool = False
+
+
+class Hold(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits after failed tries: a container, with an empty name the whole pod, or `PRUNING`."""
+
+    container: str
+    call: str
+    """Class name of the call that failed last."""
+    since: Instant
+    """When the first of these tries in a row failed."""
+    until: Instant
+    failures: int
+    reason: str
+    """Waiting reason to publish."""
+    message: str
+    instance: str = ""
+    """Id of the instance that could not be started; it is removed before the next try."""
+
+
+class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something worth telling an operator; equal ones in a row are counted."""
+
+    at: WallNs
+    type: str
+    reason: str
+    message: str
+    container: str = ""
+    count: int = 1
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that ended, for `explain`."""
+
+    at: Instant
+    what: str
+    result: str
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the PodActor of one UID knows."""
+
+    uid: Uid
+    log_root: str
+    """Absolute folder under which pods' log folders are."""
+    node_ip: str = ""
+    restart_limit_s: float = 300.0
+    call_deadline_s: float = 120.0
+    allow_host_image: bool = False
+    """Whether plain processes on the host may come from sources other than files."""
+
+    desired: Pod | None = None
+    source: str = ""
+    generation: int = 0
+    life: Life = Recalling()
+    memo: PodMemo = PodMemo()
+    remembered: PodMemo | None = None
+    """What the ledger holds durably enough; None before the recall."""
+    base: PodStatus = PodStatus()
+    """The last status composed, or recalled: what the next one is built on."""
+    observed: RuntimePod | None = None
+    observed_as_of: Instant = float("-inf")
+    settled_at: Instant = float("-inf")
+    """End of the last call on this pod: an observation begun before it is stale."""
+    look: bool = False
+    """The last stage's outcome is not wholly known: inspect before deciding anything."""
+    folders: bool = False
+    """The pod's folders were made by this incarnation."""
+    cleaned: bool = False
+    """The pod's folders were removed: only its page in the ledger is left."""
+    inflight: tuple[Flight, ...] = ()
+    inherited: tuple[OpId, ...] = ()
+    """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
+    holds: tuple[Hold, ...] = ()
+    askers: tuple[Path, ...] = ()
+    """Who waits for `PodKilled`."""
+    events: tuple[PodEvent, ...] = ()
+    tried: tuple[Tried, ...] = ()
+    life_since: Instant = 0.0
+    recall_failures: int = 0
+
+    @property
+    def killed(self) -> Kill | None:
+        """Return the kill that ends this pod, None while it is to run."""
+        match self.life:
+            case Recalling(kill=kill):
+                return kill
+            case Syncing():
+                return None
+            case Terminating(kill=kill) | Terminated(kill=kill) | Finished(kill=kill) | Gone(kill=kill):
+                return kill
+
+    def hold(self, container: str) -> Hold | None:
+        """Return the hold on a container, on the pod for an empty name, or on `PRUNING`."""
+        return next((h for h in self.holds if h.container == container), None)

@@ -1,0 +1,111 @@
+"""What of a v1 Pod this agent honours today: everything else is said, never dropped.
+
+The table names every field that is honoured or has nothing to do on a node. A pod that sets any other field stays
+Pending with that field's path in its message. ``docs/support.md`` is made from this table.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from api.objects.pod import Pod
+
+HONOURED: dict[str, tuple[object, ...]] = {
+    # Path pattern -> accepted values; an empty tuple accepts any.
+    "spec.automountServiceAccountToken": (False,),
+    "spec.containers[].args": (),
+    "spec.containers[].command": (),
+    "spec.containers[].env[].name": (),
+    "spec.containers[].env[].value": (),
+    "spec.containers[].image": (),
+    "spec.containers[].imagePullPolicy": (),
+    "spec.containers[].name": (),
+    "spec.containers[].ports[].containerPort": (),
+    "spec.containers[].ports[].hostPort": (),
+    "spec.containers[].ports[].name": (),
+    "spec.containers[].ports[].protocol": (),
+    "spec.containers[].resources.requests": (),
+    "spec.containers[].restartPolicy": (),
+    "spec.containers[].restartPolicyRules[].action": ("Restart",),
+    "spec.containers[].restartPolicyRules[].exitCodes": (),
+    "spec.containers[].securityContext.allowPrivilegeEscalation": (True,),
+    "spec.containers[].securityContext.privileged": (False,),
+    "spec.containers[].securityContext.readOnlyRootFilesystem": (False,),
+    "spec.containers[].securityContext.runAsGroup": (),
+    "spec.containers[].securityContext.runAsNonRoot": (False,),
+    "spec.containers[].securityContext.runAsUser": (),
+    "spec.containers[].terminationMessagePath": ("", "/dev/termination-log"),
+    "spec.containers[].terminationMessagePolicy": ("", "File"),
+    "spec.containers[].workingDir": (),
+    "spec.dnsPolicy": ("", "ClusterFirst", "Default"),
+    "spec.enableServiceLinks": (),
+    "spec.hostIPC": (),
+    "spec.hostNetwork": (),
+    "spec.hostPID": (),
+    "spec.hostUsers": (True,),
+    "spec.imagePullSecrets": (),
+    "spec.nodeName": (),
+    "spec.os.name": ("", "linux"),
+    "spec.preemptionPolicy": (),
+    "spec.priority": (),
+    "spec.priorityClassName": (),
+    "spec.restartPolicy": (),
+    "spec.schedulerName": (),
+    "spec.securityContext.runAsGroup": (),
+    "spec.securityContext.runAsNonRoot": (False,),
+    "spec.securityContext.runAsUser": (),
+    "spec.serviceAccount": ("", "default"),
+    "spec.serviceAccountName": ("", "default"),
+    "spec.setHostnameAsFQDN": (False,),
+    "spec.shareProcessNamespace": (False,),
+    "spec.terminationGracePeriodSeconds": (),
+    "spec.tolerations": (),
+    "spec.volumes[].name": (),
+}
+
+
+def unsupported_paths(pod: Pod) -> tuple[str, ...]:
+    """Return the path of every field that the pod sets and this agent does not honour yet, in spec order."""
+    return tuple(unhonoured(pod.spec, "spec", "spec"))
+
+
+def unhonoured(value: object, path: str, pattern: str) -> Iterator[str]:
+    """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
+    accepted = HONOURED.get(pattern)
+    if accepted is not None:
+        if accepted and value not in accepted:
+            yield path
+    elif pattern not in PARENTS:
+        yield path
+    elif isinstance(value, tuple):
+        for index, part in enumerate(value):
+            yield from unhonoured(part, f"{path}[{index}]", f"{pattern}[]")
+    elif isinstance(value, msgspec.Struct):
+        for field in msgspec.structs.fields(value):
+            part = getattr(value, field.name)
+            if is_set(field, part):
+                name = field.encode_name
+                yield from unhonoured(part, f"{path}.{name}", f"{pattern}.{name}")
+
+
+def parents() -> frozenset[str]:
+    """Return every pattern above a row of the table: what lies below them is walked, all else is named as a whole."""
+    above = {"spec.volumes", "spec.volumes[]"}
+    for row in HONOURED:
+        for end, letter in enumerate(row):
+            if letter in ".[":
+                above.add(row[:end])
+            if letter == "]":
+                above.add(row[: end + 1])
+    return frozenset(above)
+
+
+PARENTS = parents()
+
+
+def is_set(field: msgspec.structs.FieldInfo, value: object) -> bool:
+    """Tell whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
+    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, Mapping):
+        return bool(value)
+    return bool(value != default)

@@ -1,0 +1,29 @@
+"""Reading a runtime's view of a pod: newest instances, what is alive."""
+
+from api.containers import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+
+
+def newest_of(observed: RuntimePod | None, name: str) -> Container | None:
+    """Return the newest instance of a container over all sandboxes of the pod."""
+    return next(iter(instances_of(observed, name)), None)
+
+
+def instances_of(observed: RuntimePod | None, name: str) -> tuple[Container, ...]:
+    """Return all instances of a container, newest first."""
+    return tuple(c for c in (observed.containers if observed else ()) if c.name == name)
+
+
+def running(observed: RuntimePod | None) -> tuple[Container, ...]:
+    """Return the containers that run or may run: an unknown state counts as running."""
+    alive = (ContainerState.RUNNING, ContainerState.UNKNOWN)
+    return tuple(c for c in (observed.containers if observed else ()) if c.state in alive)
+
+
+def ready_sandboxes(observed: RuntimePod | None) -> tuple[Sandbox, ...]:
+    """Return the sandboxes that are ready."""
+    return tuple(s for s in (observed.sandboxes if observed else ()) if s.state is SandboxState.READY)
+
+
+def is_alive(observed: RuntimePod | None) -> bool:
+    """Tell whether anything of the pod may still run."""
+    return bool(running(observed) or ready_sandboxes(observed))

@@ -1,0 +1,33 @@
+"""Quality of service of a pod: what its requests and limits promise (Kubernetes' QoS classes)."""
+
+from collections.abc import Mapping
+
+from api.objects import pod as v1
+from api.quantity import Amount, parse
+
+COMPUTE = ("cpu", "memory")
+
+
+def qos_class(spec: v1.PodSpec) -> str:
+    """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``."""
+    containers = (*spec.containers, *spec.init_containers)
+    asked = False
+    guaranteed = True
+    for container in containers:
+        resources = container.resources
+        requests = amounts(resources.requests if resources else {})
+        limits = amounts(resources.limits if resources else {})
+        asked = asked or bool(requests) or bool(limits)
+        for name in COMPUTE:
+            limit = limits.get(name)
+            if limit is None or requests.get(name, limit) != limit:
+                guaranteed = False
+    if not asked:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def amounts(quantities: Mapping[str, str]) -> dict[str, Amount]:
+    """Return the non-zero compute resources of a list as numbers."""
+    parsed = {name: parse(text) for name, text in quantities.items() if name in COMPUTE}
+    return {name: amount for name, amount in parsed.items() if amount.value()}

@@ -1,0 +1,1 @@
+"""Where pods come from: one actor for each source, and what they have in common."""

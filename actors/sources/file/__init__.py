@@ -1,0 +1,1 @@
+"""Pods from a folder of manifests, or from one file."""

@@ -1,0 +1,1 @@
+"""Pods from a URL."""

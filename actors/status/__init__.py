@@ -1,0 +1,1 @@
+"""StatusManager: versions and stores what PodActors compose."""

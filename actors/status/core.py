@@ -1,0 +1,124 @@
+"""StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
+
+A change during a write causes another write right after it. Terminal statuses are written durably: an exit code that was
+published once is never lost again. Standalone, the ledger is where statuses are kept; a later issue sends them to an
+API server as well.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.status.state import SECTION, StatusState, Version
+from api.host import Forget, Remember
+from api.ids import Instant, OpId, Uid
+from api.lifecycle import Action, Decision, Start
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.status import ForgetPodStatus, PodStatusComposed, StatusMessage
+from api.objects.podstatus import PodStatus
+
+DEADLINE_S = 30.0
+RETRY_S = 1.0
+RETRY_LIMIT_S = 60.0
+TERMINAL = ("Succeeded", "Failed")
+
+
+def decide(
+    before: StatusState, message: StatusMessage | KernelMessage, now: Instant, new_op: Callable[[], OpId]
+) -> Decision[StatusState]:
+    """Take in a message and write what is not stored yet."""
+    return plan(absorb(before, message, now), now, new_op)
+
+
+def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Instant) -> StatusState:
+    """Return what is known after `message`."""
+    match message:
+        case PodStatusComposed():
+            return composed(state, message)
+        case ForgetPodStatus(uid=uid):
+            # An unknown one may still be in the ledger, from an earlier life of the agent.
+            unknown = Version(uid=uid, namespace="", name="", status=PodStatus())
+            version = state.versions.get(uid, unknown)
+            return with_version(state, replace(version, forgotten=True, retry_at=float("-inf")))
+        case Outcome():
+            return written(state, message, now)
+        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
+            return state
+        case _:
+            assert_never(message)
+
+
+def composed(state: StatusState, message: PodStatusComposed) -> StatusState:
+    """Take in a status: an equal one is no new version."""
+    old = state.versions.get(message.uid)
+    fresh = Version(
+        uid=message.uid,
+        namespace=message.namespace,
+        name=message.name,
+        status=message.status,
+        finished=message.finished,
+    )
+    if old is None:
+        return with_version(state, fresh)
+    if not old.forgotten and old.status == message.status and old.finished == message.finished:
+        return state
+    again = replace(
+        old, status=message.status, finished=message.finished, version=old.version + 1, forgotten=False
+    )
+    return with_version(state, again)
+
+
+def written(state: StatusState, outcome: Outcome, now: Instant) -> StatusState:
+    """Take in that a write ended."""
+    version = next((v for v in state.versions.values() if v.writing == outcome.op), None)
+    if version is None:
+        return state
+    version = replace(version, writing=None)
+    if outcome.failure is not None:
+        failures = version.failures + 1
+        wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
+        return with_version(state, replace(version, failures=failures, retry_at=now + wait_s))
+    if outcome.call == Forget.__name__:
+        if version.forgotten:
+            versions = {uid: other for uid, other in state.versions.items() if uid != version.uid}
+            return replace(state, versions=versions)
+        return with_version(state, replace(version, stored=0, failures=0))
+    return with_version(state, replace(version, stored=version.writing_version, failures=0))
+
+
+def plan(state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decision[StatusState]:
+    """Start a write for each pod whose newest status is not stored."""
+    actions: list[Action] = []
+    wakes: list[Instant] = []
+    changed: dict[Uid, Version] = {}
+    for uid, version in state.versions.items():
+        if version.writing is not None or not (version.forgotten or version.stored < version.version):
+            continue
+        if now < version.retry_at:
+            wakes.append(version.retry_at)
+            continue
+        op = new_op()
+        actions.append(Start(op=op, port="ledger", call=write_of(version), deadline_s=DEADLINE_S))
+        changed[uid] = replace(version, writing=op, writing_version=version.version)
+    if changed:
+        state = replace(state, versions={**state.versions, **changed})
+    return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
+
+
+def write_of(version: Version) -> msgspec.Struct:
+    """Return the call that brings the ledger up to date for one pod."""
+    if version.forgotten:
+        return Forget(section=SECTION, key=version.uid)
+    return Remember(
+        section=SECTION,
+        key=version.uid,
+        data=msgspec.msgpack.encode(version.status),
+        durable=version.status.phase in TERMINAL,
+    )
+
+
+def with_version(state: StatusState, version: Version) -> StatusState:
+    """Return the state with this version in place of the pod's last."""
+    return replace(state, versions={**state.versions, version.uid: version})

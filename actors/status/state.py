@@ -1,0 +1,35 @@
+"""What StatusManager knows: the newest status of each pod, and what of it is stored."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from api.ids import Instant, OpId, Uid
+from api.objects.podstatus import PodStatus
+
+SECTION = "status"
+"""Ledger section, keys are UIDs, owned by StatusManager."""
+
+
+class Version(msgspec.Struct, frozen=True, kw_only=True):
+    """One pod's status as last composed, and which version of it is on disk."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    status: PodStatus
+    finished: bool = False
+    version: int = 1
+    stored: int = 0
+    forgotten: bool = False
+    """It is to be removed from the ledger."""
+    writing: OpId | None = None
+    writing_version: int = 0
+    retry_at: Instant = float("-inf")
+    failures: int = 0
+
+
+class StatusState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that StatusManager knows."""
+
+    versions: Mapping[Uid, Version] = {}

@@ -1,0 +1,1 @@
+"""PodSupervisor: the desired set, pod actors, static names, orphans."""

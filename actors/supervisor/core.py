@@ -1,0 +1,385 @@
+"""PodSupervisor's decisions: which UIDs have an actor, what each is told, who is stopped, who waits.
+
+Level-triggered: `plan` walks the charges and does whatever is not done yet, so a lost message or a restart is repaired
+by the next look. Nothing is stopped for want of a source before all sources were seen.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.supervisor.gate import holder_of, replaced_in_runtime
+from actors.supervisor.state import MEMO_SECTION, STATUS_SECTION, Charge, SpawnPod, StopPod, SupervisorState
+from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
+from api.ids import Instant, OpId, Path, Uid, pod_path
+from api.lifecycle import Action, Decision, Start, Tell
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pod import KillCause, KillPod, UpdatePod
+from api.messages.podconfig import SnapshotWanted
+from api.messages.status import ForgetPodStatus
+from api.messages.supervisor import (
+    PodKilled,
+    PodLife,
+    PodMoved,
+    PodOp,
+    PodsChanged,
+    PodsSnapshot,
+    RuntimeListed,
+    SupervisorMessage,
+)
+from api.objects.pod import Pod
+
+SELF = Path("/node/pods")
+CONFIG = Path("/node/config")
+STATUS_MANAGER = Path("/node/status")
+ORPHAN_GRACE_S = 1
+REPEAT_S = 5.0
+"""How often a kill that its actor does not answer is repeated."""
+QUARANTINE_S = 10.0
+QUARANTINE_LIMIT_S = 300.0
+SWEEP_DEADLINE_S = 30.0
+SWEEP_CALLS = 3
+
+
+def decide(
+    before: SupervisorState,
+    message: SupervisorMessage | KernelMessage | None,
+    now: Instant,
+    new_op: Callable[[], OpId],
+) -> Decision[SupervisorState]:
+    """Take in a message (None: only look again) and choose what to do."""
+    state = absorb(before, message, now)
+    decision = plan(state, now, new_op)
+    return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))
+
+
+def answers(after: SupervisorState, message: SupervisorMessage | KernelMessage | None) -> tuple[Action, ...]:
+    """Pass a kill on to the pod's actor; where there is none, nothing of the pod runs and that is the answer."""
+    if not isinstance(message, KillPod):
+        return ()
+    charge = after.charges.get(message.uid)
+    if charge is not None and charge.spawned:
+        return (Tell(to=pod_path(message.uid), message=message),)
+    return (Tell(to=message.asked_by, message=PodKilled(uid=message.uid)),)
+
+
+# ---------------------------------------------------------------- absorb
+
+
+def absorb(
+    state: SupervisorState, message: SupervisorMessage | KernelMessage | None, now: Instant
+) -> SupervisorState:
+    """Return what is known after `message`; decides nothing."""
+    match message:
+        case PodsSnapshot():
+            return absorb_snapshot(state, message)
+        case PodsChanged():
+            return absorb_change(state, message)
+        case RuntimeListed():
+            return replace(state, listed=message)
+        case PodMoved():
+            return absorb_move(state, message)
+        case ChildDied(path=path, cause=cause):
+            return absorb_death(state, Uid(path.rpartition("/")[2]), cause, now)
+        case Restarted(path=path):
+            charge = state.charges.get(Uid(path.rpartition("/")[2]))
+            return state if charge is None else with_charge(state, replace(charge, told=-1, kill_told=False))
+        case Outcome():
+            return absorb_sweep(state, message)
+        case KillPod(uid=uid) if uid in state.charges:
+            # A pod whose actor is in quarantine may have running containers: its actor is needed now.
+            return with_charge(state, replace(state.charges[uid], retry_at=now))
+        case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
+            return state
+        case _:
+            assert_never(message)
+
+
+def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
+    """Take in the whole desired set; pods of sources that were not seen stay as they are."""
+    wanted = {Uid(sourced.pod.metadata.uid) for sourced in message.pods}
+    for uid, charge in state.charges.items():
+        if charge.pod is not None and uid not in wanted and charge.source in message.seen:
+            state = with_charge(state, unwanted(charge))
+    for sourced in message.pods:
+        state = want(state, sourced.source, sourced.pod)
+    return replace(state, number=message.number, gap=False, seen=message.seen)
+
+
+def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorState:
+    """Take in one numbered change; a gap in the numbers makes everything since unknown."""
+    if message.number <= state.number:
+        return state
+    if message.number != state.number + 1 or state.gap:
+        return replace(state, gap=True)
+    state = replace(state, number=message.number)
+    match message.op:
+        case PodOp.REMOVE:
+            for pod in message.pods:
+                charge = state.charges.get(Uid(pod.metadata.uid))
+                if charge is not None and charge.source == message.source:
+                    state = with_charge(state, unwanted(charge))
+        case PodOp.ADD | PodOp.UPDATE | PodOp.DELETE | PodOp.RECONCILE | PodOp.RESTORE:
+            for pod in message.pods:
+                state = want(state, message.source, pod)
+        case _:
+            assert_never(message.op)
+    seen = state.seen if message.op is PodOp.RESTORE else tuple(sorted({*state.seen, message.source}))
+    return replace(state, seen=seen)
+
+
+def want(state: SupervisorState, source: str, pod: Pod) -> SupervisorState:
+    """Take in that a source wants this pod."""
+    meta = pod.metadata
+    uid = Uid(meta.uid)
+    charge = state.charges.get(uid)
+    if charge is None:
+        charge = Charge(uid=uid, name=meta.name, namespace=meta.namespace, order=state.next_order)
+        state = replace(state, next_order=state.next_order + 1)
+    elif charge.pod == pod and charge.source == source:
+        return state
+    elif charge.pod is None and charge.kill is None:
+        charge = replace(charge, order=state.next_order)
+        state = replace(state, next_order=state.next_order + 1)
+    return with_charge(state, replace(charge, pod=pod, source=source, revision=charge.revision + 1))
+
+
+def unwanted(charge: Charge) -> Charge:
+    """Return the charge that no source wants any more."""
+    return replace(charge, pod=None)
+
+
+def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
+    """Take in how far a pod is; an actor of an earlier incarnation's time is taken charge of again."""
+    charge = state.charges.get(message.uid)
+    if charge is None:
+        charge = Charge(
+            uid=message.uid,
+            name=message.name,
+            namespace=message.namespace,
+            order=state.next_order,
+            spawned=True,
+        )
+        state = replace(state, next_order=state.next_order + 1)
+    return with_charge(state, replace(charge, life=message.life))
+
+
+def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> SupervisorState:
+    """Take in that a pod's actor is gone: as asked for, or past its restart budget."""
+    charge = state.charges.get(uid)
+    if charge is None:
+        return state
+    fresh = replace(
+        charge,
+        spawned=False,
+        life=None,
+        told=-1,
+        kill=None,
+        kill_told=False,
+        stopping=False,
+        died="",
+        deaths=0,
+    )
+    if charge.stopping:
+        state = replace(state, ended={**state.ended, uid: now})
+        return with_charge(state, fresh)
+    wait_s = min(QUARANTINE_S * 2**charge.deaths, QUARANTINE_LIMIT_S)
+    died = cause or "it was stopped from outside"
+    return with_charge(
+        state,
+        replace(fresh, kill=charge.kill, died=died, deaths=charge.deaths + 1, retry_at=now + wait_s),
+    )
+
+
+def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
+    """Take in which UIDs earlier lives of the agent left in the ledger or on disk."""
+    found: tuple[Uid, ...] = ()
+    match outcome.result:
+        case RecalledAll(entries=entries):
+            found = tuple(Uid(key) for key, _ in entries)
+        case PodFolders(uids=uids, log_directories=logs):
+            found = (*uids, *(uid for uid, _ in logs))
+        case _:
+            # A failed look is no reason to stop: what is left there is found by the next start of the agent.
+            pass
+    return replace(state, swept=state.swept + 1, sweep_found=tuple(sorted({*state.sweep_found, *found})))
+
+
+def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
+    """Return the state with this charge in place of the UID's last."""
+    return replace(state, charges={**state.charges, charge.uid: charge})
+
+
+# ---------------------------------------------------------------- plan
+
+
+class Work(msgspec.Struct):
+    """Charges and actions as one walk over the state collects them; lives no longer than that walk."""
+
+    charges: dict[Uid, Charge]
+    actions: list[Action] = []
+    wakes: list[Instant] = []
+
+
+def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> Decision[SupervisorState]:
+    """Do whatever is not done yet; sees no message."""
+    work = Work(charges=dict(state.charges), actions=[], wakes=[])
+    state = ask_for_snapshot(state, work, now)
+    state = sweep(state, work, new_op)
+    state = find_orphans(state, work)
+    for charge in sorted(work.charges.values(), key=lambda c: c.order):
+        after = attend(state, charge, work, now)
+        if after is None:
+            del work.charges[charge.uid]
+        else:
+            work.charges[charge.uid] = after
+    wake_at = min(work.wakes, default=None)
+    return Decision(state=replace(state, charges=work.charges), actions=tuple(work.actions), wake_at=wake_at)
+
+
+def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge | None:
+    """Bring one charge a step further; None drops it."""
+    if charge.spawned:
+        return attend_actor(state, charge, work, now)
+    if charge.died and now < charge.retry_at:
+        work.wakes.append(charge.retry_at)
+        return charge
+    if charge.pod is None and charge.kill is None and not charge.died:
+        return None
+    if charge.pod is not None and charge.is_static and not may_start(state, charge, work):
+        return charge
+    work.actions.append(SpawnPod(uid=charge.uid))
+    return attend_actor(state, replace(charge, spawned=True, died=""), work, now)
+
+
+def may_start(state: SupervisorState, charge: Charge, work: Work) -> bool:
+    """Tell whether a static pod's name is free for it: not held by another UID here or in the runtime."""
+    if state.listed is None:
+        return False
+    holder = holder_of(charge, work.charges)
+    if holder is None:
+        return not replaced_in_runtime(charge, state.listed, work.charges, state.ended)
+    return holder.uid == charge.uid
+
+
+def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge:
+    """Tell a pod's actor what it does not know yet, and stop it when nothing is left of its pod."""
+    to = pod_path(charge.uid)
+    if charge.life is PodLife.GONE:
+        if not charge.stopping:
+            work.actions += [
+                Tell(to=STATUS_MANAGER, message=ForgetPodStatus(uid=charge.uid)),
+                StopPod(uid=charge.uid),
+            ]
+        return replace(charge, stopping=True)
+    kill = charge.kill
+    if kill is None and charge.pod is None:
+        kill = due_kill(state, charge, work)
+    if kill is not None:
+        unanswered = charge.life in (None, PodLife.RECALLING, PodLife.SYNCING) or kill.deleted
+        repeat = charge.told_at + REPEAT_S
+        if not charge.kill_told or (unanswered and now >= repeat):
+            work.actions.append(Tell(to=to, message=kill))
+            charge = replace(charge, kill=kill, kill_told=True, told_at=now)
+        if unanswered:
+            work.wakes.append(charge.told_at + REPEAT_S)
+        return charge
+    if charge.pod is not None:
+        if charge.told != charge.revision or now >= charge.told_at + state.resync_s:
+            update = UpdatePod(pod=charge.pod, source=charge.source, generation=charge.revision)
+            work.actions.append(Tell(to=to, message=update))
+            charge = replace(charge, told=charge.revision, told_at=now)
+        work.wakes.append(charge.told_at + state.resync_s)
+    return charge
+
+
+def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | None:
+    """Return the kill of a pod that no source wants, once it is due."""
+    waiting = any(
+        c.full_name == charge.full_name and c.pod is not None and c.is_static and c.uid != charge.uid
+        for c in work.charges.values()
+    )
+    if waiting and charge.source != "api":
+        return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=SELF)
+    if not state.all_ready:
+        return None
+    cause = KillCause.REMOVED if charge.source else KillCause.ORPHAN
+    return KillPod(uid=charge.uid, cause=cause, deleted=True, asked_by=SELF)
+
+
+def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
+    """Take charge of what runs here and nobody wants; list what is another agent's."""
+    listed = state.listed
+    if listed is None:
+        return state
+    foreign = []
+    for presence in listed.pods:
+        if presence.uid in work.charges or listed.as_of <= state.ended.get(presence.uid, float("-inf")):
+            continue
+        if not presence.ours and not state.take_over:
+            foreign.append(presence)
+            continue
+        rival = next(
+            (
+                c
+                for c in work.charges.values()
+                if (c.name, c.namespace) == (presence.name, presence.namespace)
+            ),
+            None,
+        )
+        replaced = rival is not None and rival.pod is not None and rival.is_static
+        if replaced or state.all_ready:
+            cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
+            grace_s = None if replaced else ORPHAN_GRACE_S
+            state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause, grace_s)
+    if state.all_ready and state.swept == SWEEP_CALLS:
+        for uid in state.sweep_found:
+            if uid not in work.charges and uid not in state.ended:
+                state = adopt_orphan(state, work, uid, str(uid), "", KillCause.ORPHAN, ORPHAN_GRACE_S)
+        state = replace(state, sweep_found=())
+    ended = {uid: at for uid, at in state.ended.items() if at >= listed.as_of}
+    return replace(state, foreign=tuple(foreign), ended=ended)
+
+
+def adopt_orphan(
+    state: SupervisorState,
+    work: Work,
+    uid: Uid,
+    name: str,
+    namespace: str,
+    cause: KillCause,
+    grace_s: int | None,
+) -> SupervisorState:
+    """Take charge of a pod that no source wants, to end it."""
+    kill = KillPod(uid=uid, cause=cause, grace_s=grace_s, deleted=True, asked_by=SELF)
+    charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
+    work.charges[uid] = charge
+    return replace(state, next_order=state.next_order + 1)
+
+
+def ask_for_snapshot(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+    """Ask PodConfig for everything when a number is missing, again until it comes."""
+    if not state.gap:
+        return state
+    if now >= state.asked_at + REPEAT_S:
+        work.actions.append(Tell(to=CONFIG, message=SnapshotWanted(asked_by=SELF)))
+        state = replace(state, asked_at=now)
+    work.wakes.append(state.asked_at + REPEAT_S)
+    return state
+
+
+def sweep(state: SupervisorState, work: Work, new_op: Callable[[], OpId]) -> SupervisorState:
+    """Once all sources were seen, look for what pods of earlier lives left in the ledger and on disk."""
+    if not state.all_ready or state.sweep is not None:
+        return state
+    first = new_op()
+    work.actions += [
+        Start(op=first, port="ledger", call=RecallAll(section=MEMO_SECTION), deadline_s=SWEEP_DEADLINE_S),
+        Start(
+            op=new_op(), port="ledger", call=RecallAll(section=STATUS_SECTION), deadline_s=SWEEP_DEADLINE_S
+        ),
+        Start(op=new_op(), port="podfiles", call=ListPodFolders(), deadline_s=SWEEP_DEADLINE_S),
+    ]
+    return replace(state, sweep=first)

@@ -1,0 +1,98 @@
+"""What PodSupervisor knows: the desired pods, the actors that own them, and what else the runtime holds."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from api.ids import Instant, OpId, Uid
+from api.lifecycle import Action
+from api.messages.pod import KillPod
+from api.messages.supervisor import PodLife, RuntimeListed, RuntimePresence
+from api.objects.pod import Pod
+
+MEMO_SECTION = "pods"
+STATUS_SECTION = "status"
+"""Ledger sections that PodActors and StatusManager write; the supervisor only asks which UIDs are in them."""
+
+
+class SpawnPod(Action, frozen=True, kw_only=True):
+    """Start the actor that owns this UID."""
+
+    uid: Uid
+
+
+class StopPod(Action, frozen=True, kw_only=True):
+    """Stop the actor of a pod of which nothing is left."""
+
+    uid: Uid
+
+
+class Charge(msgspec.Struct, frozen=True, kw_only=True):
+    """One UID under supervision: wanted by a source, owned by an actor, or both."""
+
+    uid: Uid
+    name: str
+    namespace: str
+    source: str = ""
+    """Who wanted it last; empty for an orphan."""
+    pod: Pod | None = None
+    """What it should be; None when no source wants it (any more)."""
+    order: int = 0
+    """When it came: static pods of one name start in this order."""
+    spawned: bool = False
+    life: PodLife | None = None
+    """What its actor last said; None before it said anything."""
+    told: int = -1
+    """`revision` that its actor was last told."""
+    revision: int = 0
+    told_at: Instant = float("-inf")
+    kill: KillPod | None = None
+    """The kill that its actor was told, or is to be told again."""
+    kill_told: bool = False
+    stopping: bool = False
+    died: str = ""
+    """Why its actor is in quarantine, empty when it is not."""
+    deaths: int = 0
+    retry_at: Instant = 0.0
+
+    @property
+    def full_name(self) -> str:
+        """Return ``name_namespace``, which one running static pod at a time may have."""
+        return f"{self.name}_{self.namespace}"
+
+    @property
+    def is_static(self) -> bool:
+        """Tell whether its name is serialised: pods of files and URLs."""
+        return self.source not in ("", "api")
+
+
+class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that PodSupervisor knows."""
+
+    expected: tuple[str, ...]
+    """Sources that must be seen before anything is cleaned up."""
+    take_over: bool = False
+    resync_s: float = 60.0
+
+    charges: Mapping[Uid, Charge] = {}
+    seen: tuple[str, ...] = ()
+    number: int = -1
+    """Number of the last message of PodConfig; -1 before the first snapshot."""
+    gap: bool = True
+    """A snapshot is wanted."""
+    asked_at: Instant = float("-inf")
+    listed: RuntimeListed | None = None
+    foreign: tuple[RuntimePresence, ...] = ()
+    ended: Mapping[Uid, Instant] = {}
+    """When the last trace of a UID was removed: a listing begun before says nothing about it."""
+    next_order: int = 0
+    sweep: OpId | None = None
+    """The look for what earlier lives of the agent left on disk, in flight."""
+    sweep_found: tuple[Uid, ...] = ()
+    swept: int = 0
+    """How many of the sweep's calls have answered."""
+
+    @property
+    def all_ready(self) -> bool:
+        """Tell whether every source was seen; before, nothing is cleaned up."""
+        return self.number >= 0 and all(source in self.seen for source in self.expected)

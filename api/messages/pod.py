@@ -1,0 +1,89 @@
+"""Messages to a PodActor, the owner of one UID.
+
+Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`). Order: per sender. Delivery: `UpdatePod` and
+`PodObserved` are levels, the newest wins; `KillPod` is kept. A lost `UpdatePod` or `KillPod` is repaired by the
+supervisor's housekeeping, a lost `PodObserved` by the next relist.
+"""
+
+from enum import StrEnum
+
+from api.containers import RuntimePod
+from api.ids import Instant, Path, Uid
+from api.messages import Message
+from api.objects.pod import Pod
+
+
+class KillCause(StrEnum):
+    """Who stopped it: every kill carries one."""
+
+    REMOVED = "removed from its source"
+    DELETED = "deleted through the API"
+    COMPLETED = "ran to its end"
+    ORPHAN = "no source wants it"
+    REPLACED = "replaced by a newer pod of the same name"
+    EVICTED = "evicted"
+    PREEMPTED = "pre-empted"
+    SHUTDOWN = "node shutdown"
+    DEADLINE = "active deadline exceeded"
+    REQUESTED = "asked for by an operator"
+
+
+class UpdatePod(Message, frozen=True, kw_only=True):
+    """What this pod should be now: the whole truth, newest wins."""
+
+    pod: Pod
+    source: str
+    generation: int
+    """The merge's number: an update with a smaller one is stale."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return (
+            f"UpdatePod {self.pod.metadata.namespace}/{self.pod.metadata.name} generation={self.generation}"
+        )
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "update"
+
+
+class KillPod(Message, frozen=True, kw_only=True):
+    """Stop the pod for good. Grace may only shrink; the first cause is kept to the end."""
+
+    uid: Uid
+    cause: KillCause
+    grace_s: int | None = None
+    """Overrides the pod's own grace when smaller; None is the pod's own."""
+    deleted: bool = False
+    """Nothing of it is to stay once it is stopped."""
+    evict: bool = False
+    reason: str = ""
+    """Status reason to publish (``Evicted``), empty for none."""
+    message: str = ""
+    asked_by: Path
+    """Gets `PodKilled` when its containers are proven stopped."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        grace = "own" if self.grace_s is None else f"{self.grace_s}s"
+        return f"KillPod {self.uid} cause={self.cause.name} grace={grace} asked_by={self.asked_by}"
+
+
+class PodObserved(Message, frozen=True, kw_only=True):
+    """What the runtime shows of the pod, as of the start of the listing or inspection that saw it."""
+
+    uid: Uid
+    pod: RuntimePod
+    as_of: Instant
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        containers = " ".join(f"{c.name}#{c.attempt}={c.state}" for c in self.pod.containers)
+        return f"PodObserved as_of={self.as_of:.3f} sandboxes={len(self.pod.sandboxes)} {containers}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "observed"
+
+
+PodMessage = UpdatePod | KillPod | PodObserved

@@ -1,0 +1,132 @@
+"""Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
+
+Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`, `PodKilled`), and
+whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
+PodActor's next one and by housekeeping.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from api.ids import Instant, Uid
+from api.messages import Message
+from api.messages.pod import KillPod
+from api.objects.pod import Pod
+
+
+class PodOp(StrEnum):
+    """Kind of change, in the order in which one list's changes are told."""
+
+    REMOVE = "REMOVE"
+    ADD = "ADD"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    RECONCILE = "RECONCILE"
+    RESTORE = "RESTORE"
+
+
+class PodsChanged(Message, frozen=True, kw_only=True):
+    """One kind of change of one source. An empty ADD says no more than that the source was seen."""
+
+    number: int
+    """One more than the last message to this subscriber."""
+    source: str
+    op: PodOp
+    pods: tuple[Pod, ...] = ()
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodsChanged #{self.number} {self.source} {self.op} pods={len(self.pods)}"
+
+
+class SourcedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A desired pod and the source that wants it."""
+
+    source: str
+    pod: Pod
+
+
+class PodsSnapshot(Message, frozen=True, kw_only=True):
+    """Every desired pod of every source. Pods of a source that is not in `seen` are unknown, not absent."""
+
+    number: int
+    seen: tuple[str, ...]
+    """Sources that delivered at least one list of their own."""
+    pods: tuple[SourcedPod, ...] = ()
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodsSnapshot #{self.number} seen={','.join(self.seen)} pods={len(self.pods)}"
+
+
+class RuntimePresence(msgspec.Struct, frozen=True, kw_only=True):
+    """That the runtime holds something of a pod."""
+
+    uid: Uid
+    name: str
+    namespace: str
+    ours: bool
+    alive: bool
+    """A ready sandbox or a running container."""
+
+
+class RuntimeListed(Message, frozen=True, kw_only=True):
+    """A complete listing of the runtime, as of its start."""
+
+    pods: tuple[RuntimePresence, ...]
+    as_of: Instant
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"RuntimeListed pods={len(self.pods)} as_of={self.as_of:.3f}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "listed"
+
+
+class PodLife(StrEnum):
+    """Where a pod is in its one-way life on this node."""
+
+    RECALLING = "recalling"
+    """Reading what the ledger knows."""
+    SYNCING = "syncing"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    """Every container is proven stopped, exit codes are read."""
+    FINISHED = "finished"
+    """Nothing is left to do; records and logs stay while it is desired."""
+    GONE = "gone"
+    """Nothing of it is left; its actor can be stopped."""
+
+
+class PodMoved(Message, frozen=True, kw_only=True):
+    """A pod's life went on; told by its actor, the newest wins."""
+
+    uid: Uid
+    name: str
+    namespace: str
+    life: PodLife
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodMoved {self.uid} {self.life}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest of each pod."""
+        return f"moved:{self.uid}"
+
+
+class PodKilled(Message, frozen=True, kw_only=True):
+    """A pod that the receiver asked to be killed has no running container any more."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodKilled {self.uid}"
+
+
+SupervisorMessage = PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | PodKilled | KillPod

@@ -1,0 +1,151 @@
+"""Asks a running agent over its admin socket: as much HTTP as its answers need, without a client library's start-up time."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from api.errors import OperatingError
+from runtime.drivers.http.endpoint import connect_unix
+
+T = TypeVar("T")
+ANSWER_S = 15.0
+"""How long an answer may take: views read what is in memory, so this long means that something is wrong."""
+BODY_LIMIT_BYTES = 256 << 20
+
+
+class VerbError(Exception):
+    """Why a verb cannot do what was asked, in one line for the user."""
+
+
+class AgentError(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as the agent words it."""
+
+    error: str = ""
+    reason: str = ""
+    detail: str = ""
+
+
+class Answer:
+    """The agent's answer: status and body, read as it comes."""
+
+    def __init__(self, sock: socket.socket, wait_s: float) -> None:
+        self._sock, self._wait_s = sock, wait_s
+        self._data = b""
+        head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
+        status = head[0].split(" ")
+        if len(status) < 2 or not status[0].startswith("HTTP/") or not status[1].isdigit():
+            raise VerbError("what answers on the socket is not an agent")
+        self.status = int(status[1])
+        pairs = (line.partition(":") for line in head[1:])
+        self._headers = {name.lower(): value.strip() for name, _, value in pairs}
+
+    def pieces(self) -> Iterator[bytes]:
+        """Return the body piece by piece. Raises `VerbError` when it ends before its time."""
+        if self._headers.get("transfer-encoding") == "chunked":
+            while size := int(self._until(b"\r\n"), 16):
+                yield self._take(size)
+                self._take(2)
+        else:
+            yield self._take(min(int(self._headers.get("content-length", "0")), BODY_LIMIT_BYTES))
+
+    def body(self) -> bytes:
+        """Return the whole body."""
+        return b"".join(self.pieces())
+
+    def _until(self, mark: bytes) -> bytes:
+        while mark not in self._data:
+            self._more()
+        found, _, self._data = self._data.partition(mark)
+        return found
+
+    def _take(self, size: int) -> bytes:
+        parts, have = [self._data], len(self._data)
+        while have < size:
+            self._data = b""
+            self._more()
+            parts.append(self._data)
+            have += len(self._data)
+        whole = b"".join(parts)
+        self._data = whole[size:]
+        return whole[:size]
+
+    def _more(self) -> None:
+        try:
+            piece = self._sock.recv(64 << 10)
+        except TimeoutError:
+            raise VerbError(
+                f"the agent does not answer: nothing came within {self._wait_s:g} s; its log may say why"
+            ) from None
+        except OSError:
+            piece = b""
+        if not piece:
+            raise VerbError("the agent ended the connection in the middle of its answer")
+        self._data += piece
+
+
+class Client:
+    """Speaks to the agent behind one socket; each request is one connection."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    @contextlib.contextmanager
+    def ask(
+        self,
+        method: str,
+        parts: tuple[str, ...],
+        query: tuple[tuple[str, str], ...] = (),
+        *,
+        body: bytes = b"",
+        wait_s: float | None = ANSWER_S,
+    ) -> Iterator[Answer]:
+        """Send one request and give its answer; `wait_s` None waits as long as it takes.
+
+        Raises `VerbError` when no agent answers, and for an answer that is an error.
+        """
+        target = "/" + "/".join(quote(part, safe=":@", errors="surrogateescape") for part in parts)
+        if query:
+            target += "?" + urlencode(query, errors="surrogateescape")
+        head = f"{method} {target} HTTP/1.1\r\nHost: nodeagent\r\nContent-Length: {len(body)}\r\n\r\n"
+        with self._connect() as sock:
+            # A refusal may come before all was sent; then reading it says more than the broken pipe.
+            with contextlib.suppress(OSError):
+                sock.sendall(head.encode() + body)
+            sock.settimeout(wait_s)
+            answer = Answer(sock, wait_s or 0.0)
+            if answer.status >= 400:
+                raise VerbError(_sentence(answer))
+            yield answer
+
+    def get(
+        self, kind: type[T], parts: tuple[str, ...], query: tuple[tuple[str, str], ...] = ()
+    ) -> tuple[T, bytes]:
+        """Ask for something and return it decoded and as it came."""
+        with self.ask("GET", parts, query) as answer:
+            body = answer.body()
+        try:
+            return msgspec.json.decode(body, type=kind), body
+        except msgspec.MsgspecError as error:
+            raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
+
+    def _connect(self) -> socket.socket:
+        try:
+            return connect_unix(self.path, ANSWER_S)
+        except OperatingError as failure:
+            raise VerbError(
+                f"no agent to talk to: {failure}; start one with 'nodeagent run', or say where it is with --root-dir"
+            ) from None
+
+
+def _sentence(answer: Answer) -> str:
+    body = answer.body()
+    try:
+        found = msgspec.json.decode(body, type=AgentError)
+    except msgspec.MsgspecError:
+        return f"the agent answered with status {answer.status}"
+    detail = f" ({found.detail})" if found.detail else ""
+    return (found.error or f"the agent answered with status {answer.status}") + detail

@@ -1,0 +1,260 @@
+"""``pods``, ``explain``, ``events``, ``sources`` and ``images``."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from api.containers import ImageRow
+from api.introspection import EventRow, Explanation, PodRow, SourceRow, Step
+from runtime.cli.client import Client, VerbError
+from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, size, table
+
+HEALTHY = frozenset({"Running", "Completed", "Succeeded"})
+UNDER_WAY = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "Waiting"})
+
+
+class Pods(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /pods?format=rows`` returns."""
+
+    pods: tuple[PodRow, ...]
+
+
+class Events(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /events`` returns."""
+
+    now_ns: int
+    events: tuple[EventRow, ...]
+
+
+class Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /sources`` returns."""
+
+    sources: tuple[SourceRow, ...]
+
+
+class Images(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``GET /images`` returns."""
+
+    images: tuple[ImageRow, ...]
+
+
+def pod_parts(pod: str) -> tuple[str, str]:
+    """Return namespace and name of a pod as the agent's paths want them; `-` is any namespace."""
+    namespace, slash, name = pod.partition("/")
+    parts = (namespace, name) if slash else ("-", namespace)
+    if not all(parts) or "/" in parts[1]:
+        raise VerbError(f"{pod!r} is not a pod; write its name, or namespace/name")
+    return parts
+
+
+def print_json(raw: bytes) -> int:
+    """Print an answer as the agent gave it, indented."""
+    sys.stdout.write(msgspec.json.format(raw, indent=2).decode() + "\n")
+    return 0
+
+
+def pods(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent pods``."""
+    if args.output == "json":
+        with client.ask("GET", ("pods",)) as answer:
+            return print_json(answer.body())
+    found, _ = client.get(Pods, ("pods",), (("format", "rows"),))
+    if not found.pods:
+        print("no pods; 'nodeagent sources' says where the agent looks for them")
+        return 0
+    sys.stdout.write(pod_table(found.pods, screen_of(), wide=args.output == "wide"))
+    return 0
+
+
+def pod_table(rows: tuple[PodRow, ...], screen: Screen, *, wide: bool) -> str:
+    """Return pods as a table, with kubectl's columns first."""
+    columns: tuple[Column, ...] = (
+        Column("NAMESPACE", least=11),
+        Column("NAME", least=20),
+        Column("READY"),
+        Column("STATUS", least=16),
+        Column("RESTARTS"),
+        Column("AGE"),
+    )
+    if wide:
+        columns += (
+            Column("IP"),
+            Column("SOURCE"),
+            Column("UID"),
+            Column("CONTAINERS", least=12, optional=True),
+        )
+    columns += (Column("WHY", least=16, optional=not wide),)
+    return table(columns, [_pod_row(row, wide=wide) for row in rows], screen)
+
+
+def _pod_row(row: PodRow, *, wide: bool) -> tuple[Cell | str, ...]:
+    ready, _, of = row.ready.partition("/")
+    restarts = str(row.restarts)
+    if row.restarts and row.last_restart_ago_s is not None:
+        restarts += f" ({age(row.last_restart_ago_s)} ago)"
+    style = "bad"
+    if row.status in HEALTHY:
+        style = "good"
+    elif row.status in UNDER_WAY or row.status.startswith("Init:"):
+        style = "warn"
+    cells: tuple[Cell | str, ...] = (
+        row.namespace,
+        row.name,
+        Cell(row.ready, "" if ready == of or row.status in {"Completed", "Succeeded"} else "warn"),
+        Cell(row.status, style),
+        restarts,
+        age(row.age_s),
+    )
+    if wide:
+        cells += (row.ip or "-", row.source or "-", row.uid, ",".join(row.containers) or "-")
+    return (*cells, row.why)
+
+
+def explain(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent explain``."""
+    found, raw = client.get(Explanation, ("explain", *pod_parts(args.pod)))
+    if args.output == "json":
+        return print_json(raw)
+    sys.stdout.write(explanation(found, screen_of()))
+    return 0
+
+
+def explanation(found: Explanation, screen: Screen) -> str:
+    """Return what a pod is up to, for somebody who was woken to read it: the answer first, the history last."""
+    return "\n".join(_explanation(found, screen)) + "\n"
+
+
+def _explanation(found: Explanation, screen: Screen) -> Iterator[str]:
+    yield screen.paint(clean(f"{found.namespace}/{found.name}"), "strong") + f"  ({clean(found.uid)})"
+    yield ""
+    yield from _wrapped("State", found.state, screen)
+    if found.waits_for:
+        since = "" if found.since_s is None else f", for {age(found.since_s)} now"
+        yield from _wrapped("Waits for", found.waits_for.rstrip(".") + since, screen)
+    else:
+        yield from _wrapped("Waits for", "nothing", screen)
+    upcoming = found.next or (
+        Step(in_s=0, what="nothing is planned; a change of the pod or its containers wakes it"),
+    )
+    for at, step in enumerate(sorted(upcoming, key=lambda step: step.in_s)):
+        when = f"in {age(step.in_s)}: " if step.in_s > 0 else ("now: " if found.next else "")
+        yield from _wrapped("Next" if at == 0 else "", when + _step(step), screen)
+    if found.kill:
+        yield from _wrapped("Last kill", found.kill, screen)
+    for at, problem in enumerate(found.problems):
+        yield from _wrapped("Problems" if at == 0 else "", problem, screen, "bad")
+    for at, line in enumerate(found.containers):
+        yield from _wrapped("Containers" if at == 0 else "", line, screen)
+    for at, step in enumerate(sorted(found.tried, key=lambda step: step.in_s)):
+        when = "just now" if step.in_s > -1 else f"{age(-step.in_s)} ago"
+        yield from _wrapped("Tried" if at == 0 else "", f"{when:>9}  {_step(step)}", screen)
+
+
+def _step(step: Step) -> str:
+    return step.what + (f" -> {step.result}" if step.result else "")
+
+
+def _wrapped(label: str, text: str, screen: Screen, style: str = "", *, indent: int = 12) -> Iterator[str]:
+    """Return labelled lines, wrapped at words to the terminal; piped, one line."""
+    lead = f"{label + ':' if label else '':<{indent}}"
+    room = max(30, (screen.width or 1 << 30) - len(lead))
+    shown = clean(text)
+    while len(shown) > room:
+        at = shown.rfind(" ", 1, room + 1)
+        at = room if at <= 0 else at
+        yield screen.paint(lead, "faint") + screen.paint(shown[:at].rstrip(), style)
+        shown, lead = shown[at:].lstrip(), " " * len(lead)
+    yield (screen.paint(lead, "faint") + screen.paint(shown, style)).rstrip()
+
+
+def events(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent events``."""
+    found, raw = client.get(Events, ("events",), (("pod", args.pod),) if args.pod else ())
+    if args.output == "json":
+        return print_json(raw)
+    if not found.events:
+        print(f"no events of {args.pod}" if args.pod else "no events")
+        return 0
+    columns = (
+        Column("AGO", right=True),
+        Column("TYPE"),
+        Column("REASON", least=10),
+        Column("POD", least=16),
+        Column("TIMES", right=True),
+        Column("MESSAGE", least=24),
+    )
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            age((found.now_ns - row.at) / 1e9),
+            Cell(row.type, "warn" if row.type == "Warning" else ""),
+            row.reason,
+            f"{row.namespace}/{row.pod}",
+            str(row.count),
+            row.message,
+        )
+        for row in found.events
+    ]
+    sys.stdout.write(table(columns, rows, screen_of()))
+    return 0
+
+
+def sources(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent sources``."""
+    found, raw = client.get(Sources, ("sources",))
+    if args.output == "json":
+        return print_json(raw)
+    if not found.sources:
+        print("no sources; give the agent one with --pod-manifest-path, --manifest-url or --kubeconfig")
+        return 0
+    sys.stdout.write(source_table(found.sources, screen_of()))
+    return 0
+
+
+def source_table(found: tuple[SourceRow, ...], screen: Screen) -> str:
+    """Return sources as a table, and below it each problem in full: they are what somebody came for."""
+    style = {"accepted": "good", "waiting": "warn", "ignored": "faint"}
+    rows: list[tuple[Cell | str, ...]] = [
+        (row.source, row.where, Cell(row.status, style.get(row.status, "bad")), row.pod or "-")
+        for row in found
+    ]
+    columns = (Column("SOURCE"), Column("WHERE", least=24), Column("STATUS"), Column("POD", least=12))
+    out = table(columns, rows, screen)
+    for row in found:
+        if row.problems:
+            out += f"\n{clean(row.where)} ({clean(row.status)}):\n"
+            out += "".join(
+                f"{line}\n" for text in row.problems for line in _wrapped("", text, screen, indent=2)
+            )
+    return out
+
+
+def images(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent images ls``."""
+    found, raw = client.get(Images, ("images",))
+    if args.output == "json":
+        return print_json(raw)
+    if not found.images:
+        print("no images")
+        return 0
+    rows: list[tuple[Cell | str, ...]] = []
+    for row in found.images:
+        for at, name in enumerate(row.names or ("<none>",)):
+            first = at == 0
+            rows.append(
+                (
+                    name,
+                    _short(row.id) if first else "",
+                    size(row.size_bytes) if first else "",
+                    "pinned" if row.pinned and first else "",
+                )
+            )
+    columns = (Column("IMAGE", least=24), Column("ID"), Column("SIZE", right=True), Column("KEPT"))
+    sys.stdout.write(table(columns, rows, screen_of()))
+    return 0
+
+
+def _short(image_id: str) -> str:
+    """Return a digest as people quote it; other ids whole."""
+    return image_id[7:19] if image_id.startswith("sha256:") else image_id

@@ -1,0 +1,66 @@
+"""Which images the embedded runtime runs, and what it says of the others."""
+
+import re
+
+from api.containers import HOST_IMAGE, ContainerSpec
+from api.errors import RejectedError
+
+_WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_REFERENCE = re.compile(
+    rf"(?P<path>(?:{_HOST}/)?{_WORD}(?:/{_WORD})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@[A-Za-z0-9+._-]+:[0-9a-fA-F]{{32,}})?",
+    re.ASCII,
+)
+
+
+def require_runnable(spec: ContainerSpec) -> None:
+    """Raise RejectedError, with the reason to publish, for what this runtime cannot run."""
+    parsed = _REFERENCE.fullmatch(spec.image)
+    if parsed is None:
+        raise RejectedError(
+            f"container {spec.name}: image {spec.image!r} is not a valid image reference; "
+            "write [registry/]name[:tag][@digest]",
+            reason="InvalidImageName",
+        )
+    if parsed["path"] != HOST_IMAGE or parsed["digest"]:
+        raise RejectedError(
+            f"container {spec.name}: image {spec.image!r} cannot run here: the embedded runtime runs only its built-in "
+            f"image {HOST_IMAGE} (commands on the host's own files). containerd or CRI-O will run it: start the agent "
+            "with --container-runtime-endpoint unix:///run/containerd/containerd.sock (or CRI-O's socket)",
+            reason="ErrImagePull",
+        )
+    if not (spec.command or spec.args):
+        raise RejectedError(
+            f"container {spec.name}: image {HOST_IMAGE} has no entry point of its own; set command",
+            reason="CreateContainerError",
+        )
+    if spec.tty or spec.stdin:
+        field = "tty" if spec.tty else "stdin"
+        raise RejectedError(
+            f"container {spec.name}: {field}: true is not supported by the embedded runtime yet; remove it",
+            reason="CreateContainerError",
+        )
+    _require_plain(spec)
+
+
+def _require_plain(spec: ContainerSpec) -> None:
+    """Refuse what no process can be given; an environment value is never repeated."""
+    for variable in spec.env:
+        if not variable.name or "=" in variable.name or "\0" in variable.name or "\0" in variable.value:
+            raise RejectedError(
+                f"container {spec.name}: environment variable {variable.name!r} has an empty name, "
+                "a '=' in its name or a NUL byte",
+                reason="CreateContainerError",
+            )
+    for word in (*spec.command, *spec.args, spec.working_dir):
+        if "\0" in word:
+            raise RejectedError(
+                f"container {spec.name}: command, args and workingDir must not hold NUL bytes",
+                reason="CreateContainerError",
+            )
+    parts = spec.log_path.split("/")
+    if spec.log_path.startswith("/") or ".." in parts:
+        raise RejectedError(
+            f"container {spec.name}: log path {spec.log_path!r} leaves the pod's log folder",
+            reason="CreateContainerError",
+        )

@@ -1,0 +1,10 @@
+"""Start of the nursery: ``python -I -S .../keeper SOCKET-FD CGROUP-NAME``. Isolated, so it finds its own package first."""
+
+import sys
+
+sys.path.append(__file__.rsplit("/", 5)[0])
+
+from runtime.drivers.embedded.keeper.nursery import main
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,172 @@
+"""Cgroups where the machine permits them: v2, the named v1 hierarchy of systemd, or any v1 one; else none.
+
+They serve three ends: a stop of the agent's unit does not reach the pods, a whole process tree is found and killed,
+and what a keeper left behind is recognised. No controller is enabled and no limit is set.
+"""
+
+import contextlib
+import os
+import signal
+from typing import NamedTuple
+
+FALLBACKS = ("freezer", "pids")
+"""v1 hierarchies used for finding processes when neither v2 nor systemd's is mounted."""
+
+
+class Survey(NamedTuple):
+    """What the machine permits: our folder in each hierarchy, and what was refused."""
+
+    places: tuple[str, ...]
+    """Absolute folders, one per hierarchy; the process that surveyed is in `own_corner` of each."""
+    origins: tuple[str, ...]
+    """Where that process was before, in the same order."""
+    refused: tuple[str, ...]
+    """Sentences for people."""
+
+
+class _Mount(NamedTuple):
+    kind: str
+    """``v2``, ``systemd`` or a v1 controller."""
+    root: str
+    point: str
+
+
+def survey(name: str) -> Survey:
+    """Make the folder `name` as high in each hierarchy as permitted and move this process into it."""
+    places = []
+    origins = []
+    refused = []
+    for mount in _mounts():
+        mine = _own_path(mount)
+        place, why = _settle(mount, mine, name)
+        if place:
+            places.append(place)
+            origins.append(mine)
+            if os.path.dirname(place) == mine and mine != mount.point:  # noqa: PTH120
+                refused.append(
+                    f"the agent's own cgroup {mine} could not be left: systemd's stop of its unit kills the pods "
+                    "unless the unit says KillMode=process"
+                )
+        else:
+            refused.append(
+                f"no cgroup in {mount.point} ({why}): a pod's processes are found by descent, and systemd's stop of "
+                "the agent's unit kills them unless the unit says KillMode=process"
+            )
+    if not places and not refused:
+        refused.append("no cgroup hierarchy is mounted: a pod's processes are found by descent")
+    return Survey(tuple(places), tuple(origins), tuple(refused))
+
+
+def _mounts() -> list[_Mount]:
+    found: dict[str, _Mount] = {}
+    with open("/proc/self/mountinfo") as lines:  # noqa: PTH123
+        for line in lines:
+            left, _, right = line.partition(" - ")
+            fields = left.split()
+            fstype, _, options = right.split()[:3]
+            if fstype == "cgroup2":
+                kinds = ["v2"]
+            elif fstype == "cgroup":
+                words = options.split(",")
+                kinds = ["systemd"] if "name=systemd" in words else [w for w in FALLBACKS if w in words]
+            else:
+                continue
+            for kind in kinds:
+                found.setdefault(kind, _Mount(kind, fields[3], fields[4]))
+    best = [found[kind] for kind in ("v2", "systemd") if kind in found]
+    return best or [found[kind] for kind in FALLBACKS if kind in found][:1]
+
+
+def _own_path(mount: _Mount) -> str:
+    """Return the absolute folder of this process in a hierarchy; its mount point when that is out of sight."""
+    with open("/proc/self/cgroup") as lines:  # noqa: PTH123
+        for line in lines:
+            _, names, path = line.rstrip("\n").split(":", 2)
+            kinds = {"v2"} if not names else {n.removeprefix("name=") for n in names.split(",")}
+            if mount.kind in kinds:
+                inside = path.removeprefix(mount.root.rstrip("/")) if mount.root != "/" else path
+                if ".." in inside.split("/"):
+                    return mount.point
+                return (mount.point + "/" + inside.strip("/")).rstrip("/")
+    return mount.point
+
+
+def _settle(mount: _Mount, mine: str, name: str) -> tuple[str, str]:
+    """Return our folder and an empty text, or an empty text and why not; the highest permitted place wins."""
+    steps = [step for step in mine.removeprefix(mount.point).split("/") if step]
+    why = "not permitted"
+    for depth in range(len(steps) + 1):
+        place = "/".join([mount.point, *steps[:depth], name])
+        try:
+            _occupy(place)
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            for made in (own_corner(place), place):
+                with contextlib.suppress(OSError):
+                    os.rmdir(made)  # noqa: PTH106
+        else:
+            return place, ""
+    return "", why
+
+
+def own_corner(place: str) -> str:
+    """Return where in our folder this process itself lives, away from pods and from an older nursery."""
+    return f"{place}/nursery-{os.getpid()}"
+
+
+def _occupy(place: str) -> None:
+    for attempt in range(3):
+        try:
+            os.makedirs(own_corner(place), 0o755, exist_ok=True)  # noqa: PTH103
+            break
+        except FileNotFoundError:
+            # The nursery of a driver that just ended removed the empty folder in between.
+            if attempt == 2:
+                raise
+    join(own_corner(place), os.getpid())
+
+
+def join(group: str, pid: int) -> None:
+    """Move a process into a cgroup. Raises OSError."""
+    with open(group + "/cgroup.procs", "w") as file:  # noqa: PTH123
+        file.write(str(pid))
+
+
+def members(group: str) -> list[int]:
+    """Return the processes of a cgroup and of all below it; empty when it does not exist."""
+    found = []
+    for folder, _, _ in os.walk(group):
+        try:
+            with open(folder + "/cgroup.procs") as file:  # noqa: PTH123
+                found += [int(line) for line in file if int(line)]
+        except OSError:
+            # Removed between listing and opening: it has no members then.
+            continue
+    return found
+
+
+def kill(group: str) -> bool:
+    """SIGKILL all of a v2 cgroup at once; return False where the kernel has no such file."""
+    try:
+        with open(group + "/cgroup.kill", "w") as file:  # noqa: PTH123
+            file.write("1")
+    except OSError:
+        return False
+    return True
+
+
+def kill_members(group: str) -> None:
+    """SIGKILL every process that is in a cgroup now; the caller repeats until there is none."""
+    if kill(group):
+        return
+    for pid in members(group):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def remove(group: str) -> bool:
+    """Remove a cgroup and all below it; return whether it is gone. False while processes are in it."""
+    for folder, _, _ in os.walk(group, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)  # noqa: PTH106
+    return not os.path.isdir(group)  # noqa: PTH112

@@ -1,0 +1,70 @@
+"""A command run in a container's context (an exec): its output, its limit, its deadline."""
+
+import base64
+import os
+from typing import Any
+
+from runtime.drivers.embedded.keeper import process
+from runtime.drivers.embedded.keeper.container import Asker, Container
+
+READ_BYTES = 64 << 10
+
+
+class Command:
+    """One running exec; owner of its pipes."""
+
+    def __init__(self, asker: Asker, container: Container, limit_bytes: int, kill_at: float) -> None:
+        self.asker = asker
+        self.container = container
+        self.kill_at = kill_at
+        """Monotonic instant at which it is killed."""
+        self.pid = 0
+        self.timed_out = False
+        self.cancelled = False
+        self.pipes: dict[int, bytearray] = {}
+        self._limit = limit_bytes
+        self._truncated = False
+
+    def start(self, launch: process.Launch) -> str:
+        """Start the process; return why it could not be run, or an empty text."""
+        out, stdout = os.pipe()
+        err, stderr = os.pipe()
+        pid, why = process.spawn(launch, stdout, stderr)
+        os.close(stdout)
+        os.close(stderr)
+        if why:
+            if pid:
+                os.waitpid(pid, 0)
+            os.close(out)
+            os.close(err)
+            return why
+        self.pid = pid
+        self.pipes = {out: bytearray(), err: bytearray()}
+        for pipe in self.pipes:
+            os.set_blocking(pipe, False)
+        return ""
+
+    def read(self, pipe: int) -> bool:
+        """Take output from one pipe, keeping what the limit allows; return False when there is none left now."""
+        try:
+            data = os.read(pipe, READ_BYTES)
+        except BlockingIOError:
+            return False
+        kept = self.pipes[pipe]
+        room = self._limit - len(kept)
+        kept += data[:room]
+        self._truncated = self._truncated or len(data) > room
+        return bool(data)
+
+    def finish(self, status: int) -> dict[str, Any]:
+        """Return the answer for a process that ended with `status`; children it left keep running, unheard."""
+        outputs = []
+        for pipe in list(self.pipes):
+            for _ in range(64):
+                if not self.read(pipe):
+                    break
+            os.close(pipe)
+            outputs.append(base64.b64encode(bytes(self.pipes[pipe])).decode())
+        self.pipes = {}
+        code, _ = process.exit_of(status)
+        return {"exit_code": code, "stdout": outputs[0], "stderr": outputs[1], "truncated": self._truncated}

@@ -1,0 +1,74 @@
+"""Frames between driver and keeper: four bytes of length, then one JSON object.
+
+A keeper speaks first: ``{"hello": {"oldest": n, "newest": n, "sandbox": id, "pid": n, "start": ticks}, "record": ...}``.
+The driver answers ``{"speak": n}`` with a version both know, then sends ``{"id": n, "op": name, ...}``. For each the
+keeper sends one ``{"id": n, "ok": ...}`` or ``{"id": n, "error": {"kind", "message", "reason"}}``, and before it
+``{"record": ...}`` whenever the record changed. The record is whole each time: a level, not a difference.
+"""
+
+import json
+import socket
+import struct
+from typing import Any
+
+NEWEST = 1
+"""The protocol version that this code speaks."""
+OLDEST = 1
+"""The oldest version that this code still understands."""
+MAX_FRAME_BYTES = 64 << 20
+
+Body = dict[str, Any]
+
+_LENGTH = struct.Struct(">I")
+_CREDENTIALS = struct.Struct("3i")
+
+
+class FrameError(Exception):
+    """The other side does not speak frames; the connection is of no more use."""
+
+
+def pack(body: Body) -> bytes:
+    """Return the frame of one object."""
+    data = json.dumps(body, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(data)) + data
+
+
+class Inbox:
+    """Bytes in, objects out."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[Body]:
+        """Take what a socket gave and return the objects that are complete; raise FrameError on nonsense."""
+        self._bytes += data
+        found = []
+        while len(self._bytes) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self._bytes)
+            if length > MAX_FRAME_BYTES:
+                raise FrameError(f"a frame of {length} bytes is announced, the limit is {MAX_FRAME_BYTES}")
+            end = _LENGTH.size + length
+            if len(self._bytes) < end:
+                break
+            try:
+                body = json.loads(bytes(self._bytes[_LENGTH.size : end]))
+            except ValueError:
+                raise FrameError("a frame is not JSON") from None
+            if not isinstance(body, dict):
+                raise FrameError("a frame is not a JSON object")
+            found.append(body)
+            del self._bytes[:end]
+        return found
+
+
+def common_version(oldest: int, newest: int) -> int | None:
+    """Return the newest version that both this code and a peer that knows oldest..newest speak, None without one."""
+    version = min(NEWEST, newest)
+    return version if version >= max(OLDEST, oldest) else None
+
+
+def peer_uid(link: socket.socket) -> int:
+    """Return the user id of the process at the other end of a unix socket."""
+    raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(raw)
+    return int(uid)

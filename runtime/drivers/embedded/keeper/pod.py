@@ -1,0 +1,638 @@
+"""The keeper: one process per pod sandbox that holds the pod's processes, logs and records, agent or no agent.
+
+One thread, one selector, no timer that runs when nothing is due. The record on disk is written before anything is
+answered. A request is a method named `op_...`; `frame` says what travels.
+"""
+
+import contextlib
+import heapq
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from runtime.drivers.embedded.keeper import cgroup, process, store
+from runtime.drivers.embedded.keeper.command import Command
+from runtime.drivers.embedded.keeper.container import Asker, Container
+from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body, FrameError, Inbox, pack, peer_uid
+
+SWEEP_LIMIT_S = 5.0
+"""How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
+RECORD_RETRY_S = 2.0
+MAX_UNSENT_BYTES = 32 << 20
+"""A driver that leaves so much unread is hung: its connection is dropped."""
+RECEIVE_BYTES = 256 << 10
+
+
+class RefusedError(Exception):
+    """A request that fails: `kind` is a word of `api.errors.FailureKind`."""
+
+    def __init__(self, kind: str, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.reason = reason
+
+
+class Link:
+    """One driver's connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.inbox = Inbox()
+        self.unsent = bytearray()
+        sock.setblocking(False)
+
+
+class Keeper:
+    """All of one pod sandbox; `run` returns when the sandbox was stopped and everything is written."""
+
+    def __init__(
+        self,
+        sandbox: str,
+        directory: str,
+        places: tuple[str, ...],
+        own_score: str | None,
+        first: socket.socket,
+    ) -> None:
+        self._id = sandbox
+        self._directory = directory
+        self._groups = tuple(f"{place}/{sandbox}" for place in places)
+        self._own_score = own_score
+        self._containers: dict[str, Container] = {}
+        self._commands: dict[int, Command] = {}
+        self._sandbox: dict[str, Any] | None = None
+        self._links: list[Link] = []
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = 0
+        self._selector = selectors.DefaultSelector()
+        self._last_created_at = 0
+        self._stopping_since: float | None = None
+        self._stoppers: list[Asker] = []
+        self._unwritten = False
+        self._done = False
+        self._me = process.look(os.getpid())
+        self._boot = process.boot_id()
+        self._first = first
+
+    # -- life
+
+    def run(self) -> None:
+        """Serve until the sandbox is stopped."""
+        process.become_subreaper()
+        os.setsid()
+        wake, waker = socket.socketpair()
+        for end in (wake, waker):
+            end.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, _noticed)
+        signal.signal(signal.SIGTERM, _noticed)
+        for group in self._groups:
+            # A hierarchy that stopped permitting it is as good as none: descent still finds the tree.
+            with contextlib.suppress(OSError):
+                os.makedirs(group + "/keeper", 0o755, exist_ok=True)  # noqa: PTH103
+                cgroup.join(group + "/keeper", os.getpid())
+        self._groups = tuple(group for group in self._groups if os.path.isdir(group))  # noqa: PTH112
+        os.makedirs(self._directory, 0o700, exist_ok=True)  # noqa: PTH103
+        # A relative name has room in a socket's address, however long the folder's path is.
+        os.chdir(self._directory)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(store.SOCKET)
+        os.chmod(store.SOCKET, 0o600)  # noqa: PTH101
+        listener.listen(8)
+        listener.setblocking(False)
+        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
+        self._selector.register(wake, selectors.EVENT_READ, lambda _: self._signalled(wake))
+        self._greet(self._first)
+        while not self._done:
+            for key, mask in self._selector.select(self._timeout()):
+                if key.fd in self._selector.get_map():
+                    key.data(mask)
+            self._run_timers()
+        with contextlib.suppress(OSError):
+            os.unlink(store.SOCKET)  # noqa: PTH108
+        self._say_goodbye()
+
+    def _timeout(self) -> float | None:
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _run_timers(self) -> None:
+        while self._timers and self._timers[0][0] <= time.monotonic():
+            heapq.heappop(self._timers)[2]()
+
+    def _at(self, instant: float, then: Callable[[], None]) -> None:
+        self._numbers += 1
+        heapq.heappush(self._timers, (instant, self._numbers, then))
+
+    def _signalled(self, wake: socket.socket) -> None:
+        numbers = wake.recv(4096)
+        if signal.SIGTERM in numbers and self._sandbox is not None and self._stopping_since is None:
+            # Somebody ends the machine or us: the pod gets the grace that its own spec names.
+            self._begin_stop(float(self._sandbox["spec"]["grace_s"]))
+        self._reap()
+
+    def _say_goodbye(self) -> None:
+        for link in self._links:
+            link.sock.settimeout(1.0)
+            with contextlib.suppress(OSError):
+                link.sock.sendall(link.unsent)
+
+    # -- connections
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        if peer_uid(sock) not in (0, os.geteuid()):
+            sock.close()
+            return
+        self._greet(sock)
+
+    def _greet(self, sock: socket.socket) -> None:
+        link = Link(sock)
+        self._links.append(link)
+        self._selector.register(sock, selectors.EVENT_READ, lambda mask: self._serve(link, mask))
+        hello = {
+            "oldest": OLDEST,
+            "newest": NEWEST,
+            "sandbox": self._id,
+            "pid": os.getpid(),
+            "start": self._me.start if self._me else 0,
+        }
+        self._send(link, {"hello": hello, "record": self._record()})
+
+    def _serve(self, link: Link, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush(link)
+        if not mask & selectors.EVENT_READ or link not in self._links:
+            return
+        try:
+            data = link.sock.recv(RECEIVE_BYTES)
+            bodies = link.inbox.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, FrameError):
+            self._drop(link)
+            return
+        if not data:
+            self._drop(link)
+            return
+        for body in bodies:
+            self._answer(link, body)
+
+    def _drop(self, link: Link) -> None:
+        if link not in self._links:
+            return
+        self._links.remove(link)
+        self._selector.unregister(link.sock)
+        link.sock.close()
+        if self._sandbox is None and not self._links:
+            # Its maker went away before it said what to keep: there is nothing here.
+            with contextlib.suppress(OSError):
+                os.unlink(store.SOCKET)  # noqa: PTH108
+                os.rmdir(self._directory)  # noqa: PTH106
+            self._done = True
+
+    def _send(self, link: Link, body: Body) -> None:
+        link.unsent += pack(body)
+        self._flush(link)
+
+    def _flush(self, link: Link) -> None:
+        try:
+            while link.unsent:
+                del link.unsent[: link.sock.send(link.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(link)
+            return
+        if len(link.unsent) > MAX_UNSENT_BYTES:
+            self._drop(link)
+            return
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
+        if self._selector.get_key(link.sock).events != events:
+            self._selector.modify(link.sock, events, self._selector.get_key(link.sock).data)
+
+    def _answer(self, link: Link, body: Body) -> None:
+        if "op" not in body:
+            return
+        asker = Asker(link, body["id"])
+        try:
+            answer = self._operation(body["op"])(asker, body)
+        except RefusedError as error:
+            failure = {"kind": error.kind, "message": str(error), "reason": error.reason}
+            self._send(link, {"id": asker.number, "error": failure})
+            return
+        except OSError as error:
+            # Descriptors, memory or the like ran out: this request fails, the pod lives on.
+            message = f"the keeper of sandbox {self._id} cannot {body['op']}: {os.strerror(error.errno or 0)}"
+            self._send(
+                link, {"id": asker.number, "error": {"kind": "Unavailable", "message": message, "reason": ""}}
+            )
+            return
+        if answer is not None:
+            self._send(link, {"id": asker.number, "ok": answer})
+
+    def _operation(self, op: str) -> Callable[[Asker, Body], Body | None]:
+        found: Callable[[Asker, Body], Body | None] | None = getattr(self, "op_" + op, None)
+        if found is None:
+            raise RefusedError("Unavailable", f"this keeper does not know the operation {op!r}")
+        if self._sandbox is None and op != "run":
+            raise RefusedError("NotFound", f"sandbox {self._id} was never run")
+        return found
+
+    def _tell(self, asker: Asker, answer: Body) -> None:
+        if asker.link in self._links:
+            self._send(asker.link, {"id": asker.number} | answer)
+
+    # -- the record
+
+    def _record(self) -> Body | None:
+        if self._sandbox is None:
+            return None
+        return {
+            "boot": self._boot,
+            "keeper": {"pid": os.getpid(), "start": self._me.start if self._me else 0},
+            "cgroups": self._groups,
+            "sandbox": self._sandbox,
+            "containers": [container.row for container in self._containers.values()],
+        }
+
+    def _changed(self, *, durable: bool = False) -> None:
+        """Write the record and show it to every driver; a full disk delays the writing, never the pod."""
+        record = self._record()
+        if record is None:
+            return
+        try:
+            store.write(".", record, durable=durable)
+        except OSError:
+            if not self._unwritten:
+                self._unwritten = True
+                self._at(time.monotonic() + RECORD_RETRY_S, self._write_again)
+        else:
+            self._unwritten = False
+        frame = pack({"record": record})
+        for link in list(self._links):
+            link.unsent += frame
+            self._flush(link)
+
+    def _write_again(self) -> None:
+        if self._unwritten:
+            self._unwritten = False
+            self._changed(durable=True)
+
+    def _try_record(self, what: str) -> None:
+        """Write the record or refuse: nothing new begins that a crash would forget."""
+        try:
+            store.write(".", self._record() or {}, durable=False)
+        except OSError as error:
+            raise RefusedError(
+                "Unavailable",
+                f"{what}: the runtime's record cannot be written in {self._directory}: "
+                f"{os.strerror(error.errno or 0)}; make room there",
+            ) from None
+
+    def _new_created_at(self, floor: int) -> int:
+        self._last_created_at = max(time.time_ns(), self._last_created_at + 1, floor + 1)
+        return self._last_created_at
+
+    def _find(self, body: Body) -> Container:
+        found = self._containers.get(body["container"])
+        if found is None:
+            raise RefusedError("NotFound", f"no container {body['container']} in sandbox {self._id}")
+        return found
+
+    # -- requests
+
+    def op_run(self, _: Asker, body: Body) -> Body:
+        """Become the keeper of a sandbox; again with the same spec is nothing."""
+        spec = body["spec"]
+        if self._sandbox is not None:
+            if self._sandbox["spec"] != spec:
+                raise RefusedError("AlreadyExists", f"sandbox {self._id} was run with another spec")
+            return {}
+        log_directory = spec["log_directory"]
+        try:
+            os.makedirs(log_directory, 0o755, exist_ok=True)  # noqa: PTH103
+            os.chmod(log_directory, 0o755)  # noqa: PTH101, S103 log readers of the node go through it
+        except OSError as error:
+            # A pod that cannot log still runs; each container says what it drops.
+            if not os.path.isdir(os.path.dirname(log_directory)) or error.errno not in (28, 122):  # noqa: PTH112, PTH120
+                raise RefusedError(
+                    "Unavailable",
+                    f"the pod's log folder {log_directory} cannot be made: {os.strerror(error.errno or 0)}",
+                ) from None
+        self._sandbox = {
+            "id": self._id,
+            "spec": spec,
+            "state": "ready",
+            "created_at": self._new_created_at(body["created_after"]),
+            "ips": body["ips"],
+        }
+        try:
+            self._try_record(f"sandbox of {spec['namespace']}/{spec['name']}")
+        except RefusedError:
+            self._sandbox = None
+            raise
+        self._changed()
+        return {}
+
+    def op_create(self, _: Asker, body: Body) -> Body:
+        """Make a container; again with the same spec is nothing."""
+        spec = body["spec"]
+        if self._sandbox is None or self._stopping_since is not None:
+            raise RefusedError("Conflict", f"sandbox {self._id} is being stopped")
+        for other in self._containers.values():
+            if (other.spec["name"], other.spec["attempt"]) == (spec["name"], spec["attempt"]):
+                if other.spec == spec:
+                    return {}
+                raise RefusedError(
+                    "AlreadyExists",
+                    f"container {spec['name']} attempt {spec['attempt']} is there already with another spec",
+                )
+        path = self._sandbox["spec"]["log_directory"] + "/" + spec["log_path"]
+        created_at = self._new_created_at(body["created_after"])
+        container = Container(body["container"], spec, path, created_at)
+        self._containers[container.identity] = container
+        try:
+            self._try_record(f"container {spec['name']}")
+        except RefusedError:
+            del self._containers[container.identity]
+            raise
+        self._changed()
+        return {}
+
+    def op_start(self, _: Asker, body: Body) -> Body:
+        """Start a created container."""
+        container = self._find(body)
+        if self._stopping_since is not None:
+            raise RefusedError("Conflict", f"sandbox {self._id} is being stopped")
+        if container.row["state"] != "created":
+            how = "runs already" if container.is_live else "has ended; make a new attempt of it"
+            raise RefusedError("Conflict", f"container {container.row['name']} {how}")
+        self._try_record(f"container {container.row['name']}")
+        groups = []
+        for group in self._groups:
+            own = f"{group}/{container.identity}"
+            with contextlib.suppress(OSError):
+                os.makedirs(own, 0o755, exist_ok=True)  # noqa: PTH103
+                groups.append(own)
+        container.groups = tuple(groups)
+        if container.start(self._id, self._own_score):
+            self._remove_groups(container)
+        for pipe in container.pipes:
+            self._selector.register(pipe, selectors.EVENT_READ, lambda _, p=pipe: self._read(container, p))
+        container.note_log()
+        self._changed(durable=not container.is_live)
+        return {}
+
+    def op_stop(self, asker: Asker, body: Body) -> Body | None:
+        """SIGTERM, then SIGKILL at the earliest deadline that anybody asked for; answered after the exit."""
+        container = self._containers.get(body["container"])
+        if container is None or not container.is_live:
+            return {}
+        container.stoppers.append(asker)
+        self._stop(container, body["grace_s"])
+        return None
+
+    def op_remove_container(self, _: Asker, body: Body) -> Body:
+        """Forget a container that does not run."""
+        container = self._containers.get(body["container"])
+        if container is None:
+            return {}
+        if container.is_live:
+            raise RefusedError("Conflict", f"container {container.row['name']} still runs; stop it first")
+        del self._containers[container.identity]
+        self._remove_groups(container)
+        self._changed()
+        return {}
+
+    def op_exec(self, asker: Asker, body: Body) -> None:
+        """Run a command beside a container's main process; answered when it ended."""
+        container = self._find(body)
+        name = container.row["name"]
+        if not container.pid:
+            raise RefusedError("Conflict", f"container {name} does not run, so no command can run in it")
+        command = Command(asker, container, body["limit_bytes"], time.monotonic() + body["timeout_s"])
+        why = command.start(container.launch(self._id, tuple(body["command"]), self._own_score))
+        if why:
+            raise RefusedError("Rejected", f"container {name}: {why}")
+        self._commands[command.pid] = command
+        for pipe in command.pipes:
+            self._selector.register(pipe, selectors.EVENT_READ, lambda _, p=pipe: self._hear(command, p))
+        self._at(command.kill_at, lambda: self._expire(command))
+
+    def op_cancel(self, asker: Asker, body: Body) -> Body:
+        """End an exec whose answer nobody waits for any more, or stop waiting for an exit."""
+        for command in self._commands.values():
+            if command.asker.link is asker.link and command.asker.number == body["request"]:
+                command.cancelled = True
+                self._kill_command(command)
+        return {}
+
+    def op_stop_sandbox(self, asker: Asker, _: Body) -> None:
+        """Kill what still runs; answered when nothing does and the record says so. The keeper ends then."""
+        self._stoppers.append(asker)
+        self._begin_stop(0.0)
+
+    # -- output
+
+    def _read(self, container: Container, pipe: int) -> None:
+        if not container.read(pipe):
+            self._selector.unregister(pipe)
+            os.close(pipe)
+            del container.pipes[pipe]
+        if container.note_log():
+            self._changed()
+
+    def _hear(self, command: Command, pipe: int) -> None:
+        if not command.read(pipe):
+            # End of output; the pipe itself is closed with its command.
+            self._selector.unregister(pipe)
+
+    # -- ends
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            command = self._commands.pop(pid, None)
+            if command is not None:
+                self._finish(command, status)
+            for container in self._containers.values():
+                if container.pid == pid:
+                    self._end(container, status)
+                    break
+
+    def _finish(self, command: Command, status: int) -> None:
+        for pipe in command.pipes:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(pipe)
+        answer = command.finish(status)
+        if command.timed_out:
+            message = f"container {command.container.row['name']}: the command timed out and was killed"
+            self._tell(command.asker, {"error": {"kind": "TimedOut", "message": message, "reason": ""}})
+        elif not command.cancelled:
+            self._tell(command.asker, {"ok": answer})
+
+    def _expire(self, command: Command) -> None:
+        if self._commands.get(command.pid) is command:
+            command.timed_out = True
+            self._kill_command(command)
+
+    def _kill_command(self, command: Command) -> None:
+        for pid in (command.pid, *process.descendants(command.pid)):
+            seen = process.look(pid)
+            if seen is not None:
+                process.kill_exactly(seen)
+
+    def _end(self, container: Container, status: int) -> None:
+        oom = any(_oom_kills(group) for group in container.groups)
+        container.died(status, oom_killed=oom)
+        container.ending_since = time.monotonic()
+        self._sweep(container, 0.002)
+
+    def _stop(self, container: Container, grace_s: float) -> None:
+        now = time.monotonic()
+        begun = container.kill_at is not None
+        kill_at = now + max(0.0, grace_s)
+        if not begun or kill_at < (container.kill_at or 0.0):
+            container.kill_at = kill_at
+            if grace_s <= 0:
+                self._kill(container)
+                return
+            self._at(kill_at, lambda: self._kill_when_due(container))
+        if not begun and container.pid:
+            os.kill(container.pid, signal.SIGTERM)
+
+    def _kill_when_due(self, container: Container) -> None:
+        if container.pid and container.kill_at is not None and container.kill_at <= time.monotonic():
+            self._kill(container)
+
+    def _kill(self, container: Container) -> None:
+        """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile."""
+        for group in container.groups:
+            cgroup.kill_members(group)
+        for seen in self._belonging(container):
+            process.kill_exactly(seen)
+        if container.pid:
+            os.kill(container.pid, signal.SIGKILL)
+
+    def _sweep(self, container: Container, pause_s: float) -> None:
+        """Kill what a dead container left behind, again until there is nothing, then show the exit."""
+        rest = self._belonging(container)
+        waited = time.monotonic() - (container.ending_since or 0.0)
+        if rest and waited < SWEEP_LIMIT_S:
+            if pause_s <= 0.002:
+                # The exit code is safe on disk before the wait for the rest begins.
+                self._changed(durable=True)
+            for group in container.groups:
+                cgroup.kill_members(group)
+            for seen in rest:
+                process.kill_exactly(seen)
+            self._at(time.monotonic() + pause_s, lambda: self._sweep(container, min(0.1, pause_s * 2)))
+            return
+        if rest:
+            pids = " ".join(str(seen.pid) for seen in rest)
+            container.row["message"] = f"processes that did not end on SIGKILL: {pids}"
+        for pipe in container.pipes:
+            self._selector.unregister(pipe)
+        container.drain()
+        container.ending_since = None
+        container.row["settled"] = True
+        self._remove_groups(container)
+        self._changed(durable=True)
+        for asker in container.stoppers:
+            self._tell(asker, {"ok": {}})
+        container.stoppers.clear()
+        if self._stopping_since is not None:
+            self._advance_stop()
+
+    def _remove_groups(self, container: Container) -> None:
+        container.groups = tuple(group for group in container.groups if not cgroup.remove(group))
+
+    def _belonging(self, container: Container) -> list[process.Seen]:
+        """Return the live processes of a container but its main one: by cgroup, descent, session, or mark."""
+        pids = {pid for group in container.groups for pid in cgroup.members(group)}
+        mains = {c.pid: c for c in self._containers.values() if c.pid}
+        live = [c for c in self._containers.values() if c.is_live]
+        for pid in process.children(os.getpid()):
+            if pid in mains:
+                owner: Container | None = mains[pid]
+            elif pid in self._commands:
+                owner = self._commands[pid].container
+            else:
+                owner = self._owner_of_orphan(pid, live)
+            if owner is container:
+                pids.add(pid)
+                pids.update(process.descendants(pid))
+        pids.discard(container.pid)
+        found = (process.look(pid) for pid in pids)
+        return [seen for seen in found if seen is not None and seen.state not in "ZX"]
+
+    def _owner_of_orphan(self, pid: int, live: list[Container]) -> Container | None:
+        seen = process.look(pid)
+        if seen is None:
+            return None
+        for container in live:
+            if container.session == seen.session:
+                return container
+        for container in live:
+            if any(pid in cgroup.members(group) for group in container.groups):
+                return container
+        _, mark = process.marks(pid)
+        for container in live:
+            if container.identity == mark:
+                return container
+        # One that took off session, cgroup and environment: the only one it can be, if there is only one.
+        return live[0] if len(live) == 1 else None
+
+    # -- the end of the sandbox
+
+    def _begin_stop(self, grace_s: float) -> None:
+        if self._stopping_since is None:
+            self._stopping_since = time.monotonic()
+        for container in list(self._containers.values()):
+            if container.is_live:
+                self._stop(container, grace_s)
+        self._advance_stop()
+
+    def _advance_stop(self) -> None:
+        if self._sandbox is None or self._done or any(c.is_live for c in self._containers.values()):
+            return
+        rest = [
+            seen
+            for pid in process.descendants(os.getpid())
+            if (seen := process.look(pid)) and seen.state not in "ZX"
+        ]
+        since = self._stopping_since or 0.0
+        if rest and time.monotonic() - since < SWEEP_LIMIT_S:
+            for seen in rest:
+                process.kill_exactly(seen)
+            self._at(time.monotonic() + 0.01, self._advance_stop)
+            return
+        self._sandbox["state"] = "stopped"
+        self._changed(durable=True)
+        for asker in self._stoppers:
+            self._tell(asker, {"ok": {}})
+        self._done = True
+
+
+def _noticed(number: int, frame: object) -> None:
+    """Take a signal; its number arrives through the wake-up socket."""
+
+
+def _oom_kills(group: str) -> int:
+    """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
+    try:
+        with open(group + "/memory.events") as file:  # noqa: PTH123
+            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+    except OSError:
+        return 0

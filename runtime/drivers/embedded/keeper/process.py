@@ -1,0 +1,249 @@
+"""Processes: starting one so that a failure has words, finding a tree, killing exactly whom we mean."""
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+from typing import NamedTuple, NoReturn
+
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SANDBOX_MARK = "NODEAGENT_SANDBOX_ID"
+CONTAINER_MARK = "NODEAGENT_CONTAINER_ID"
+"""Environment variables of every process of a pod: how a process without a keeper is recognised for certain."""
+IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
+"""What Python, the nursery or a keeper may have ignored: only that would survive into the program."""
+NOBODY_GROUP = 65534
+"""Group of a container whose user has none of its own: never root's, these are the host's files."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Launch(NamedTuple):
+    """What to start."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    user: int | None
+    group: int | None
+    cgroups: tuple[str, ...]
+    oom_score_adj: str | None
+    """The agent's own value, given back to the process; None leaves it as it is."""
+
+
+class Seen(NamedTuple):
+    """A process as /proc shows it."""
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    start: int
+    """Clock ticks since boot; with the boot id it tells a process from a later one of the same number."""
+
+
+def boot_id() -> str:
+    """Return the identity of this run of the kernel."""
+    with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
+        return file.read().strip()
+
+
+def become_subreaper() -> None:
+    """Have orphaned descendants become children of this process instead of init's."""
+    if _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def look(pid: int) -> Seen | None:
+    """Return what /proc says of a process, None when there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
+            line = file.read()
+    except OSError:
+        return None
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Seen(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+
+
+def is_alive(pid: int, start: int) -> bool:
+    """Return whether the process `pid` started at `start` still runs; a zombie does not."""
+    seen = look(pid)
+    return seen is not None and seen.start == start and seen.state not in "ZX"
+
+
+def all_pids() -> list[int]:
+    """Return every process id of the machine."""
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+
+
+def children(pid: int) -> list[int]:
+    """Return the children of a process, zombies too."""
+    found: list[int] = []
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        for task in tasks:
+            with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123
+                found += map(int, file.read().split())
+    except FileNotFoundError:
+        if not os.path.exists("/proc/self/task") or os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # noqa: PTH110
+            return found
+        # A kernel without CONFIG_PROC_CHILDREN: ask every process for its parent.
+        return [other for other in all_pids() if (seen := look(other)) and seen.parent == pid]
+    except OSError:
+        return found
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes below `pid`, nearest first, as of now."""
+    found: list[int] = []
+    queue = [pid]
+    while queue:
+        below = children(queue.pop())
+        found += below
+        queue += below
+    return found
+
+
+def marks(pid: int) -> tuple[str, str]:
+    """Return the sandbox and container id in a process's environment, empty when unreadable or absent."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
+            words = file.read().split(b"\0")
+    except OSError:
+        return "", ""
+    values = dict(word.split(b"=", 1) for word in words if b"=" in word)
+    sandbox, container = (values.get(mark.encode(), b"") for mark in (SANDBOX_MARK, CONTAINER_MARK))
+    return sandbox.decode("ascii", "replace"), container.decode("ascii", "replace")
+
+
+def kill_exactly(seen: Seen, number: int = signal.SIGKILL) -> None:
+    """Signal the process that was seen, never a later one of the same number."""
+    try:
+        fd = os.pidfd_open(seen.pid)
+    except OSError:
+        return
+    try:
+        now = look(seen.pid)
+        if now is not None and now.start == seen.start:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                signal.pidfd_send_signal(fd, number)
+    finally:
+        os.close(fd)
+
+
+def exit_of(status: int) -> tuple[int, int]:
+    """Return exit code and signal of a wait status: a death by signal n is 128 + n."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return 128 + number, number
+    return os.WEXITSTATUS(status), 0
+
+
+def spawn(launch: Launch, stdout: int, stderr: int) -> tuple[int, str]:
+    """Start a process in a session of its own; return its pid and, if it could not be run, why.
+
+    A pid with a failure is already a dead child, to be waited for by the caller as any other.
+    """
+    report, tell = os.pipe()
+    parent = os.getpid()
+    try:
+        pid = os.fork()
+    except OSError as error:
+        os.close(report)
+        os.close(tell)
+        return 0, f"fork: {os.strerror(error.errno or 0)}"
+    if pid == 0:
+        _become(launch, stdout, stderr, tell, parent)
+    os.close(tell)
+    with open(report, "rb") as file:  # noqa: PTH123
+        text = file.read()
+    return pid, json.loads(text) if text else ""
+
+
+def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) -> NoReturn:
+    """Turn this fork into the wanted process, or report why not and exit with 128."""
+    what = "start"
+    try:
+        what = "join its cgroup"
+        for group in launch.cgroups:
+            with open(group + "/cgroup.procs", "w") as file:  # noqa: PTH123
+                file.write("0")
+        what = "prepare"
+        os.setsid()
+        null = os.open("/dev/null", os.O_RDONLY)
+        for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
+            os.dup2(source, target)
+        if launch.oom_score_adj is not None:
+            with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+                file.write(launch.oom_score_adj)
+        os.umask(0o022)
+        signal.set_wakeup_fd(-1)
+        for number in IGNORED_SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        env = dict(launch.env)
+        env.setdefault("PATH", DEFAULT_PATH)
+        what = "change user"
+        _change_user(launch, env)
+        # Dies with its keeper, so that nothing runs that nobody watches. Set after the change of
+        # user, which clears it; the keeper may have died before.
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper:
+            os._exit(128)
+        what = f"working directory {json.dumps(launch.cwd or '/')}"
+        os.chdir(launch.cwd or "/")
+        what = ""
+        _execute(launch.argv, env)
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        text = f"{what}: {why}" if what else _not_run(launch, error)
+        os.write(tell, json.dumps(text).encode())
+    finally:
+        os._exit(128)
+
+
+def _change_user(launch: Launch, env: dict[str, str]) -> None:
+    import pwd  # noqa: PLC0415 built in, and needed by few
+
+    wanted = os.geteuid() if launch.user is None else launch.user
+    known = None
+    if "HOME" not in env or (launch.user is not None and launch.group is None):
+        with contextlib.suppress(KeyError):
+            known = pwd.getpwuid(wanted)
+    env.setdefault("HOME", known.pw_dir if known else "/")
+    if launch.user is None and launch.group is None:
+        return
+    group = launch.group
+    if group is None:
+        group = known.pw_gid if known else NOBODY_GROUP
+    if os.geteuid() == 0:
+        os.setgroups([group])
+    if group != os.getegid():
+        os.setresgid(group, group, group)
+    if wanted != os.geteuid():
+        os.setresuid(wanted, wanted, wanted)
+
+
+def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
+    """Replace this process; raise the most telling OSError."""
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)
+    denied: OSError | None = None
+    for folder in env["PATH"].split(":"):
+        try:
+            os.execve((folder or ".") + "/" + argv[0], argv, env)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            denied = error
+    raise denied or FileNotFoundError(2, "")
+
+
+def _not_run(launch: Launch, error: OSError) -> str:
+    why = os.strerror(error.errno or 0).lower()
+    where = " in $PATH" if isinstance(error, FileNotFoundError) and "/" not in launch.argv[0] else ""
+    return f"exec {json.dumps(launch.argv[0])}: {why}{where}"

@@ -1,0 +1,49 @@
+"""Records on disk: one JSON file per sandbox, replaced as a whole.
+
+Owned by the keeper while it lives, by the driver afterwards. Environment values are never written.
+"""
+
+import json
+import os
+from typing import Any
+
+VERSION = 1
+NAME = "record.json"
+CRASH = "crash.txt"
+SOCKET = "keeper.sock"
+
+
+class DamagedError(Exception):
+    """A record is there and cannot be read."""
+
+
+def write(directory: str, record: dict[str, Any], *, durable: bool) -> None:
+    """Replace the record in `directory`; with `durable` also through a power failure. Raises OSError."""
+    path = os.path.join(directory, NAME)  # noqa: PTH118 pathlib would cost every keeper its pages
+    data = json.dumps({"version": VERSION} | record, separators=(",", ":")).encode()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    fd = os.open(path + ".new", flags, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(path + ".new", path)  # noqa: PTH105
+
+
+def read(directory: str) -> dict[str, Any] | None:
+    """Return the record in `directory`, None when there is none; raise DamagedError when it cannot be understood."""
+    path = os.path.join(directory, NAME)  # noqa: PTH118
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            record = json.loads(file.read())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path}: {error}") from None
+    if not isinstance(record, dict) or record.get("version") != VERSION:
+        raise DamagedError(f"{path}: not a record of version {VERSION}")
+    return record

@@ -1,0 +1,235 @@
+"""One sandbox as the driver holds it: its last record, the connection to its keeper, what was asked of it."""
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from api.errors import Failure, FailureKind
+from runtime.drivers.embedded import record as records
+from runtime.drivers.embedded.keeper import frame, process, store
+from runtime.drivers.embedded.loop import Loop
+
+RECEIVE_BYTES = 256 << 10
+RECONNECT_S = 0.5
+
+Answer = Callable[[dict[str, Any] | None, Failure | None], None]
+
+
+class Kept:
+    """A sandbox. With `is_joining` the keeper has not spoken yet; without a link the record is the driver's own."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        identity: str,
+        folder: Path,
+        changed: Callable[["Kept"], None],
+        lost: Callable[["Kept"], None],
+    ) -> None:
+        self.id = identity
+        self.folder = folder
+        self.record: records.Record | None = None
+        self.keeper: records.KeeperRow | None = None
+        self.is_joining = False
+        self.is_settling = False
+        """The keeper died without a word; what it left is being killed."""
+        self.fatal = ""
+        """What the nursery said when it could not make this keeper."""
+        self._loop = loop
+        self._changed = changed
+        self._lost = lost
+        self._sock: socket.socket | None = None
+        self._inbox = frame.Inbox()
+        self._unsent = bytearray()
+        self._is_waiting_to_send = False
+        self._number = 0
+        self._asked: dict[int, Answer] = {}
+        self._held: list[bytes] = []
+        self._version: int | None = None
+        self._mismatch = ""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a keeper is connected, or about to be."""
+        return self._sock is not None or self.is_joining
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether containers can be made in it."""
+        return self.is_live and self.record is not None and self.record.sandbox.state == "ready"
+
+    def connect(self) -> bool:
+        """Connect to the keeper's socket; return False when nobody listens there."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            place = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+            try:
+                # A socket's address holds 108 bytes: a descriptor stands for the folder, however long its path.
+                sock.connect(f"/proc/self/fd/{place}/{store.SOCKET}")
+            finally:
+                os.close(place)
+        except BlockingIOError:
+            # Somebody listens and does not accept: a keeper that hangs is still a keeper.
+            sock.close()
+            self.is_joining = True
+            self._loop.after(RECONNECT_S, self._reconnect)
+            return True
+        except OSError:
+            sock.close()
+            return False
+        if frame.peer_uid(sock) not in (0, os.geteuid()):
+            sock.close()
+            return False
+        self.attach(sock)
+        return True
+
+    def _reconnect(self) -> None:
+        if self._sock is None and self.is_joining and not self.connect():
+            self._drop()
+
+    def attach(self, sock: socket.socket) -> None:
+        """Use a connection to the keeper; its first words are awaited."""
+        sock.setblocking(False)
+        self._sock = sock
+        self.is_joining = True
+        self._loop.watch(sock, self._ready)
+
+    def request(self, op: str, answer: Answer, **fields: Any) -> int:
+        """Ask the keeper; `answer` follows once, also when the keeper dies. Returns the request's number."""
+        self._number += 1
+        number = self._number
+        if self._mismatch:
+            answer(None, Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch))
+            return number
+        self._asked[number] = answer
+        data = frame.pack({"id": number, "op": op} | fields)
+        if self._version is None:
+            self._held.append(data)
+        else:
+            self._send(data)
+        return number
+
+    def disconnect(self) -> None:
+        """Leave the keeper to itself; those who wait are not told."""
+        if self._sock is not None:
+            self._loop.forget(self._sock)
+            self._sock.close()
+            self._sock = None
+
+    def fail_all(self, failure: Failure) -> None:
+        """Answer everything that was asked with `failure`."""
+        asked, self._asked = self._asked, {}
+        for answer in asked.values():
+            answer(None, failure)
+
+    def kill_keeper(self) -> None:
+        """SIGKILL a keeper that does not answer; never another process of its number."""
+        row = self.keeper or (self.record.keeper if self.record else None)
+        seen = process.look(row.pid) if row else None
+        if row and seen and seen.start == row.start:
+            process.kill_exactly(seen)
+
+    def keeper_is_alive(self) -> bool:
+        """Return whether the keeper's process still exists."""
+        row = self.keeper or (self.record.keeper if self.record else None)
+        return row is not None and process.is_alive(row.pid, row.start)
+
+    def load(self) -> None:
+        """Take the record from disk. Raises store.DamagedError."""
+        body = store.read(os.fspath(self.folder))
+        if body is None:
+            self.record = None
+            return
+        try:
+            self.record = records.decode(body)
+        except msgspec.ValidationError as error:
+            raise store.DamagedError(f"{self.folder}/{store.NAME}: {error}") from None
+
+    def save(self, record: records.Record) -> None:
+        """Replace the record of a sandbox that has no keeper any more. Raises OSError."""
+        self.record = record
+        store.write(os.fspath(self.folder), records.encode(record), durable=True)
+
+    def _ready(self, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._send(b"")
+        if not mask & selectors.EVENT_READ or self._sock is None:
+            return
+        try:
+            data = self._sock.recv(RECEIVE_BYTES)
+            bodies = self._inbox.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, frame.FrameError):
+            data, bodies = b"", []
+        if not data:
+            self._drop()
+            return
+        for body in bodies:
+            self._take(body)
+
+    def _drop(self) -> None:
+        self.disconnect()
+        self.is_joining = False
+        self._lost(self)
+
+    def _take(self, body: dict[str, Any]) -> None:
+        if "fatal" in body:
+            self.fatal = str(body["fatal"])
+            return
+        if "hello" in body:
+            self._meet(body["hello"])
+        if "record" in body:
+            if body["record"] is not None:
+                # Fields that a newer keeper has and we do not know are passed over.
+                self.record = records.decode(body["record"])
+            self._changed(self)
+        answer = self._asked.pop(body.get("id", 0), None)
+        if answer is None:
+            return
+        error = body.get("error")
+        if error is None:
+            answer(body["ok"], None)
+        else:
+            kind = FailureKind(error["kind"])
+            answer(None, Failure(kind=kind, message=error["message"], reason=error["reason"]))
+
+    def _meet(self, hello: dict[str, Any]) -> None:
+        self.keeper = records.KeeperRow(pid=hello["pid"], start=hello["start"])
+        self.is_joining = False
+        self._version = frame.common_version(hello["oldest"], hello["newest"])
+        if self._version is None:
+            self._mismatch = (
+                f"the keeper of sandbox {self.id} (process {hello['pid']}) speaks protocol {hello['oldest']} to "
+                f"{hello['newest']}, this agent {frame.OLDEST} to {frame.NEWEST}: its pod runs on and cannot be changed; "
+                "run the agent's other version to stop it"
+            )
+            self.fail_all(Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch))
+            return
+        self._send(frame.pack({"speak": self._version}) + b"".join(self._held))
+        self._held.clear()
+
+    def _send(self, data: bytes) -> None:
+        self._unsent += data
+        if self._sock is None:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: self._sock.send(self._unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            # The reading side notices the same and tells everybody.
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+            self._unsent.clear()
+        if bool(self._unsent) != self._is_waiting_to_send:
+            self._is_waiting_to_send = bool(self._unsent)
+            self._loop.watch(self._sock, self._ready, writable=self._is_waiting_to_send)

@@ -1,0 +1,195 @@
+"""The driver's side of the nursery: start it on demand, ask it for keepers, start it again when it died."""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from api.errors import Failure, FailureKind
+from runtime.drivers.embedded.loop import Loop
+
+KEEPER_PACKAGE = Path(__file__).parent / "keeper"
+RETRY_S = 0.005
+MAX_FAILED_STARTS = 2
+"""Starts in a row that end before the nursery's first word; then those who wait are told."""
+
+
+class Permitted(msgspec.Struct, frozen=True):
+    """What the nursery found the machine to allow."""
+
+    protocol: int
+    pid: int
+    cgroups: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+class _Wish(msgspec.Struct):
+    request: bytes
+    end: socket.socket
+    """The keeper's end of its first connection."""
+    failed: Callable[[Failure], None]
+
+
+class Nest:
+    """Owner of the nursery process. All methods on the loop's thread."""
+
+    def __init__(self, loop: Loop, folder: Path, cgroup_name: str) -> None:
+        self._loop = loop
+        self._folder = folder
+        self._cgroup_name = cgroup_name
+        self._link: socket.socket | None = None
+        self._starter: subprocess.Popen[bytes] | None = None
+        self._wishes: deque[_Wish] = deque()
+        self._waiting: list[Callable[[Failure | None], None]] = []
+        self._failed_starts = 0
+        self.permitted: Permitted | None = None
+        """What the last nursery said, None before the first."""
+
+    def places(self) -> tuple[str, ...]:
+        """Return our folder in each hierarchy of cgroups that the machine permits."""
+        return self.permitted.cgroups if self.permitted is not None else ()
+
+    def when_ready(self, then: Callable[[Failure | None], None]) -> None:
+        """Call `then` once the nursery has spoken, or with why it cannot be started."""
+        if self._link is not None and self.permitted is not None and self._starter is None:
+            then(None)
+            return
+        self._waiting.append(then)
+        self._ensure()
+
+    def hatch(self, sandbox: str, directory: Path, failed: Callable[[Failure], None]) -> socket.socket:
+        """Have a keeper forked; return our end of its first connection, usable at once."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        request = json.dumps({"sandbox": sandbox, "directory": os.fspath(directory)}).encode()
+        self._wishes.append(_Wish(request, theirs, failed))
+        self._ensure()
+        self._grant()
+        return ours
+
+    def close(self) -> None:
+        """Let the nursery go; the keepers stay."""
+        if self._link is not None:
+            self._loop.forget(self._link)
+            self._link.close()
+            self._link = None
+        self._reap()
+        for wish in self._wishes:
+            wish.end.close()
+        self._wishes.clear()
+
+    def _ensure(self) -> None:
+        if self._link is not None:
+            return
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        try:
+            with theirs, (self._folder / "nursery.err").open("wb") as errors:
+                self._starter = subprocess.Popen(
+                    [
+                        sys.executable,
+                        "-I",
+                        "-S",
+                        "-X",
+                        "utf8",
+                        KEEPER_PACKAGE,
+                        str(theirs.fileno()),
+                        self._cgroup_name,
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=errors,
+                    pass_fds=(theirs.fileno(),),
+                    start_new_session=True,
+                    cwd="/",
+                    # The agent's own environment may hold secrets: nothing of it reaches keepers or pods.
+                    env={"PATH": os.defpath, "LANG": "C.UTF-8"},
+                )
+        except OSError as error:
+            ours.close()
+            self._fail(f"it cannot be started: {error.strerror}")
+            return
+        self._link = ours
+        self._loop.watch(ours, self._heard)
+
+    def _heard(self, _: int) -> None:
+        link = self._link
+        if link is None:
+            return
+        try:
+            data = link.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._lost(link)
+            return
+        self.permitted = msgspec.json.decode(data, type=Permitted)
+        self._failed_starts = 0
+        self._reap()
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(None)
+        self._grant()
+
+    def _lost(self, link: socket.socket) -> None:
+        spoke = self._starter is None
+        self._loop.forget(link)
+        link.close()
+        self._link = None
+        self._reap()
+        if not spoke:
+            self._failed_starts += 1
+        if self._failed_starts >= MAX_FAILED_STARTS:
+            self._fail(f"it ended at once: {self._last_words()}")
+        elif self._wishes or self._waiting:
+            self._ensure()
+
+    def _fail(self, why: str) -> None:
+        self._failed_starts = 0
+        failure = Failure(
+            kind=FailureKind.UNAVAILABLE,
+            message=f"the embedded runtime's nursery process does not run: {why}; see {self._folder}/nursery.err",
+        )
+        wishes, self._wishes = self._wishes, deque()
+        for wish in wishes:
+            wish.end.close()
+            wish.failed(failure)
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(failure)
+
+    def _last_words(self) -> str:
+        try:
+            lines = (self._folder / "nursery.err").read_text(errors="replace").strip().splitlines()
+        except OSError:
+            lines = []
+        return lines[-1] if lines else "without a word"
+
+    def _reap(self) -> None:
+        if self._starter is not None:
+            # It has forked the nursery and is ending, or has ended: this never waits long.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._starter.wait(5.0)
+            self._starter = None
+
+    def _grant(self) -> None:
+        while self._wishes and self._link is not None and self._starter is None:
+            wish = self._wishes[0]
+            try:
+                socket.send_fds(self._link, [wish.request], [wish.end.fileno()])
+            except BlockingIOError:
+                self._loop.after(RETRY_S, self._grant)
+                return
+            except OSError:
+                # It died just now; the loop tells us next, and a new one takes the wish.
+                return
+            self._wishes.popleft()
+            wish.end.close()

@@ -1,0 +1,207 @@
+"""Folders of pods: ``<pods>/<uid>/{volumes,plugins,containers}`` and the pods' log folders.
+
+Removal works on directory descriptors, one level at a time. It never follows a symbolic link, never enters a folder
+that is another mount or file system (a bind mount on the same file system too: its mount id differs), and takes only
+empty folders out of ``volumes``, whose content belongs to who mounted or filled it.
+"""
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+
+from api.errors import ConflictError, OperatingError, RejectedError
+from api.host import (
+    FOLDER_UID,
+    Done,
+    ListPodFolders,
+    MakePodFolders,
+    RemovePodFolders,
+    check_folder_uid,
+    uid_of_log_folder,
+)
+from api.host import PodFolders as PodFolderListing
+from api.ids import Uid
+from runtime.drivers.host.oserror import translate
+
+INSIDE = ("containers", "plugins", "volumes")
+DEPTH_LIMIT = 100
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+class PodFolders:
+    """The port ``podfiles`` under two roots, which may be missing."""
+
+    name = "podfiles"
+
+    def __init__(self, pods_root: Path, logs_root: Path) -> None:
+        self._pods = pods_root
+        self._logs = logs_root
+
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
+        """Carry out a call on folders; raises an `OperatingError`. Local disks have no use for a deadline."""
+        match call:
+            case MakePodFolders():
+                check_folder_uid(call.uid)
+                return self._make(call.uid)
+            case RemovePodFolders():
+                return self._remove(call)
+            case ListPodFolders():
+                return self._list()
+            case _:
+                raise TypeError(f"the port podfiles takes no {type(call).__name__}")
+
+    def _make(self, uid: Uid) -> Done:
+        path = self._pods / uid
+        try:
+            self._pods.mkdir(mode=0o750, parents=True, exist_ok=True)
+            for folder in (path, *(path / name for name in INSIDE)):
+                try:
+                    folder.mkdir(mode=0o750)
+                except FileExistsError:
+                    if folder.is_symlink() or not folder.is_dir():
+                        raise
+                else:
+                    # The umask of who started us took part in the mode.
+                    folder.chmod(0o750)
+        except OSError as error:
+            raise translate(error, f"could not make the folders of pod {uid} at {path}") from error
+        return Done()
+
+    def _remove(self, call: RemovePodFolders) -> Done:
+        check_folder_uid(call.uid)
+        log_name = self._log_name(call)
+        try:
+            _remove_entry(self._pods, call.uid, keep_files_in="volumes")
+            if log_name:
+                _remove_entry(self._logs, log_name)
+        except OSError as error:
+            where = f" at {error.filename}" if error.filename else ""
+            raise translate(error, f"could not remove the folders of pod {call.uid}{where}") from error
+        return Done()
+
+    def _log_name(self, call: RemovePodFolders) -> str:
+        if not call.log_directory:
+            return ""
+        path = Path(call.log_directory)
+        # Comparing with the UID keeps a name that was parsed wrongly from costing a living pod its logs.
+        if path.parent != self._logs or uid_of_log_folder(path.name) != call.uid:
+            raise RejectedError(
+                f"{call.log_directory} is not the log folder of pod {call.uid}: that is"
+                f" {self._logs}/<namespace>_<name>_{call.uid}"
+            )
+        return path.name
+
+    def _list(self) -> PodFolderListing:
+        try:
+            pods = [Uid(name) for name in _folders_in(self._pods) if FOLDER_UID.fullmatch(name)]
+            logs = [
+                (uid, str(self._logs / name))
+                for name in _folders_in(self._logs)
+                if (uid := uid_of_log_folder(name)) is not None
+            ]
+        except OSError as error:
+            raise translate(error, f"could not list the folders of pods at {error.filename}") from error
+        return PodFolderListing(
+            uids=tuple(sorted({*pods, *(uid for uid, _ in logs)})), log_directories=tuple(sorted(logs))
+        )
+
+
+def _folders_in(root: Path) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _remove_entry(root: Path, name: str, *, keep_files_in: str = "") -> None:
+    """Remove `name` in `root`, which may be missing; raises `ConflictError` for what must not be removed."""
+    try:
+        fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        status = _status(fd, name)
+        if status is None:
+            return
+        if not stat.S_ISDIR(status.st_mode):
+            os.unlink(name, dir_fd=fd)
+            return
+        if keep_files_in:
+            # Volumes go first: what must stay then keeps the rest of the pod's folder too.
+            _remove_volumes(fd, root / name, name, keep_files_in)
+        _remove_tree(fd, name, str(root / name), _mount_id(fd), DEPTH_LIMIT, files=True)
+    finally:
+        os.close(fd)
+
+
+def _remove_volumes(root_fd: int, path: Path, name: str, volumes: str) -> None:
+    pod = os.open(name, _FOLDER, dir_fd=root_fd)
+    try:
+        mount = _mount_id(root_fd)
+        if _mount_id(pod) != mount:
+            raise _mounted(str(path))
+        status = _status(pod, volumes)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            _remove_tree(pod, volumes, str(path / volumes), mount, DEPTH_LIMIT, files=False)
+    finally:
+        os.close(pod)
+
+
+def _remove_tree(parent: int, name: str, path: str, mount: str, depth: int, *, files: bool) -> None:
+    """Remove a folder from below; with `files` False, only when nothing but folders is in it."""
+    if depth == 0:
+        raise ConflictError(f"{path} is deeper than {DEPTH_LIMIT} folders; remove it by hand")
+    fd = os.open(name, _FOLDER, dir_fd=parent)
+    try:
+        if _mount_id(fd) != mount:
+            raise _mounted(path)
+        for entry in sorted(os.listdir(fd)):  # noqa: PTH208  # pathlib has no folders by descriptor
+            status = _status(fd, entry)
+            if status is None:
+                continue
+            below = f"{path}/{entry}"
+            if stat.S_ISDIR(status.st_mode):
+                _remove_tree(fd, entry, below, mount, depth - 1, files=files)
+            elif files:
+                _remove_name(fd, entry, below, folder=False)
+            else:
+                raise ConflictError(f"{below} is still in a volume; its volume must be torn down first")
+    finally:
+        os.close(fd)
+    _remove_name(parent, name, path, folder=True)
+
+
+def _remove_name(parent: int, name: str, path: str, *, folder: bool) -> None:
+    try:
+        if folder:
+            os.rmdir(name, dir_fd=parent)
+        else:
+            os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise translate(error, f"could not remove {path}") from error
+
+
+def _status(parent: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _mounted(path: str) -> OperatingError:
+    return ConflictError(f"{path} is a mount; it must be unmounted before the pod's folder is removed")
+
+
+def _mount_id(fd: int) -> str:
+    """Return the id of the mount that an open folder is on; it tells bind mounts apart, which a device cannot."""
+    for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
+        if line.startswith("mnt_id:"):
+            return line.partition(":")[2].strip()
+    raise ConflictError(
+        "this kernel does not tell mounts apart (no mnt_id in /proc/self/fdinfo); remove folders by hand"
+    )

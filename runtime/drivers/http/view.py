@@ -1,0 +1,332 @@
+"""Everything that the admin socket answers, from a `Window` alone: no route asks an actor or waits for one.
+
+Routes are one table; a path that leads nowhere is answered with the routes that exist. `-` as a namespace means
+whichever namespace has the pod, a missing container the only one.
+"""
+
+import base64
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from api.errors import FailureKind, OperatingError
+from api.ids import Path
+from api.introspection import ActorRow, Levels, LogQuery, LogReader, LogTarget, Window
+from runtime.drivers.http.health import ROUTES as HEALTH_ROUTES
+from runtime.drivers.http.health import health_response
+from runtime.drivers.http.wire import TEXT, RefusedError, Request, Response
+
+STATUS = {
+    FailureKind.UNAVAILABLE: 503,
+    FailureKind.TIMED_OUT: 504,
+    FailureKind.EXHAUSTED: 429,
+    FailureKind.NOT_FOUND: 404,
+    FailureKind.ALREADY_EXISTS: 409,
+    FailureKind.CONFLICT: 409,
+    FailureKind.REJECTED: 400,
+    FailureKind.DENIED: 403,
+    FailureKind.CANCELLED: 503,
+}
+DELIVERIES = 16
+"""Deliveries shown with one actor, and by default in a trace."""
+EXEC_LIMIT_S = 3600.0
+DETAIL = (
+    "oldest_pending_s",
+    "handling_s",
+    "conflated",
+    "dead_lettered",
+    "operations",
+    "alarm_in_s",
+    "incarnation",
+)
+"""Fields of an actor that are shown with ``detail`` only."""
+
+
+class ExecBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``POST /exec/...`` takes."""
+
+    command: tuple[str, ...]
+    timeout_s: float = 60.0
+
+
+class Admin:
+    """The admin socket's answers."""
+
+    def __init__(
+        self,
+        window: Window,
+        read_log: LogReader,
+        levels: Levels,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._window, self._read_log, self._levels = window, read_log, levels
+        self._now, self._wall = now, wall
+        self._routes: tuple[tuple[str, str, Callable[[Request], Response]], ...] = (
+            ("GET", "/actors", self._actors),
+            ("GET", "/actors/summary", self._summary),
+            ("GET", "/actors/<path>...", self._actor),
+            ("GET", "/trace/<path>...", self._trace),
+            ("GET", "/dead-letters", self._dead_letters),
+            ("GET", "/pods", self._pods),
+            ("GET", "/explain/<namespace>/<pod>", self._explain),
+            ("GET", "/events", self._events),
+            ("GET", "/sources", self._sources),
+            ("GET", "/images", self._images),
+            ("GET", "/logs/<namespace>/<pod>", self._logs),
+            ("GET", "/logs/<namespace>/<pod>/<container>", self._logs),
+            ("POST", "/exec/<namespace>/<pod>", self._exec),
+            ("POST", "/exec/<namespace>/<pod>/<container>", self._exec),
+            ("GET", "/loglevel", self._get_levels),
+            ("PUT", "/loglevel", self._set_level),
+        )
+
+    def __call__(self, request: Request) -> Response:
+        """Answer one request. Raises `RefusedError` for one that is answered with an error."""
+        try:
+            if request.segments and request.segments[0] in HEALTH_ROUTES:
+                return health_response(self._window, request)
+            return self._route(request)(request)
+        except OperatingError as failure:
+            raise RefusedError(
+                STATUS[failure.kind], failure.reason or failure.kind.value, str(failure)
+            ) from None
+
+    @staticmethod
+    def is_long(request: Request) -> bool:
+        """Say whether the answer may take as long as a container lives."""
+        return request.segments[:1] == ("exec",) or (
+            request.segments[:1] == ("logs",) and _flag(request, "follow")
+        )
+
+    def _route(self, request: Request) -> Callable[[Request], Response]:
+        found = [
+            (method, view) for method, pattern, view in self._routes if _matches(pattern, request.segments)
+        ]
+        if not found:
+            known = ", ".join(
+                [*sorted({pattern for _, pattern, _ in self._routes}), *(f"/{h}" for h in HEALTH_ROUTES)]
+            )
+            raise RefusedError(404, "NotFound", f"there is no {request.path} here", f"there are: {known}")
+        asked = "GET" if request.method == "HEAD" else request.method
+        for method, view in found:
+            if method == asked:
+                return view
+        allow = ", ".join(sorted({method for method, _ in found}))
+        raise RefusedError(
+            405,
+            "MethodNotAllowed",
+            f"{request.method} {request.path} is not possible",
+            f"use {allow}",
+            allow=allow,
+        )
+
+    # The actor system.
+
+    def _actors(self, request: Request) -> Response:
+        state, prefix, detail = (
+            request.last("state").upper(),
+            request.last("prefix"),
+            _flag(request, "detail"),
+        )
+        rows = [
+            row
+            for row in self._window.actors()
+            if (not state or row.state.value == state) and (not prefix or is_below(row.path, prefix))
+        ]
+        return _json({"actors": [_actor(row, detail=detail) for row in rows], "total": len(rows)})
+
+    def _summary(self, _request: Request) -> Response:
+        kernel = self._window.kernel()
+        shown = msgspec.to_builtins(kernel)
+        return _json({**shown, "by_state": dict(kernel.by_state), "by_class": dict(kernel.by_class)})
+
+    def _actor(self, request: Request) -> Response:
+        path = Path("/" + "/".join(request.segments[1:]))
+        for row in self._window.actors():
+            if row.path == path:
+                rows = self._window.trace(path, DELIVERIES)
+                return _json({"actor": row, "now": self._now(), "deliveries": rows})
+        raise RefusedError(404, "NotFound", f"there is no actor {path}", "GET /actors lists them")
+
+    def _trace(self, request: Request) -> Response:
+        path = Path("/" + "/".join(request.segments[1:]))
+        limit = _number(request, "n", default=DELIVERIES, least=1)
+        return _json(
+            {"path": path, "now": self._now(), "deliveries": self._window.trace(path, limit or DELIVERIES)}
+        )
+
+    def _dead_letters(self, _request: Request) -> Response:
+        return _json({"now": self._now(), "dead_letters": self._window.dead_letters()})
+
+    # Pods.
+
+    def _pods(self, request: Request) -> Response:
+        match request.last("format"):
+            case "":
+                return Response(body=self._window.pod_list())
+            case "rows":
+                rows = self._window.pods()
+                return _json({"pods": rows, "total": len(rows)})
+            case other:
+                raise RefusedError(
+                    400, "BadQuery", f"format={other} is not known", "leave it out, or use format=rows"
+                )
+
+    def _explain(self, request: Request) -> Response:
+        return _json(self._window.explain(_pod(request)))
+
+    def _events(self, request: Request) -> Response:
+        return _json({"now_ns": self._wall(), "events": self._window.events(request.last("pod"))})
+
+    def _sources(self, _request: Request) -> Response:
+        return _json({"sources": self._window.sources()})
+
+    def _images(self, _request: Request) -> Response:
+        return _json({"images": self._window.images()})
+
+    def _logs(self, request: Request) -> Response:
+        pod, container, previous = _pod(request), _container(request), _flag(request, "previous")
+        query = LogQuery(
+            follow=_flag(request, "follow") and not previous,
+            tail=_number(request, "tail"),
+            since_ns=self._since(request),
+            timestamps=_flag(request, "timestamps"),
+            limit_bytes=_number(request, "limit_bytes", least=1),
+        )
+        target = self._window.log_target(pod, container, previous=previous)
+
+        def running() -> bool:
+            return self._still_running(pod, container, target)
+
+        stream = self._read_log(target, query, running=running, hangup=request.hangup)
+        return Response(content_type=TEXT, pieces=stream)
+
+    def _still_running(self, pod: str, container: str, target: LogTarget) -> bool:
+        try:
+            current = self._window.log_target(pod, container, previous=False)
+        except OperatingError as failure:
+            # Gone is an end; not knowing (the runtime does not answer) is none.
+            return failure.kind in {FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT}
+        return current.path == target.path and current.running
+
+    def _since(self, request: Request) -> int | None:
+        """Read ``since``: seconds back from now."""
+        text = request.last("since")
+        if not text:
+            return None
+        try:
+            seconds = float(text)
+        except ValueError:
+            seconds = -1.0
+        if not 0 <= seconds < 1e10:
+            raise RefusedError(400, "BadQuery", f"since={text} is not a number of seconds")
+        return self._wall() - int(seconds * 1e9)
+
+    def _exec(self, request: Request) -> Response:
+        try:
+            asked = msgspec.json.decode(request.body, type=ExecBody)
+        except msgspec.MsgspecError as error:
+            raise RefusedError(
+                400,
+                "BadBody",
+                f"the body is not a command: {error}",
+                'send {"command": ["ls"], "timeout_s": 60}',
+            ) from None
+        if not asked.command or not asked.command[0]:
+            raise RefusedError(400, "BadBody", "the command is empty")
+        if not 0 < asked.timeout_s <= EXEC_LIMIT_S:
+            raise RefusedError(400, "BadBody", f"timeout_s must be above 0 and at most {EXEC_LIMIT_S:g}")
+        result = self._window.exec(_pod(request), _container(request), asked.command, asked.timeout_s)
+        return _json(
+            {
+                "exit_code": result.exit_code,
+                "stdout": base64.b64encode(result.stdout).decode(),
+                "stderr": base64.b64encode(result.stderr).decode(),
+                "truncated": result.truncated,
+            }
+        )
+
+    # Log levels.
+
+    def _get_levels(self, _request: Request) -> Response:
+        return _json({"levels": self._levels.levels()})
+
+    def _set_level(self, request: Request) -> Response:
+        self._levels.set_level(request.last("path"), request.last("level"))
+        return self._get_levels(request)
+
+
+def is_below(path: str, prefix: str) -> bool:
+    """Say whether an actor is at `prefix` or below it; ``/node/po`` is not a prefix of ``/node/pods``."""
+    wanted = "/" + prefix.strip("/")
+    return wanted in {"/", path} or path.startswith(wanted + "/")
+
+
+def _matches(pattern: str, segments: tuple[str, ...]) -> bool:
+    parts = pattern[1:].split("/")
+    if parts[-1].endswith("..."):
+        return segments[: len(parts) - 1] == tuple(parts[:-1]) and len(segments) >= len(parts)
+    return len(parts) == len(segments) and all(
+        part.startswith("<") or part == segment for part, segment in zip(parts, segments, strict=True)
+    )
+
+
+def _actor(row: ActorRow, *, detail: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = msgspec.to_builtins(row)
+    if not detail:
+        for field in DETAIL:
+            shown.pop(field, None)
+    return shown
+
+
+def _pod(request: Request) -> str:
+    namespace, name = request.segments[1:3]
+    return name if namespace == "-" else f"{namespace}/{name}"
+
+
+def _container(request: Request) -> str:
+    return request.segments[3] if len(request.segments) > 3 else ""
+
+
+def _flag(request: Request, name: str) -> bool:
+    values = request.every(name)
+    if not values or values[-1] in {"false", "0"}:
+        return False
+    if values[-1] in {"", "true", "1"}:
+        return True
+    raise RefusedError(400, "BadQuery", f"{name}={values[-1]} is neither true nor false")
+
+
+def _number(request: Request, name: str, *, default: int | None = None, least: int = 0) -> int | None:
+    text = request.last(name)
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 16) or int(text) < least:
+        raise RefusedError(400, "BadQuery", f"{name}={text} is not a whole number of at least {least}")
+    return int(text)
+
+
+def _json(value: object) -> Response:
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # The name of a file may be no UTF-8, and one such file must not hide all others.
+        body = msgspec.json.encode(_speakable(msgspec.to_builtins(value)))
+    return Response(body=body + b"\n")
+
+
+def _speakable(value: Any) -> Any:
+    """Return a value with every text made UTF-8; what was none is written as a backslash escape."""
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case list() | tuple():
+            return [_speakable(item) for item in value]
+        case dict():
+            return {_speakable(key): _speakable(item) for key, item in value.items()}
+        case _:
+            return value

@@ -1,0 +1,1 @@
+"""Clients of other machines: HTTP, TCP and TLS."""

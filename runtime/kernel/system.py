@@ -1,0 +1,526 @@
+"""The actor system, whatever executes it: the table of cells, their tree, dead letters, and what people may see.
+
+`PooledSystem` and `SimSystem` are this class with a clock, a way to run cells and a way to carry out operations.
+Reads (`list_actors`, `trace`, `committed` ...) look at what the kernel keeps and send nothing, so they answer while
+actors are stuck.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from functools import partial
+from operator import itemgetter
+from threading import RLock
+from typing import Any
+
+import msgspec
+
+from api.errors import AlreadyExistsError, Failure, FailureKind, NotFoundError, RejectedError, TimedOutError
+from api.ids import Instant, Path, WallNs
+from api.introspection import ActorRow, ActorState, DeadLetterRow, KernelRow, TraceRow
+from api.messages import Message
+from api.messages.kernel import KernelMessage, Restarted
+from api.ports import Timers
+from runtime.kernel.actor import Handle, Log, LogFactory, Spec, silent
+from runtime.kernel.cell import Cell
+from runtime.kernel.context import CellHandle, PathHandle
+from runtime.kernel.failure import ActorDiedError, ActorUnavailableError
+from runtime.kernel.intercept import Interceptor
+from runtime.kernel.mailbox import Accounts, Offer
+from runtime.kernel.operations import Operation
+from runtime.kernel.trace import DeadLetters, Ring, brief, report, ring_depth
+
+GRAVES = 256
+"""Dead actors that are remembered."""
+ASK = "/ask/"
+EXPIRED = "expired"
+FAULT = "fault"
+
+
+class Grave(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of a dead actor."""
+
+    row: ActorRow
+    committed: msgspec.Struct | None
+    ring: Any
+
+
+class Reply:
+    """The place of one answer, from outside the tree."""
+
+    __slots__ = ("answer", "done", "target", "target_cause")
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.target_cause: str | None = None
+        self.answer: Message | None = None
+        self.done = False
+
+
+class System(ABC):
+    """The actor system; see the module. `name` is the root of all paths and no actor itself."""
+
+    clock: Callable[[], Instant]
+
+    def __init__(
+        self,
+        *,
+        timers: Timers,
+        interceptor: Interceptor | None,
+        log: LogFactory | None,
+        trace_log: Callable[[str], None] | None,
+        name: str,
+    ) -> None:
+        self.root = Path(f"/{name}")
+        self.timers = timers
+        self.interceptor = interceptor
+        self.log_factory = log or silent
+        self.log: Log = self.log_factory(self.root)
+        self.trace_log = trace_log
+        self.trace_depth = ring_depth(1)
+        self.lock = RLock()
+        self.halted = False
+        self.failed: Failure | None = None
+        """Set when an actor directly below the root died for good: the process is to exit non-zero."""
+        self.ended = False
+        self._cells: dict[Path, Cell] = {}
+        self._roots: dict[Path, Cell] = {}
+        self._graves: OrderedDict[Path, Grave] = OrderedDict()
+        self._started = 0
+        self._letters = DeadLetters(self.log)
+        self._buried = Accounts()
+        self._unowned = 0
+        self._replies: dict[Path, Reply] = {}
+        self._asked = 0
+
+    # What an executor is.
+
+    @abstractmethod
+    def ready(self, cell: Cell) -> None:
+        """Run `cell` soon. Called once until the cell has found its mailbox empty."""
+
+    @abstractmethod
+    def launch(self, operation: Operation) -> None:
+        """Carry out `operation` soon, off the thread of the actor if it may hold its thread."""
+
+    @abstractmethod
+    def after_effect(self, then: Callable[[], None]) -> None:
+        """Call `then`, which settles an operation, as soon as that is due."""
+
+    @abstractmethod
+    def draw_seed(self) -> int:
+        """Return a new random number of 63 bits."""
+
+    @abstractmethod
+    def await_until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
+        """Wait from outside the tree for a `condition` over deaths and answers; return whether it holds."""
+
+    @abstractmethod
+    def changed(self) -> None:
+        """Take note that a condition of `await_until` may hold now."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the executor: nothing runs any more."""
+
+    @abstractmethod
+    def jump_wall(self, by_s: float) -> None:
+        """Move the wall clock."""
+
+    @property
+    def threads(self) -> int:
+        """Return how many threads the executor has now."""
+        return 1
+
+    def unresponsive(self, cell: Cell) -> str:  # noqa: ARG002  # an executor that can be held up overrides this
+        """Return in one sentence why `cell` counts as stuck, empty when it does not."""
+        return ""
+
+    # The tree.
+
+    def spawn(self, spec: Spec[Any]) -> Handle[Any]:
+        """Start an actor directly below the root. Raises `AlreadyExistsError` while the name is taken."""
+        return self.spawn_under(None, spec)
+
+    def spawn_under(self, parent: Cell | None, spec: Spec[Any]) -> Handle[Any]:
+        """Start an actor as a child of `parent`."""
+        if not spec.name or "/" in spec.name:
+            raise RejectedError(f"{spec.name!r} can not name an actor: it must be one step of a path")
+        if self.halted or self.ended:
+            raise RejectedError(f"actor {spec.name} can not start: the actor system has ended")
+        if parent is not None:
+            parent.may_spawn()
+        path = Path(f"{parent.path if parent else self.root}/{spec.name}")
+        with self.lock:
+            if path in self._cells:
+                raise AlreadyExistsError(
+                    f"actor {path} can not start: its name is free only when its holder is gone"
+                )
+            self._started += 1
+            Cell.start(self, spec, path, parent, self._started)
+            return self._cells[path].handle
+
+    def enrol(self, cell: Cell) -> None:
+        """Enter a new cell into table and tree."""
+        with self.lock:
+            self._cells[cell.path] = cell
+            self._graves.pop(cell.path, None)
+            if cell.parent is None:
+                self._roots[cell.path] = cell
+            else:
+                if cell.parent.children is None:
+                    cell.parent.children = {}
+                cell.parent.children[cell.path] = cell
+            self._set_trace_depth()
+
+    def _set_trace_depth(self) -> None:
+        depth = ring_depth(len(self._cells) + len(self._graves))
+        if depth < self.trace_depth:
+            for ring in [cell.ring for cell in self._cells.values()] + [
+                g.ring for g in self._graves.values()
+            ]:
+                ring.trim(depth)
+        self.trace_depth = depth
+
+    def remove(self, cell: Cell) -> None:
+        """Take a dead cell out of table and tree, keep what people may still ask for, tell parent and watchers."""
+        with self.lock:
+            if self._cells.get(cell.path) is cell:
+                del self._cells[cell.path]
+            parent = cell.parent
+            siblings = self._roots if parent is None else parent.children
+            if siblings is not None and siblings.get(cell.path) is cell:
+                del siblings[cell.path]
+            self._graves[cell.path] = Grave(
+                row=self._row(cell, self.clock()), committed=cell.committed, ring=cell.ring
+            )
+            if len(self._graves) > GRAVES:
+                self._graves.popitem(last=False)
+            self._buried = add(self._buried, cell.inbox.accounts())
+            watchers = self._audience(cell)
+        if self.halted:
+            return
+        for watcher in watchers:
+            watcher.tell_death(cell.path, cell.cause)
+        if parent is not None:
+            parent.order(parent.child_gone)
+        elif cell.cause and not self.ended and self.failed is None:
+            said = f"actor {cell.path} is dead for good: {cell.cause}"
+            self.log.error("an actor below the root is dead for good", path=cell.path, cause=cell.cause)
+            self.failed = Failure(kind=FailureKind.UNAVAILABLE, message=said)
+        for reply in list(self._replies.values()):
+            if reply.target == cell.path and not reply.done:
+                reply.target_cause = cell.cause
+        self.changed()
+
+    def _audience(self, cell: Cell) -> tuple[Cell, ...]:
+        """Return who is told of `cell`: its parent, then its watchers, those that still live."""
+        with self.lock:
+            parent = () if cell.parent is None or cell.parent.stopping else (cell.parent,)
+            paths = [path for path in cell.watchers if cell.parent is None or path != cell.parent.path]
+            return (*parent, *(self._cells[path] for path in paths if path in self._cells))
+
+    def announce(self, cell: Cell, message: Restarted) -> None:
+        """Tell parent and watchers that `cell` has a new incarnation."""
+        for watcher in self._audience(cell):
+            watcher.post(message)
+
+    def watch(self, watcher: Path, path: Path) -> None:
+        """Have `watcher` told of `path`. Whoever is not there any more is reported dead at once."""
+        with self.lock:
+            cell = self._cells.get(path)
+            if cell is not None:
+                if watcher not in cell.watchers:
+                    cell.watchers = (*cell.watchers, watcher)
+                return
+            mine = self._cells.get(watcher)
+            grave = self._graves.get(path)
+        if mine is not None:
+            mine.tell_death(path, grave.row.death_cause if grave else Offer.GONE.value)
+
+    def kill(self, handle: Handle[Any], *, no_restart: bool = True) -> None:
+        """End an actor without a goodbye, for good or, with `no_restart` False, as an exception would.
+
+        An old handle never ends a later actor of the same name. Raises `ActorDiedError` when there is nobody.
+        """
+        cell = self._cells.get(handle.path)
+        if cell is None or (isinstance(handle, CellHandle) and cell.handle != handle):
+            raise ActorDiedError(handle.path, self._cause(handle.path))
+        cell.order(cell.kill if no_restart else cell.kill_incarnation)
+
+    def get_actor(self, path: Path) -> ActorRow:
+        """Return one actor, dead ones too. Raises `NotFoundError`."""
+        cell = self._cells.get(path)
+        if cell is not None:
+            return self._row(cell, self.clock())
+        grave = self._graves.get(path)
+        if grave is None:
+            raise NotFoundError(f"no actor lives at {path}")
+        return grave.row
+
+    def handle(self, path: Path) -> Handle[Any]:
+        """Return a handle on whoever lives at `path` when a message arrives there."""
+        return PathHandle(path, self)
+
+    # Messages.
+
+    def route(self, path: Path, message: Any) -> None:
+        """Tell whoever lives at `path`; nobody there means a dead letter."""
+        cell = self._cells.get(path)
+        if cell is not None:
+            cell.handle.tell(message)
+        elif path.startswith(ASK):
+            self._answer(path, message)
+        else:
+            self.bury_unowned(path, message)
+
+    def _answer(self, path: Path, message: Any) -> None:
+        with self.lock:
+            reply = self._replies.pop(path, None)
+        if reply is None:
+            self.bury_unowned(path, message, EXPIRED)
+            return
+        reply.answer = message
+        reply.done = True
+        self.changed()
+
+    def divert(self, cell: Cell, message: Message) -> bool:
+        """Ask the seam about a message told to `cell`; return whether it was lost, delayed or doubled here."""
+        seam = self.interceptor
+        if seam is None or self.halted or isinstance(message, KernelMessage):
+            return False
+        sending = seam.sending(cell.path, message)
+        if sending.copies == 1 and sending.delay_s <= 0:
+            return False
+        if sending.copies == 0:
+            cell.inbox.count_lost()
+            self.refuse(cell.path, message, FAULT)
+        for _ in range(sending.copies):
+            if sending.delay_s > 0:
+                at = self.clock() + sending.delay_s
+                self.timers.call_at(at, partial(self._deliver_late, cell, message))
+            else:
+                cell.take(message)
+        return True
+
+    def _deliver_late(self, cell: Cell, message: Message) -> None:
+        if not self.halted:
+            cell.take(message)
+
+    def refuse(self, path: Path, message: object, reason: str, *, counted: bool = False) -> None:
+        """Bury a message that a mailbox did not keep; `counted` when it is in a mailbox's accounts whatever the reason."""
+        if self.halted:
+            return
+        if reason == Offer.GONE.value and not counted:
+            self.bury_unowned(path, message)
+        else:
+            self._letters.bury(self.clock(), path, message, str(reason))
+
+    def bury_unowned(self, path: Path, message: object, reason: str = Offer.GONE.value) -> None:
+        """Bury a message that reached no mailbox at all."""
+        if self.halted:
+            return
+        with self.lock:
+            self._unowned += 1
+        self._letters.bury(self.clock(), path, message, reason)
+
+    def read_wall(self, path: Path) -> WallNs:
+        """Return the wall clock, as the actor at `path` reads it."""
+        if self.interceptor is not None:
+            by_s = self.interceptor.reading_wall(path)
+            if by_s:
+                self.jump_wall(by_s)
+        return self.timers.wall()
+
+    # The edge.
+
+    def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
+        """Tell the actor at `path` the message made for a reply path, and wait for what is told to that path.
+
+        Raises `ActorDiedError` when the actor is dead or dies, `ActorUnavailableError` when it is still restarting
+        at the deadline, `TimedOutError` when it just does not answer. A later answer is a dead letter, `expired`.
+        """
+        with self.lock:
+            if path not in self._cells:
+                raise ActorDiedError(path, self._cause(path))
+            self._asked += 1
+            here = Path(f"{ASK}{self._asked}")
+            reply = self._replies[here] = Reply(path)
+        try:
+            self.route(path, make_message(here))
+            self.await_until(lambda: reply.done or reply.target_cause is not None, deadline_s)
+        finally:
+            with self.lock:
+                self._replies.pop(here, None)
+        if reply.answer is not None:
+            return reply.answer
+        if reply.target_cause is not None:
+            raise ActorDiedError(path, reply.target_cause)
+        row = self.get_actor(path)
+        if row.state is not ActorState.ALIVE:
+            raise ActorUnavailableError(path, f"{row.state}: {row.death_cause or 'starting'}")
+        on = f", it is busy with {row.current_message}" if row.current_message else ""
+        raise TimedOutError(f"actor {path} did not answer within {deadline_s:g} s{on}")
+
+    def shutdown(self, deadline_s: float) -> tuple[Path, ...]:
+        """Stop all actors, the last started first, each with its own deadline within `deadline_s` for all.
+
+        Return who was still alive after that, parents before children; then end the executor.
+        """
+        until = self.clock() + deadline_s
+        overdue: list[Path] = []
+        while True:
+            with self.lock:
+                left = [cell for path, cell in self._roots.items() if path not in overdue]
+            if not left:
+                break
+            cell = left[-1]
+            cell.order(cell.stop_gently)
+            wait_s = min(cell.spec.stop_deadline_s, max(0.0, until - self.clock()))
+            if not self.await_until(partial(self._is_gone, cell), wait_s):
+                overdue.append(cell.path)
+        with self.lock:
+            alive = tuple(sorted(self._cells))
+        if alive:
+            self.log.error("actors did not stop in time", alive=alive, deadline_s=deadline_s)
+        self.ended = True
+        self.changed()
+        self.close()
+        return alive
+
+    def fail(self, what: str, error: BaseException) -> None:
+        """End in failure because of a bug in the kernel itself."""
+        report(self.log, what, error)
+        said = f"{what}: {type(error).__name__}: a bug of the kernel, see the log"
+        self.failed = self.failed or Failure(kind=FailureKind.UNAVAILABLE, message=said)
+        self.changed()
+
+    def _is_gone(self, cell: Cell) -> bool:
+        return self._cells.get(cell.path) is not cell
+
+    def wait(self, deadline_s: float) -> bool:
+        """Wait until the system has failed or was shut down; return whether it is so. `failed` tells which."""
+        return self.await_until(lambda: self.failed is not None or self.ended, deadline_s)
+
+    # What people see.
+
+    def _cause(self, path: Path) -> str:
+        grave = self._graves.get(path)
+        return grave.row.death_cause if grave else ""
+
+    def cells(self) -> list[Cell]:
+        """Return the live cells."""
+        with self.lock:
+            return list(self._cells.values())
+
+    def list_actors(self, state: ActorState | None = None) -> tuple[ActorRow, ...]:
+        """Return every actor, parents before children, then the dead that are remembered."""
+        now = self.clock()
+        rows = sorted((self._row(cell, now) for cell in self.cells()), key=lambda row: row.path)
+        with self.lock:
+            rows += [grave.row for grave in self._graves.values()]
+        return tuple(row for row in rows if state is None or row.state is state)
+
+    def _row(self, cell: Cell, now: Instant) -> ActorRow:
+        accounts = cell.inbox.accounts()
+        oldest = cell.inbox.oldest()
+        current = cell.current
+        alarm_at = cell.alarm_at
+        return ActorRow(
+            actor_id=f"{cell.actor_id:08x}",
+            path=cell.path,
+            class_name=cell.spec.actor.__name__,
+            name=cell.spec.name,
+            state=cell.state,
+            num_restarts=cell.restarts,
+            death_cause=cell.cause,
+            mailbox_depth=accounts.pending,
+            mailbox_high_water=cell.inbox.high_water,
+            current_message="" if current is None else brief(current),
+            current_message_age_s=0.0 if current is None else max(0.0, now - cell.since),
+            oldest_pending_s=0.0 if oldest is None else max(0.0, now - oldest),
+            handled=accounts.handled,
+            handling_s=cell.handling_s,
+            conflated=accounts.conflated,
+            dead_lettered=accounts.dead_lettered,
+            operations=tuple(operation.row(now) for operation in list((cell.operations or {}).values())),
+            alarm_in_s=None if alarm_at is None else alarm_at - now,
+            parent=self.root if cell.parent is None else cell.parent.path,
+            incarnation=cell.number,
+            unresponsive=self.unresponsive(cell),
+        )
+
+    def summarize_actors(self) -> KernelRow:
+        """Return the figures of the whole system."""
+        cells = self.cells()
+        with self.lock:
+            total = self._buried
+            unowned = self._unowned
+            dead = Counter(grave.row.state.value for grave in self._graves.values())
+        for cell in cells:
+            total = add(total, cell.inbox.accounts())
+        states = Counter(cell.state.value for cell in cells) + dead
+        return KernelRow(
+            actors=len(cells),
+            by_state=tuple(sorted(states.items())),
+            by_class=tuple(sorted(Counter(cell.spec.actor.__name__ for cell in cells).items())),
+            accepted=total.accepted + unowned,
+            handled=total.handled,
+            conflated=total.conflated,
+            dead_lettered=total.dead_lettered + unowned,
+            pending=total.pending,
+            threads=self.threads,
+            stuck=tuple(why for why in map(self.unresponsive, cells) if why),
+        )
+
+    def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
+        """Return the last deliveries of one actor, oldest first, of a dead one too. Raises `NotFoundError`."""
+        cell = self._cells.get(path)
+        if cell is not None:
+            return cell.ring.rows(path, limit)
+        grave = self._graves.get(path)
+        if grave is None:
+            raise NotFoundError(f"no actor lives at {path}")
+        ring = grave.ring
+        assert isinstance(ring, Ring)
+        return ring.rows(path, limit)
+
+    def dead_letters(self) -> tuple[DeadLetterRow, ...]:
+        """Return the last dead letters, oldest first."""
+        return self._letters.rows()
+
+    def committed(self, path: Path) -> msgspec.Struct | None:
+        """Return the state that the actor at `path` had after the last message it handled, dead ones too."""
+        cell = self._cells.get(path)
+        if cell is not None:
+            return cell.committed
+        grave = self._graves.get(path)
+        return None if grave is None else grave.committed
+
+    def committed_children(self, path: Path) -> tuple[tuple[Path, msgspec.Struct], ...]:
+        """Return the committed states below `path`, by path: of live children, and of those that failed for good."""
+        with self.lock:
+            found = [
+                (cell.path, cell.committed)
+                for cell in self._cells.values()
+                if self._parent_path(cell) == path
+            ] + [
+                (grave.row.path, grave.committed)
+                for grave in self._graves.values()
+                if grave.row.parent == path and grave.row.death_cause
+            ]
+        return tuple(sorted(((at, state) for at, state in found if state is not None), key=itemgetter(0)))
+
+    def _parent_path(self, cell: Cell) -> Path:
+        return self.root if cell.parent is None else cell.parent.path
+
+
+def add(one: Accounts, other: Accounts) -> Accounts:
+    """Return the sum of two accounts."""
+    return Accounts(
+        accepted=one.accepted + other.accepted,
+        handled=one.handled + other.handled,
+        conflated=one.conflated + other.conflated,
+        dead_lettered=one.dead_lettered + other.dead_lettered,
+        pending=one.pending + other.pending,
+    )

@@ -1,0 +1,107 @@
+"""What the kernel remembers for people: the last deliveries of each actor, and the last dead letters.
+
+Texts are rendered when the delivery happens and cut, so that memory is bounded by construction: nothing large, and
+no value that a message must not show, is held back by a trace. `Tracer.depth` shrinks as actors become many.
+"""
+
+import traceback
+from collections import deque
+from threading import Lock
+
+from api.ids import Instant, Path
+from api.introspection import DeadLetterRow, TraceRow
+from api.messages import Message
+from runtime.kernel.actor import Log
+
+RING_DEPTH = 16
+TRACE_LIMIT_BYTES = 8 * 1024 * 1024
+TEXT_LIMIT = 160
+ENTRY_LIMIT_BYTES = 72 + 2 * 24 + 2 * (64 + TEXT_LIMIT)
+"""A tuple of four, two floats and two strings: what one entry of a ring can cost at most."""
+
+Entry = tuple[Instant, float, str, str]
+"""When, how long, the message, what came of it."""
+
+
+def cut(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Return `text` in one line of at most `limit` characters."""
+    if len(text) > limit:
+        text = text[: limit - 3] + "..."
+    return text.replace("\n", " ") if "\n" in text else text
+
+
+def brief(message: object) -> str:
+    """Return the message's own line; a message that can not tell one is named by its class."""
+    try:
+        text = message.brief() if isinstance(message, Message) else type(message).__name__
+    except Exception as error:  # noqa: BLE001  # a faulty brief must not cost the actor that merely was told
+        return f"{type(message).__name__} (its brief() raised {type(error).__name__})"
+    return text if len(text) <= TEXT_LIMIT and "\n" not in text else cut(text)
+
+
+def report(log: Log, text: str, error: BaseException, **facts: object) -> None:
+    """Log a bug with the place where it is."""
+    log.error(text, **facts, traceback="".join(traceback.format_exception(error)))
+
+
+class Ring:
+    """The last deliveries of one actor, oldest first. Written only by the thread that runs the actor."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def append(self, entry: Entry, depth: int) -> None:
+        """Remember `entry` and forget what is older than the last `depth`."""
+        entries = self.entries
+        entries.append(entry)
+        if len(entries) > depth:
+            del entries[0]
+
+    def trim(self, depth: int) -> None:
+        """Forget what is older than the last `depth`."""
+        if len(self.entries) > depth:
+            self.entries = self.entries[-depth:]
+
+    def rows(self, path: Path, limit: int) -> tuple[TraceRow, ...]:
+        """Return the last `limit` deliveries, oldest first."""
+        last = self.entries[-limit:] if limit > 0 else []
+        return tuple(
+            TraceRow(at=at, path=path, message=message, outcome=outcome, took_s=took_s)
+            for at, took_s, message, outcome in last
+        )
+
+
+def ring_depth(actors: int) -> int:
+    """Return how many deliveries each of so many actors may keep within the limit for all."""
+    return max(1, min(RING_DEPTH, TRACE_LIMIT_BYTES // (ENTRY_LIMIT_BYTES * max(1, actors))))
+
+
+class DeadLetters:
+    """The last messages that nobody handled; each kind is logged the first, tenth, hundredth ... time."""
+
+    def __init__(self, log: Log, keep: int = 256) -> None:
+        self._log = log
+        self._kept: deque[DeadLetterRow] = deque(maxlen=keep)
+        self._counts: dict[tuple[Path, str], int] = {}
+        self._lock = Lock()
+        self.total = 0
+
+    def bury(self, at: Instant, to: Path, message: object, reason: str) -> None:
+        """Keep `message` with the reason why nobody handles it."""
+        row = DeadLetterRow(at=at, to=to, message=brief(message), reason=reason)
+        with self._lock:
+            self.total += 1
+            self._kept.append(row)
+            key = (to, reason)
+            if key not in self._counts and len(self._counts) >= 1024:
+                self._counts.clear()
+            count = self._counts[key] = self._counts.get(key, 0) + 1
+        if str(count).rstrip("0") == "1":
+            self._log.warning("dead letter", to=to, message=row.message, reason=reason, count=count)
+
+    def rows(self) -> tuple[DeadLetterRow, ...]:
+        """Return the last dead letters, oldest first."""
+        with self._lock:
+            return tuple(self._kept)

@@ -1,0 +1,189 @@
+"""The process around the agent: signals, the lock on the root directory, where things are, who this machine is.
+
+Everything here is for the composition root and raises an `OperatingError` whose text is the one line to show.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import select
+import signal
+import tempfile
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Self
+
+from api.errors import AlreadyExistsError, DeniedError, ExhaustedError, RejectedError, UnavailableError
+
+LOCK_NAME = "nodeagent.lock"
+UMASK = 0o022
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+# ---------------------------------------------------------------- places
+
+
+def prepare_root(root: Path) -> Path:
+    """Make the root directory (mode 0750) when missing, try to write in it, and return its absolute path."""
+    root = root.absolute()
+    try:
+        root.mkdir(mode=0o750, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root) as probe:
+            probe.write(b"x")
+    except OSError as error:
+        raise _root_failure(root, error) from error
+    return root
+
+
+def _root_failure(root: Path, error: OSError) -> Exception:
+    if error.errno in (errno.EEXIST, errno.ENOTDIR):
+        culprit = next((p for p in (root, *root.parents) if p.exists() and not p.is_dir()), root)
+        return RejectedError(
+            f"cannot use the root directory {root}: {culprit} is not a folder; choose another with --root-dir"
+        )
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return ExhaustedError(
+            f"cannot write to the root directory {root}: {error.strerror}; free space there"
+        )
+    why = f"cannot write to the root directory {root} as user {os.geteuid()}: {error.strerror}"
+    return DeniedError(f"{why}; give that user the right to it, or choose another with --root-dir")
+
+
+# ---------------------------------------------------------------- one agent per root directory
+
+
+class RootLock:
+    """An exclusive lock on a root directory, held as long as this process (or this object) lives.
+
+    The file stays when the lock goes: removing it would let two agents hold locks on two files of one name.
+    """
+
+    def __init__(self, fd: int, path: Path) -> None:
+        self._fd = fd
+        self.path = path
+
+    @classmethod
+    def acquire(cls, root: Path) -> Self:
+        """Take the lock and write our pid into it; raises `AlreadyExistsError` naming the pid of who holds it."""
+        path = root / LOCK_NAME
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise DeniedError(f"cannot open the lock file {path}: {error.strerror}") from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except BlockingIOError as error:
+            holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(fd)
+            raise AlreadyExistsError(
+                f"another nodeagent runs on the root directory {root} (pid {holder}); stop it, or choose another with"
+                " --root-dir"
+            ) from error
+        except OSError as error:
+            os.close(fd)
+            raise UnavailableError(f"cannot lock {path}: {error.strerror}") from error
+        return cls(fd, path)
+
+    def release(self) -> None:
+        """Give the lock back; more than once is fine."""
+        if self._fd >= 0:
+            os.ftruncate(self._fd, 0)
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+# ---------------------------------------------------------------- signals
+
+
+class StopSignals:
+    """Waits in the main thread for the word to stop.
+
+    A handler only writes a byte into a pipe: taking a lock there could hang on the thread that it interrupted. A
+    second signal, after the first was seen, ends the process at once with 128 + its number.
+    """
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._stopping = False
+        # Who was started with nohup goes on when the terminal is closed.
+        ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        numbers = [n for n in STOP_SIGNALS if not (ignored and n is signal.SIGHUP)]
+        self._before = {number: signal.signal(number, self._note) for number in numbers}
+
+    def wait(self, timeout_s: float | None = None) -> str:
+        """Return the name of the signal, the word given to `ask_stop`, or an empty text after `timeout_s`."""
+        ready, _, _ = select.select([self._read], [], [], timeout_s)
+        if not ready:
+            return ""
+        first = os.read(self._read, 1)[0]
+        self._stopping = True
+        return signal.Signals(first).name if first else "asked"
+
+    def ask_stop(self) -> None:
+        """Make `wait` return ``asked``; from any thread."""
+        self._write_byte(0)
+
+    def close(self) -> None:
+        """Put back the handlers that were there before."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+        if self._read >= 0:
+            os.close(self._read)
+            os.close(self._write)
+            self._read = self._write = -1
+
+    def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self._stopping:
+            os.write(2, b"nodeagent: told to stop a second time; ending at once, pods keep running\n")
+            os._exit(128 + number)
+        self._write_byte(number)
+
+    def _write_byte(self, number: int) -> None:
+        try:
+            os.write(self._write, bytes([number]))
+        except BlockingIOError:
+            # The pipe is full of unread requests to stop: one more says nothing new.
+            return
+
+
+# ---------------------------------------------------------------- who this machine is
+
+
+def boot_id(path: Path = BOOT_ID) -> str:
+    """Return the id of this boot of the machine."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise UnavailableError(f"cannot read the boot id from {path}: {error.strerror}") from error
+
+
+def node_name(override: str = "", hostname: str | None = None) -> str:
+    """Return the node's name: `override` or the host's name, trimmed and in lower case."""
+    given = override or (os.uname().nodename if hostname is None else hostname)
+    name = given.strip().lower()
+    if len(name) > 253 or _NODE_NAME.fullmatch(name) is None:
+        where = "--hostname-override" if override else "the host's name"
+        raise RejectedError(
+            f"{where} {given!r} is no node name: it must be letters, digits, '-' and '.', begin and end with a letter"
+            " or digit, and have at most 253 characters; choose one with --hostname-override"
+        )
+    return name
+
+
+def set_umask() -> None:
+    """Fix the umask, so that the modes of our files do not depend on who started us."""
+    os.umask(UMASK)

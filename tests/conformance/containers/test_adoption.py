@@ -1,0 +1,70 @@
+"""A new driver object over the same world finds everything as it was, and hears of what comes."""
+
+from api.containers import ContainerState
+from tests.conformance.containers.driver import one
+from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SleepThenExit
+
+
+def test_a_new_driver_shows_the_same_pods_and_starts_nothing(bench):
+    sandbox = bench.run_sandbox()
+    bench.run(sandbox, Run(), "runs")
+    bench.exited(sandbox, bench.run(sandbox, ExitWith(12), "ended"))
+    bench.create(sandbox, Run(), "created")
+    before = bench.inspect(sandbox.uid)
+    bench.reopen()
+    assert bench.inspect(sandbox.uid) == before
+    assert [p.uid for p in bench.listing().pods] == [sandbox.uid]
+
+
+def test_an_adopted_container_can_be_stopped(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, Run())
+    bench.reopen()
+    assert one(bench.wait(bench.stop(sandbox, container, 10)), container.id).exit_code == 143
+
+
+def test_an_exit_while_nobody_looked_keeps_its_code(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, SleepThenExit(0.3, 44))
+    bench.reopen()
+    ended = bench.exited(sandbox, container)
+    assert (ended.exit_code, ended.state) == (44, ContainerState.EXITED)
+
+
+def test_an_exit_after_the_restart_brings_a_hint(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, Run())
+    bench.reopen()
+    if bench.driver.pushes_events:
+        bench.listen()
+    bench.wait(bench.stop(sandbox, container, 10))
+    if bench.driver.pushes_events:
+        bench.until(lambda: sandbox.uid in bench.heard, "a hint of the exit")
+
+
+def test_identical_requests_are_still_recognised(bench):
+    uid = bench.new_uid()
+    sandbox = bench.run_sandbox(uid)
+    container = bench.run(sandbox, Run())
+    bench.reopen()
+    assert bench.run_sandbox(uid) == sandbox
+    assert bench.create(sandbox, Run()) == container
+
+
+def test_creation_times_go_on_increasing(bench):
+    sandbox = bench.run_sandbox()
+    first = bench.create(sandbox, Run(), "a")
+    bench.reopen()
+    assert bench.create(sandbox, Run(), "b").created_at > first.created_at
+
+
+def test_a_kill_in_progress_goes_on_without_its_driver(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, IgnoreTerm())
+    bench.printed(container, "ready")
+    bench.stop(sandbox, container, grace_s=60)
+    began = bench.driver.now()
+    bench.until(lambda: bench.driver.now() - began > 0.1, "a tenth of a second")
+    bench.reopen()
+    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert one(bench.wait(bench.stop(sandbox, container, grace_s=1)), container.id).exit_code == 137
