@@ -9,7 +9,7 @@ from api.config import PATHS, Flags, Machine, configure
 from api.knob import BY_PATH, HONOURED, KNOBS
 from api.objects.kubeletconfiguration import KubeletConfiguration
 
-ROOT = Machine(is_root=True, hostname="Node-1", state_home="/root/.local/state", working_directory="/work")
+ROOT = Machine(is_root=True, hostname="Node-1", state_home="/home/r/.local/state", working_directory="/here")
 USER = Machine(is_root=False, hostname="box", state_home="/home/u/.local/state", working_directory="/home/u")
 HEAD = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
 ENDPOINT = "unix:///run/containerd/containerd.sock"
@@ -130,10 +130,10 @@ def test_relative_paths_are_relative_to_the_files_folder_and_flags_to_the_workin
     assert (settings.pod_manifest_path, settings.pod_logs_dir) == ("/etc/agent/pods", "/etc/logs")
     flags = Flags(config="conf/agent.yaml", pod_manifest_path="manifests", root_dir="state")
     settings = configured(flags, staticPodPath="pods").settings
-    assert (settings.pod_manifest_path, settings.root_dir) == ("/work/manifests", "/work/state")
+    assert (settings.pod_manifest_path, settings.root_dir) == ("/here/manifests", "/here/state")
     assert (
         configured(Flags(config="conf/agent.yaml"), staticPodPath="pods").settings.pod_manifest_path
-        == "/work/conf/pods"
+        == "/here/conf/pods"
     )
 
 
