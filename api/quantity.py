@@ -55,6 +55,10 @@ class Amount(msgspec.Struct, frozen=True, order=False, eq=False):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Amount) and self.nanos == other.nanos
 
+    def __ne__(self, other: object) -> bool:
+        # msgspec's own comparison would be asked otherwise, and compare the notation too.
+        return not self == other
+
     def __hash__(self) -> int:
         return hash(self.nanos)
 
