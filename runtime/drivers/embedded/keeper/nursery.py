@@ -28,6 +28,7 @@ def main(fd: int, name: str) -> None:
     if os.fork():
         # The starter may wait for this one: the nursery itself is nobody's child.
         os._exit(0)
+    os.set_inheritable(fd, False)
     link = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -60,6 +61,9 @@ def _serve(link: socket.socket, survey: cgroup.Survey, own_score: str | None) ->
         if not data:
             return
         request = json.loads(data)
+        # Descriptors that arrive in a message are inherited through exec unless told otherwise: a
+        # container must not hold its keeper's line to the driver.
+        os.set_inheritable(fds[0], False)
         first = socket.socket(fileno=fds[0])
         try:
             child = os.fork()
