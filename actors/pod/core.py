@@ -57,7 +57,7 @@ def decide(
     new_op: Callable[[], OpId],
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
-    state = absorb(before, message, now, wall)
+    state = entered(before, absorb(before, message, now, wall), now)
     state = advance(state, now, wall)
     decision = plan(state, now, wall, new_op)
     facts = report(before, decision.state, resend=resend(message))
@@ -162,15 +162,21 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Take every step of the life that needs no call, and compose the status that follows."""
     state = replace(state, memo=fresh_memo(state), holds=holds_that_matter(state))
     for _ in range(STEPS_AT_ONCE):
-        lived = step_of_life(state, now, wall)
-        if type(lived.life) is not type(state.life):
-            # What failed before has nothing to do with what is to be done now: a kill waits for no retry.
-            lived = replace(lived, life_since=now, holds=())
-        after = composed(lived, now, wall)
+        after = composed(entered(state, step_of_life(state, now, wall), now), now, wall)
         if after.life == state.life and after.base == state.base:
             break
         state = after
     return after
+
+
+def entered(before: PodState, after: PodState, now: Instant) -> PodState:
+    """Return the state with what a step of the life begins with.
+
+    What failed before has nothing to do with what is to be done now: a kill waits for no retry of a start.
+    """
+    if type(before.life) is type(after.life):
+        return after
+    return replace(after, life_since=now, holds=())
 
 
 def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
