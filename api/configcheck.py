@@ -54,6 +54,12 @@ def set_fields(config: msgspec.Struct, path: str = "") -> Iterator[tuple[str, An
 
 def check_knob(check: Check, knob: Knob, value: Any) -> None:
     """Check one value against its knob's limits."""
+    if knob.unit == "duration" and isinstance(value, str):
+        try:
+            duration.parse(value)
+        except duration.DurationError:
+            check.wrong(knob.path, value, "a duration with units, such as 300ms, 20s or 1m30s")
+            return
     if knob.zero_is_unset and is_zero(knob, value):
         return
     if knob.choices and value not in knob.choices:

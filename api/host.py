@@ -62,6 +62,10 @@ class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
     """The one document of the file as compact JSON, None when there is a problem."""
     problems: tuple[Problem, ...] = ()
 
+    def __repr__(self) -> str:
+        # A document may hold secrets in environment values.
+        return f"ManifestFile(path={self.path!r}, digest={self.digest!r}, problems={self.problems!r})"
+
 
 class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """What is at a manifest path, files sorted by name."""
@@ -121,6 +125,9 @@ class FetchedManifests(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     document: bytes | None = None
     """A Pod, PodList or List as compact JSON; None for an empty body or when there is a problem."""
     problems: tuple[Problem, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"FetchedManifests(digest={self.digest!r}, unchanged={self.unchanged}, problems={self.problems!r})"
 
 
 # ---------------------------------------------------------------- ledger

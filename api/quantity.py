@@ -56,7 +56,7 @@ class Amount(msgspec.Struct, frozen=True, order=False, eq=False):
         return isinstance(other, Amount) and self.nanos == other.nanos
 
     def __ne__(self, other: object) -> bool:
-        # A Struct brings its own, which compares identities.
+        # msgspec's own comparison would be asked otherwise, and compare the notation too.
         return not self == other
 
     def __hash__(self) -> int:

@@ -19,8 +19,6 @@ from api.problem import FieldProblem, joined, kind_of, shown
 
 INT64 = 2**63
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-DEPTH = 60
-"""Deeper data than this is refused; the deepest Kubernetes type has some 15 levels."""
 
 
 class Unset:

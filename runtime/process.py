@@ -10,7 +10,6 @@ import re
 import select
 import signal
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -18,9 +17,6 @@ from typing import Self
 from api.errors import AlreadyExistsError, DeniedError, ExhaustedError, RejectedError, UnavailableError
 
 LOCK_NAME = "nodeagent.lock"
-SOCKET_NAME = "nodeagent.sock"
-SOCKET_PATH_LIMIT_BYTES = 107
-"""Longest path that a Unix socket takes (sun_path without its final zero)."""
 UMASK = 0o022
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -30,36 +26,9 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 # ---------------------------------------------------------------- places
 
 
-def default_root_dir(environ: Mapping[str, str], euid: int) -> Path:
-    """Return ``/var/lib/nodeagent`` for root, else ``$XDG_STATE_HOME/nodeagent`` (default ``~/.local/state``)."""
-    if euid == 0:
-        return Path("/var/lib/nodeagent")
-    state = environ.get("XDG_STATE_HOME", "")
-    if state.startswith("/"):
-        # The XDG specification has relative values ignored.
-        return Path(state) / "nodeagent"
-    home = environ.get("HOME", "")
-    if not home.startswith("/"):
-        raise RejectedError(
-            "no place for the agent's files: HOME is not set; set it, or name a folder with --root-dir"
-        )
-    return Path(home) / ".local" / "state" / "nodeagent"
-
-
-def default_pod_logs_dir(root: Path, euid: int) -> Path:
-    """Return ``/var/log/pods`` for root, else ``<root>/logs``."""
-    return Path("/var/log/pods") if euid == 0 else root / "logs"
-
-
 def prepare_root(root: Path) -> Path:
     """Make the root directory (mode 0750) when missing, try to write in it, and return its absolute path."""
     root = root.absolute()
-    socket_bytes = len(os.fsencode(root / SOCKET_NAME))
-    if socket_bytes > SOCKET_PATH_LIMIT_BYTES:
-        raise RejectedError(
-            f"the root directory {root} is too long: with {SOCKET_NAME} it has {socket_bytes} bytes and a Unix"
-            f" socket takes {SOCKET_PATH_LIMIT_BYTES}; choose a shorter one with --root-dir"
-        )
     try:
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root) as probe:

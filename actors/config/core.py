@@ -45,6 +45,8 @@ class SubscriberState(msgspec.Struct, frozen=True, kw_only=True):
     mode: NotificationMode
     number: int
     """Of the last message to it."""
+    kept: bool = False
+    """Subscribed by the assembly: told also while it is dead, for it may only not have started yet."""
 
 
 class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +65,9 @@ def begin(subscribers: tuple[tuple[Path, NotificationMode], ...], incarnation: i
     """Begin an incarnation: every subscriber learns that no source was heard yet."""
     state, actions = ConfigState(incarnation=incarnation), list[Action]()
     for path, mode in subscribers:
-        state, more = subscribed(state, path, mode)
+        number = incarnation * NUMBERS_PER_INCARNATION
+        told, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
+        state = with_subscriber(state, told)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
@@ -86,7 +90,7 @@ def decide(
             after, actions = snapshot_to(state, message.path, subscribe=False)
             return Decision(state=after, actions=actions)
         case ChildDied():
-            rest = tuple(s for s in state.subscribers if s.path != message.path)
+            rest = tuple(s for s in state.subscribers if s.kept or s.path != message.path)
             return Decision(state=replace(state, subscribers=rest))
         case Alarm() | Outcome() | Heard() | StreamEnded():
             return Decision(state=state)
@@ -164,8 +168,9 @@ def subscribed(
 ) -> tuple[ConfigState, tuple[Action, ...]]:
     """Subscribe `path`, or change its mode, and tell it everything."""
     known = next((s for s in state.subscribers if s.path == path), None)
-    number = known.number if known else state.incarnation * NUMBERS_PER_INCARNATION
-    told, actions = snapshot(state, SubscriberState(path=path, mode=mode, number=number))
+    if known is None:
+        known = SubscriberState(path=path, mode=mode, number=state.incarnation * NUMBERS_PER_INCARNATION)
+    told, actions = snapshot(state, replace(known, mode=mode))
     return with_subscriber(state, told), actions
 
 

@@ -16,7 +16,7 @@ from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged, Run
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import LookAtPod, PlegMessage, RelistNow
+from api.messages.pleg import LookAtPod, PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 
@@ -51,6 +51,11 @@ def absorb(
             why = failure.message if failure else "closed"
             deaf = replace(state, hearing=False, deaf_since=now, stream_failure=why)
             return replace(deaf, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
+        case WatchPod(uid=uid):
+            seen = {other: pod for other, pod in state.seen.items() if other != uid}
+            return replace(state, watched=state.watched | {uid}, seen=seen), ()
+        case UnwatchPod(uid=uid):
+            return replace(state, watched=state.watched - {uid}), ()
         case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
             return replace(state, due=(*state.due, uid)), ()
         case Heard() | Alarm() | Restarted() | ChildDied() | None:
@@ -107,7 +112,7 @@ def absorb_listing(
         if listing.complete or pod.uid not in present:
             state, told = tell_pod(state, pod, as_of, now)
             actions += told
-        elif pod.ours or state.take_over:
+        elif pod.uid in state.watched:
             # An incomplete listing lacks exit codes and annotations: an actor would take them for lost.
             state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
@@ -141,8 +146,8 @@ def tell_pod(
     if not pod.sandboxes and not pod.containers:
         del seen[pod.uid], told_at[pod.uid]
     fact = Tell(to=pod_path(pod.uid), message=PodObserved(uid=pod.uid, pod=pod, as_of=as_of))
-    ours = (fact,) if pod.ours or state.take_over else ()
-    return replace(state, seen=seen, told_at=told_at), ours
+    facts = (fact,) if pod.uid in state.watched else ()
+    return replace(state, seen=seen, told_at=told_at), facts
 
 
 def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:

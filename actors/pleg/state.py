@@ -25,10 +25,10 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     relist_s: float = 5.0
     """Between listings while events flow."""
     deadline_s: float = 30.0
-    take_over: bool = False
-    """Other agents' pods on this runtime are ours: their actors are told as well."""
     started_at: Instant = 0.0
 
+    watched: frozenset[Uid] = frozenset()
+    """Pods whose actors want to be told."""
     seen: Mapping[Uid, RuntimePod] = {}
     """What was last told of each pod."""
     told_at: Mapping[Uid, Instant] = {}

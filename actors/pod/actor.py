@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
-from actors.pod.core import decide, initial
-from actors.pod.report import STATUS_MANAGER, SUPERVISOR
+from actors.pod.core import begin, decide
+from actors.pod.explain import full_name
+from actors.pod.report import PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -24,9 +25,23 @@ class PodActor(CoreActor[PodMessage]):
         """Begin by asking the ledger and the runtime what they know."""
         ctx.watch(SUPERVISOR)
         ctx.watch(STATUS_MANAGER)
-        state = initial(self.state, ctx.now(), ctx.in_flight())
-        return decide(state, None, ctx.now(), ctx.wall(), ctx.new_op)
+        ctx.watch(PLEG)
+        return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, ctx.in_flight())
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
-        """Decide on one message."""
-        return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
+        """Decide on one message, and tell the operator what became of the pod."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
+        if decision.state.events is not before.events:
+            self._log_events(before, decision.state, ctx)
+        return decision
+
+    def _log_events(self, before: PodState, after: PodState, ctx: Context) -> None:
+        known = set(before.events)
+        for event in after.events:
+            # One that repeats is told again each time the count has doubled.
+            if event in known or event.count & (event.count - 1):
+                continue
+            _, name = full_name(after)
+            tell = ctx.log.warning if event.type == "Warning" else ctx.log.info
+            tell("pod event", pod=name, reason=event.reason, message=event.message, count=event.count)

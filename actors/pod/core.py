@@ -11,10 +11,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.outcome import absorb_outcome, with_event
+from actors.pod.event import with_changes, with_event
+from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
-from actors.pod.report import SUPERVISOR, is_stopped, report
+from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.state import (
     Finished,
     Flight,
@@ -28,12 +29,13 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import Facts, compose, status_named
+from actors.pod.status import Facts, compose
 from actors.rules.instance import is_alive, newest_of
 from api.containers import ContainerState, StopContainer
 from api.ids import Instant, OpId, Path, WallNs
-from api.lifecycle import Action, Cancel, Decision, Start
+from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pleg import WatchPod
 from api.messages.pod import KillCause, KillPod, PodMessage, PodObserved, UpdatePod
 from api.objects.pod import Pod
 from api.objects.podstatus import PodStatus
@@ -292,31 +294,7 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
             wall=wall,
         )
     )
-    return replace(told_changes(state, status, wall), base=status)
-
-
-def told_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
-    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
-    for after in status.container_statuses:
-        before = status_named(state.base, after.name)
-        if before is None:
-            continue
-        known = {
-            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
-        }
-        ended = after.state.terminated or after.last_state.terminated
-        if ended and ended.container_id not in known and ended.reason != "StartError":
-            kind = "Normal" if ended.exit_code == 0 else "Warning"
-            text = f"Container exited with code {ended.exit_code} ({ended.reason})"
-            state = with_event(state, wall, kind, "Exited", text, after.name)
-        backs_off = after.state.waiting is not None and after.state.waiting.reason == "CrashLoopBackOff"
-        backed_off = before.state.waiting is not None and before.state.waiting.reason == "CrashLoopBackOff"
-        if backs_off and not backed_off and state.desired is not None:
-            meta = state.desired.metadata
-            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
-            text = f"Back-off restarting failed container {after.name} in pod {pod}"
-            state = with_event(state, wall, "Warning", "BackOff", text)
-    return state
+    return replace(with_changes(state, status, wall), base=status)
 
 
 # ---------------------------------------------------------------- plan
@@ -333,6 +311,11 @@ def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
         return Decision(state=state, wake_at=stage.wake_at)
     flights = tuple(Flight(op=new_op(), what=what, since=now) for what in stage.calls)
     memo = stage.memo if stage.memo is not None else state.memo
+    for what in stage.calls:
+        if isinstance(what.call, StopContainer):
+            state = with_event(
+                state, wall, "Normal", "Killing", f"Stopping container {what.container}", what.container
+            )
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
@@ -367,3 +350,12 @@ def resend(message: PodMessage | KernelMessage | None) -> Path | None:
 def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
     """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
     return replace(state, life_since=now, inherited=in_flight)
+
+
+def begin(
+    state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId], in_flight: tuple[OpId, ...]
+) -> Decision[PodState]:
+    """Begin an incarnation: look again at everything, and be told what is seen of the pod."""
+    first = decide(initial(state, now, in_flight), None, now, wall, new_op)
+    watch = Tell(to=PLEG, message=WatchPod(uid=state.uid))
+    return replace(first, actions=(watch, *first.actions))

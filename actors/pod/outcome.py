@@ -5,8 +5,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from actors.pod.event import with_event
 from actors.pod.state import (
-    EVENT_LIMIT,
     PRUNING,
     STATUS_SECTION,
     TRIED_LIMIT,
@@ -14,7 +14,6 @@ from actors.pod.state import (
     Flight,
     Gone,
     Hold,
-    PodEvent,
     PodMemo,
     PodState,
     Syncing,
@@ -144,8 +143,6 @@ def runtime_answered(
         case RunSandbox() if before is not None and before.sandboxes:
             text = "Pod sandbox changed, it will be killed and re-created."
             return with_event(state, wall, "Normal", "SandboxChanged", text)
-        case StopContainer():
-            return with_event(state, wall, "Normal", "Killing", f"Stopped container {name}", name)
         case RemoveContainer():
             hold = state.hold(name)
             return with_hold(state, replace(hold, instance="")) if hold else state
@@ -260,22 +257,3 @@ def without_hold(state: PodState, container: str) -> PodState:
     if state.hold(container) is None:
         return state
     return replace(state, holds=tuple(h for h in state.holds if h.container != container))
-
-
-def with_event(
-    state: PodState, wall: WallNs, kind: str, reason: str, message: str, container: str = ""
-) -> PodState:
-    """Return the state with one more event; one that repeats the last of its reason is counted instead."""
-    for index, event in reversed(tuple(enumerate(state.events))):
-        same = (event.type, event.reason, event.message, event.container) == (
-            kind,
-            reason,
-            message,
-            container,
-        )
-        if same:
-            rest = (*state.events[:index], *state.events[index + 1 :])
-            again = replace(event, at=wall, count=event.count + 1)
-            return replace(state, events=(*rest, again))
-    event = PodEvent(at=wall, type=kind, reason=reason, message=message, container=container)
-    return replace(state, events=(*state.events, event)[-EVENT_LIMIT:])

@@ -45,6 +45,7 @@ from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
     ANNOTATION_HASH,
+    HOST_IMAGE,
     Container,
     ContainerState,
     CreateContainer,
@@ -120,6 +121,19 @@ def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
             assert_never(state.life)
 
 
+def refused_host_image(state: PodState, pod: v1.Pod) -> str:
+    """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
+    if state.allow_host_image or state.source in ("", "file"):
+        return ""
+    for index, container in enumerate(pod.spec.containers):
+        if container.image.partition(":")[0] == HOST_IMAGE:
+            return (
+                f"spec.containers[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
+                f" manifest files only, not from {state.source}; start the agent with --allow-host-image to accept it"
+            )
+    return ""
+
+
 def recall(state: PodState, now: Instant) -> Stage:
     """Ask what the ledger and the runtime know."""
     held = paused(state, now)
@@ -150,6 +164,13 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
             why=f"waiting for a spec that this agent honours: {what}",
             pod_reason="Unsupported",
             pod_message=message,
+        )
+    refused = refused_host_image(state, pod)
+    if refused:
+        return Stage(
+            why="waiting for a spec that this node accepts",
+            pod_reason="HostImageNotAllowed",
+            pod_message=refused,
         )
     held = paused(state, now)
     if held:

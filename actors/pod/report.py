@@ -3,11 +3,13 @@
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
 from api.ids import Path
 from api.lifecycle import Action, Tell
+from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
 
 SUPERVISOR = Path("/node/pods")
 STATUS_MANAGER = Path("/node/status")
+PLEG = Path("/node/pleg")
 
 
 def report(before: PodState, after: PodState, *, resend: Path | None = None) -> tuple[Action, ...]:
@@ -31,6 +33,10 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             life=LIFE_WORD[type(after.life)],
         )
         facts.append(Tell(to=SUPERVISOR, message=moved))
+    if resend == PLEG:
+        facts.append(Tell(to=PLEG, message=WatchPod(uid=after.uid)))
+    if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
+        facts.append(Tell(to=PLEG, message=UnwatchPod(uid=after.uid)))
     if is_stopped(after):
         facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
     return tuple(facts)

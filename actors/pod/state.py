@@ -180,6 +180,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     node_ip: str = ""
     restart_limit_s: float = 300.0
     call_deadline_s: float = 120.0
+    allow_host_image: bool = False
+    """Whether plain processes on the host may come from sources other than files."""
 
     desired: Pod | None = None
     source: str = ""

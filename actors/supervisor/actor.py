@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from actors.supervisor.core import CONFIG, decide
+from msgspec.structs import replace
+
+from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from api.errors import AlreadyExistsError
 from api.ids import Uid, pod_path
@@ -30,8 +32,7 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
 
     def begin(self, ctx: Context) -> Decision[SupervisorState]:
         """Begin by asking for the desired set."""
-        ctx.watch(CONFIG)
-        return decide(self.state, None, ctx.now(), ctx.new_op)
+        return decide(replace(self.state, epoch=ctx.incarnation), None, ctx.now(), ctx.new_op)
 
     def decide(self, message: SupervisorMessage | KernelMessage, ctx: Context) -> Decision[SupervisorState]:
         """Decide on one message."""

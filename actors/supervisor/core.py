@@ -41,6 +41,8 @@ QUARANTINE_S = 10.0
 QUARANTINE_LIMIT_S = 300.0
 SWEEP_DEADLINE_S = 30.0
 SWEEP_CALLS = 3
+REVISIONS = 1_000_000
+"""More updates of one pod than an incarnation of the supervisor tells."""
 
 
 def decide(
@@ -136,7 +138,13 @@ def want(state: SupervisorState, source: str, pod: Pod) -> SupervisorState:
     uid = Uid(meta.uid)
     charge = state.charges.get(uid)
     if charge is None:
-        charge = Charge(uid=uid, name=meta.name, namespace=meta.namespace, order=state.next_order)
+        charge = Charge(
+            uid=uid,
+            name=meta.name,
+            namespace=meta.namespace,
+            order=state.next_order,
+            revision=state.epoch * REVISIONS,
+        )
         state = replace(state, next_order=state.next_order + 1)
     elif charge.pod == pod and charge.source == source:
         return state

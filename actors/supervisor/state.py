@@ -74,6 +74,8 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     take_over: bool = False
     resync_s: float = 60.0
 
+    epoch: int = 0
+    """Incarnation of the supervisor: revisions of a later one are greater than all before."""
     charges: Mapping[Uid, Charge] = {}
     seen: tuple[str, ...] = ()
     number: int = -1

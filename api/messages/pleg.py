@@ -1,6 +1,7 @@
 """Messages to Pleg, which turns listings and runtime events into facts about pods.
 
-Sent by: PodActors and the supervisor. Order: none needed. Delivery: levels; a loss is repaired by the next relist.
+Sent by: PodActors and the supervisor. Order: per sender. Delivery: a lost hint is repaired by the next relist; a PodActor
+watches again when Pleg has a new incarnation.
 """
 
 from api.ids import Uid
@@ -21,6 +22,26 @@ class LookAtPod(Message, frozen=True, kw_only=True):
         return f"look:{self.uid}"
 
 
+class WatchPod(Message, frozen=True, kw_only=True):
+    """From now on tell the pod's actor what is seen of it."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"WatchPod {self.uid}"
+
+
+class UnwatchPod(Message, frozen=True, kw_only=True):
+    """Nothing is left of the pod: tell its actor nothing more."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"UnwatchPod {self.uid}"
+
+
 class RelistNow(Message, frozen=True, kw_only=True):
     """List the whole runtime at once."""
 
@@ -29,4 +50,4 @@ class RelistNow(Message, frozen=True, kw_only=True):
         return "relist"
 
 
-PlegMessage = LookAtPod | RelistNow
+PlegMessage = LookAtPod | WatchPod | UnwatchPod | RelistNow

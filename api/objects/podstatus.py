@@ -153,7 +153,7 @@ class NodeAllocatableMappedResources(ApiObject, frozen=True, kw_only=True):
     """How much of one node resource a claim stands for."""
 
     name: str = msgspec.field(default_factory=str)
-    quantity: Quantity = msgspec.field(default_factory=str)
+    quantity: Quantity = msgspec.field(default_factory=lambda: "0")
 
 
 class NodeAllocatableOverheadResources(ApiObject, frozen=True, kw_only=True):

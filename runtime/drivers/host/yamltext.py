@@ -9,6 +9,7 @@ import base64
 import binascii
 import json
 import math
+import re
 from collections import Counter
 from typing import Any
 
@@ -24,6 +25,9 @@ EXPANSION_LIMIT = 4 << 20
 """Characters and nodes that aliases may add to what is written."""
 PROBLEMS_LIMIT = 20
 """Problems of one document that are told; the rest is counted."""
+
+JSON_OBJECT = re.compile(r'\s*(\[|\{\s*(["}]|$))')
+"""How a text begins whose writer means JSON: it is told JSON's error, not YAML's."""
 
 STANDARD_TAG = "tag:yaml.org,2002:"
 
@@ -112,9 +116,10 @@ def json_value(content: str) -> Found:
         try:
             return yaml_value(content)
         except UnreadableError:
-            raise UnreadableError(
-                error.lineno, f"not valid JSON: {error.msg} (column {error.colno})"
-            ) from error
+            if not JSON_OBJECT.match(content):
+                raise
+            said = f"not valid JSON: {error.msg} (column {error.colno})"
+            raise UnreadableError(error.lineno, said) from error
     except UnreadableError:
         raise
     except ValueError as error:

@@ -69,6 +69,7 @@ class SameOriginHeaders(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         """Return the request that follows a redirect, stripped when it leaves the origin."""
         if urlsplit(newurl).scheme not in ("http", "https"):
+            fp.close()
             raise RejectedError(f"{shown_url(req.full_url)} redirects to something that is not HTTP")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and origin(newurl) != origin(req.full_url):

@@ -108,9 +108,11 @@ def test_a_restarted_subscriber_is_told_everything():
     assert run(state, Restarted(path=Path("/stranger"), incarnation=1, cause="x"))[1] == []
 
 
-def test_a_dead_subscriber_is_told_no_more():
-    _, told = run(started().state, ChildDied(path=NODE, cause="x"), PodsSeen(source="file"))
-    assert told == []
+def test_a_dead_subscriber_is_told_no_more_unless_the_assembly_named_it():
+    state, _ = run(started().state, Subscribe(subscriber=Path("/other")))
+    state, _ = run(state, ChildDied(path=Path("/other"), cause="x"), ChildDied(path=NODE, cause="x"))
+    decision = decide(state, PodsSeen(source="file"), WALL)
+    assert [a.to for a in decision.actions] == [NODE]
 
 
 def test_a_stranger_that_asks_for_a_snapshot_is_subscribed():
@@ -118,8 +120,15 @@ def test_a_stranger_that_asks_for_a_snapshot_is_subscribed():
     assert [m.number for m in told] == [1, 2, 2]
 
 
+def test_a_list_of_several_changes_is_numbered_without_gaps():
+    state, _ = run(started().state, PodsSeen(source="file", pods=(pod("a"), pod("b"))))
+    _, told = run(state, PodsSeen(source="file", pods=(pod("b", image="x"), pod("c"))))
+    assert [(m.number, m.op) for m in told] == [(3, PodOp.REMOVE), (4, PodOp.ADD), (5, PodOp.UPDATE)]
+
+
 def test_a_new_incarnation_numbers_in_a_range_of_its_own_and_tells_first_lists_whole():
     decision = started(incarnation=2)
+    assert decision.actions[0].message.number - started(incarnation=1).actions[0].message.number > 1_000_000
     assert decision.actions[0].message.number == 2 * NUMBERS_PER_INCARNATION + 1
     _, told = run(decision.state, PodsSeen(source="file", pods=(pod("a"),)), PodsSeen(source="file"))
     assert [type(m) for m in told] == [PodsSnapshot, PodsChanged]
@@ -187,6 +196,7 @@ class Merge(RuleBasedStateMachine):
         self.mode = mode
         self.incarnation = 0
         self.lists = {}
+        self.dropped = False
         self.subscriber = Subscriber()
         decision = started(mode)
         self.state = decision.state
@@ -195,8 +205,11 @@ class Merge(RuleBasedStateMachine):
     def deliver(self, actions, losses):
         for index, action in enumerate(actions):
             if index in losses:
+                self.dropped = True
                 continue
             self.subscriber.hear(action.message)
+            self.dropped &= not isinstance(action.message, PodsSnapshot)
+        assert self.dropped or not self.subscriber.lost, "a gap in the numbers though nothing was lost"
 
     def message(self, message, losses=()):
         decision = decide(self.state, message, WALL)

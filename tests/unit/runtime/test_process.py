@@ -15,38 +15,12 @@ from runtime.process import (
     RootLock,
     StopSignals,
     boot_id,
-    default_pod_logs_dir,
-    default_root_dir,
     node_name,
     prepare_root,
     set_umask,
 )
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-@pytest.mark.parametrize(
-    ("environ", "euid", "expected"),
-    [
-        ({"HOME": "/root"}, 0, "/var/lib/nodeagent"),
-        ({"HOME": "/root", "XDG_STATE_HOME": "/x"}, 0, "/var/lib/nodeagent"),
-        ({"HOME": "/home/a"}, 1000, "/home/a/.local/state/nodeagent"),
-        ({"HOME": "/home/a", "XDG_STATE_HOME": "/x/state"}, 1000, "/x/state/nodeagent"),
-        ({"HOME": "/home/a", "XDG_STATE_HOME": "relative"}, 1000, "/home/a/.local/state/nodeagent"),
-    ],
-)
-def test_the_root_directory_follows_user_and_environment(environ, euid, expected):
-    assert str(default_root_dir(environ, euid)) == expected
-
-
-def test_without_a_home_the_flag_is_named():
-    with pytest.raises(RejectedError, match="--root-dir"):
-        default_root_dir({}, 1000)
-
-
-def test_logs_are_where_a_kubelet_has_them_or_under_the_root():
-    assert str(default_pod_logs_dir(Path("/r"), 0)) == "/var/log/pods"
-    assert str(default_pod_logs_dir(Path("/r"), 1000)) == "/r/logs"
 
 
 def test_a_missing_root_directory_is_made(tmp_path):
@@ -62,11 +36,6 @@ def test_a_root_directory_that_is_a_file_is_named(tmp_path, below):
     (tmp_path / "file").write_text("x")
     with pytest.raises(RejectedError, match=f"{tmp_path}/file is not a folder"):
         prepare_root(tmp_path / "file" / below)
-
-
-def test_a_root_directory_too_long_for_a_socket_is_refused(tmp_path):
-    with pytest.raises(RejectedError, match="takes 107"):
-        prepare_root(tmp_path / ("x" * 100))
 
 
 def test_a_root_directory_that_cannot_be_written_is_a_clear_line():
@@ -141,12 +110,13 @@ def test_a_word_from_inside_ends_the_waiting_too():
 
 def test_a_second_signal_ends_the_process_at_once():
     script = (
-        "from runtime.process import StopSignals; import sys\n"
-        "s = StopSignals(); print('ready', flush=True); print(s.wait(), flush=True); sys.stdin.read()"
+        # A single blocking call could begin after the signal was noted and before its handler ran.
+        "from runtime.process import StopSignals; import select\n"
+        "s = StopSignals(); print('ready', flush=True); print(s.wait(), flush=True)\n"
+        "while True: select.select([], [], [], 0.02)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", script],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=REPOSITORY,

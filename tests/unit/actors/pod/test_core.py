@@ -445,7 +445,7 @@ def test_a_death_and_its_back_off_are_events():
     hand = crashed(crashed(running_pod(wanted())))
     texts = [(e.reason, e.message, e.count) for e in hand.state.events if e.reason in ("Exited", "BackOff")]
     assert texts == [
-        ("Exited", "Container exited with code 3 (Error)", 2),
+        ("Exited", "Container a exited with code 3 (Error)", 2),
         ("BackOff", "Back-off restarting failed container a in pod web_default(u1)", 1),
     ]
 

@@ -1,0 +1,141 @@
+"""The agent as a whole on the real world: drivers, actors, admin socket, health port; started and stopped in order."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path as FilePath
+
+from actors.assembly import Parts, assemble
+from actors.view import View
+from api.config import EMBEDDED, Settings
+from api.errors import RejectedError
+from api.ports import BlockingPort
+from runtime.cli.location import socket_path
+from runtime.drivers.embedded.driver import EmbeddedRuntime
+from runtime.drivers.host.containerlog import open_log
+from runtime.drivers.host.inotify import ManifestChanges
+from runtime.drivers.host.ledger import FileLedger
+from runtime.drivers.host.manifest import FileManifests
+from runtime.drivers.host.podfolder import PodFolders
+from runtime.drivers.http.endpoint import listen_tcp, listen_unix
+from runtime.drivers.http.health import health_answer
+from runtime.drivers.http.server import Server
+from runtime.drivers.http.view import Admin
+from runtime.edge import perform
+from runtime.kernel.pooled import PooledSystem
+from runtime.logs import LEVELS, log_factory
+from runtime.process import RootLock, prepare_root, set_umask
+
+STOP_S = 1.0
+"""How long the actors may take to stop; what hangs longer is named and left."""
+
+
+class Agent:
+    """One running agent. `start` raises an `OperatingError` of one line for whatever can not be had."""
+
+    def __init__(self, settings: Settings, node_ip: str = "") -> None:
+        self._settings, self._node_ip = settings, node_ip
+        self._log = log_factory("")
+        self._undo: list[Callable[[], None]] = []
+        self.system: PooledSystem | None = None
+        self.view: View | None = None
+
+    def start(self) -> None:
+        """Start everything; what was started is stopped again when a later part can not be."""
+        try:
+            self._start()
+        except BaseException:
+            self._unwind()
+            raise
+
+    def _start(self) -> None:
+        settings = self._settings
+        if settings.runtime_endpoint != EMBEDDED:
+            raise RejectedError(
+                f"containerRuntimeEndpoint: this build runs pods on the embedded runtime only, not on"
+                f" {settings.runtime_endpoint} yet; use --container-runtime-endpoint embedded"
+            )
+        set_umask()
+        root = prepare_root(FilePath(settings.root_dir))
+        lock = RootLock.acquire(root)
+        self._undo.append(lock.release)
+        runtime = EmbeddedRuntime(root=str(root))
+        self._undo.append(runtime.close)
+        # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
+        listener = listen_unix(socket_path(str(root)))
+        self._undo.append(listener.close)
+        health = (
+            listen_tcp(settings.healthz_address, settings.healthz_port) if settings.healthz_port else None
+        )
+        if health is not None:
+            self._undo.append(health.close)
+        system = PooledSystem(log=log_factory)
+        self._undo.append(partial(self._stop_actors, system))
+        view = View(system, time.monotonic, time.time_ns, partial(perform, runtime))
+        admin = Admin(view, open_log, LEVELS)
+        servers = [
+            Server(
+                listener.sock,
+                admin,
+                name="admin",
+                is_long=Admin.is_long,
+                on_bug=self._bug,
+                close=listener.close,
+            )
+        ]
+        if health is not None:
+            servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=self._bug))
+        assemble(system, settings, real_parts(root, settings, runtime, self._node_ip))
+        for server in servers:
+            server.start()
+            self._undo.append(server.stop)
+        self.system, self.view = system, view
+        self._log.info(
+            "agent started",
+            node=settings.node_name,
+            root=str(root),
+            manifests=settings.pod_manifest_path or settings.manifest_url,
+        )
+
+    def failure(self) -> str:
+        """Return why the actor system is past saving, empty while it is not."""
+        failed = self.system.failed if self.system is not None else None
+        return failed.message if failed is not None else ""
+
+    def stop(self) -> None:
+        """Stop everything in reverse order; pods keep running."""
+        self._unwind()
+        self._log.info("agent stopped, pods keep running")
+
+    def _unwind(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+
+    def _stop_actors(self, system: PooledSystem) -> None:
+        for path in system.shutdown(STOP_S):
+            self._log.warning("actor did not stop in time", actor=path)
+
+    def _bug(self, what: str, error: BaseException) -> None:
+        self._log.error("view failed", what=what, error=type(error).__name__)
+
+
+def real_parts(root: FilePath, settings: Settings, runtime: EmbeddedRuntime, node_ip: str) -> Parts:
+    """Return the drivers of the real world on one root directory."""
+    return Parts(
+        runtime=runtime,
+        runtime_events=runtime.events,
+        manifests=FileManifests(),
+        manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
+        urls=url_manifests() if settings.manifest_url else None,
+        ledger=FileLedger(root),
+        podfiles=PodFolders(root / "pods", FilePath(settings.pod_logs_dir)),
+        node_ip=node_ip,
+    )
+
+
+def url_manifests() -> BlockingPort:
+    """Return the driver of manifest URLs; its TLS and HTTP modules cost memory that most agents need not spend."""
+    from runtime.drivers.host.yamltext import read_document  # noqa: PLC0415
+    from runtime.drivers.net.url import UrlManifests  # noqa: PLC0415
+
+    return UrlManifests(read_document)

@@ -1,0 +1,132 @@
+"""Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
+
+```text
+/node/status   /node/pleg   /node/pods/<uid> ...   /node/config   /node/file   /node/http
+```
+"""
+
+from collections.abc import Mapping
+from functools import partial
+
+import msgspec
+
+from actors.config.actor import PodConfig
+from actors.pleg.actor import Pleg
+from actors.pleg.state import STREAM as RUNTIME_EVENTS
+from actors.pleg.state import PlegState
+from actors.pod.actor import PodActor
+from actors.pod.state import PodState
+from actors.sources.file.actor import FileSource
+from actors.sources.http.actor import HttpSource
+from actors.status.actor import StatusManager
+from actors.status.state import StatusState
+from actors.supervisor.actor import PodSupervisor
+from actors.supervisor.core import CONFIG, SELF
+from actors.supervisor.state import SupervisorState
+from api.config import Settings
+from api.ids import Uid
+from api.messages.pod import PodMessage
+from api.messages.podconfig import NotificationMode
+from api.ports import BlockingPort, Port, Stream
+from runtime.kernel.actor import Restart, Spec
+from runtime.kernel.system import System
+
+RELIST_S = 5.0
+"""Between listings of the runtime while its events flow."""
+FOREVER = Restart(max_restarts=20, window_s=60.0)
+"""Budget of the actors that the node can not do without: past it the process ends and its supervisor starts it anew."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """The drivers that the agent runs on."""
+
+    runtime: Port | BlockingPort
+    runtime_events: Stream
+    ledger: Port | BlockingPort
+    podfiles: Port | BlockingPort
+    manifests: Port | BlockingPort
+    manifest_changes: Stream | None = None
+    """Needed with a manifest path."""
+    urls: Port | BlockingPort | None = None
+    """Needed with a manifest URL."""
+    node_ip: str = ""
+
+
+def assemble(system: System, settings: Settings, parts: Parts) -> None:
+    """Start every actor of the agent, each before those who talk to it first."""
+    ports: Mapping[str, Port | BlockingPort] = {
+        "runtime": parts.runtime,
+        "ledger": parts.ledger,
+        "podfiles": parts.podfiles,
+    }
+    fan_in = max(256, 8 * settings.max_pods)
+    system.spawn(
+        StatusManager.options(name="status", restart=FOREVER, mailbox=fan_in).bind(
+            StatusState(), pick(ports, "ledger")
+        )
+    )
+    pleg = PlegState(relist_s=RELIST_S, deadline_s=settings.runtime_request_timeout_s)
+    system.spawn(
+        Pleg.options(name="pleg", restart=FOREVER, mailbox=fan_in).bind(
+            pleg, pick(ports, "runtime"), {RUNTIME_EVENTS: parts.runtime_events}
+        )
+    )
+    supervisor = SupervisorState(
+        expected=sources_of(settings), take_over=settings.take_over, resync_s=settings.sync_s
+    )
+    system.spawn(
+        PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
+            supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts.node_ip, ports)
+        )
+    )
+    config = PodConfig.options(name="config", restart=FOREVER)
+    system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))
+    if settings.pod_manifest_path:
+        system.spawn(
+            FileSource.options(name="file", restart=FOREVER).bind(
+                path=settings.pod_manifest_path,
+                node_name=settings.node_name,
+                config=CONFIG,
+                manifests=parts.manifests,
+                changes=parts.manifest_changes,
+                ledger=parts.ledger,
+                period_s=settings.file_check_s,
+            )
+        )
+    if settings.manifest_url:
+        system.spawn(
+            HttpSource.options(name="http", restart=FOREVER).bind(
+                url=settings.manifest_url,
+                headers=settings.manifest_url_headers,
+                node_name=settings.node_name,
+                config=CONFIG,
+                urls=parts.urls,
+                period_s=settings.http_check_s,
+            )
+        )
+
+
+def pod_spec(
+    settings: Settings, node_ip: str, ports: Mapping[str, Port | BlockingPort], uid: Uid
+) -> Spec[PodMessage]:
+    """Return the spec of the actor that owns `uid`."""
+    state = PodState(
+        uid=uid,
+        log_root=settings.pod_logs_dir,
+        node_ip=node_ip,
+        restart_limit_s=settings.max_container_backoff_s,
+        call_deadline_s=settings.runtime_request_timeout_s,
+        allow_host_image=settings.allow_host_image,
+    )
+    return PodActor.options(name=uid, max_restarts=5).bind(state, ports)
+
+
+def sources_of(settings: Settings) -> tuple[str, ...]:
+    """Return the names of the sources that the agent has."""
+    named = (("file", settings.pod_manifest_path), ("http", settings.manifest_url))
+    return tuple(name for name, where in named if where)
+
+
+def pick(ports: Mapping[str, Port | BlockingPort], *names: str) -> Mapping[str, Port | BlockingPort]:
+    """Return only the ports of these names: an actor gets what it uses, no more."""
+    return {name: ports[name] for name in names}

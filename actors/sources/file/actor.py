@@ -1,0 +1,61 @@
+"""The file source: reads a folder or file of manifests and tells the merge which pods it wants."""
+
+from actors.sources.file.core import CHANGES, LEDGER, MANIFESTS, PERIOD_S, begin, decide
+from actors.sources.file.state import FileState, changed_rows
+from actors.sources.row import Voice, voice
+from api.ids import Path
+from api.lifecycle import Decision
+from api.messages.kernel import KernelMessage
+from api.messages.source import SourceMessage
+from api.ports import BlockingPort, Port, Stream
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class FileSource(CoreActor[SourceMessage]):
+    """Reads `path` every `period_s` and whenever `changes` announces a file; tells the merge at `config`."""
+
+    state: FileState
+
+    def __init__(
+        self,
+        *,
+        path: str,
+        node_name: str,
+        config: Path,
+        manifests: Port | BlockingPort,
+        changes: Stream,
+        ledger: Port | BlockingPort | None = None,
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._path, self._node_name, self._config, self._period_s = path, node_name, config, period_s
+        self.ports = {MANIFESTS: manifests} if ledger is None else {MANIFESTS: manifests, LEDGER: ledger}
+        self.streams = {CHANGES: changes}
+
+    def begin(self, ctx: Context) -> Decision[FileState]:
+        """Listen, recall, read."""
+        ctx.watch(self._config)
+        return begin(
+            self._path,
+            self._node_name,
+            self._config,
+            ctx.now(),
+            ctx.new_op,
+            period_s=self._period_s,
+            remembers=LEDGER in self.ports,
+        )
+
+    def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[FileState]:
+        """Ask the core, and tell the operator what became of which file."""
+        decision = decide(self.state, message, ctx.now(), ctx.new_op)
+        for row in changed_rows(self.state, decision.state):
+            match voice(row):
+                case Voice.WARNING:
+                    ctx.log.warning(
+                        "manifest needs a look", where=row.where, status=row.status, problems=row.problems
+                    )
+                case Voice.INFO:
+                    ctx.log.info("manifest accepted", where=row.where, pod=row.pod)
+                case Voice.SILENT:
+                    pass
+        return decision

@@ -1,0 +1,283 @@
+"""Decides when to read the manifest path, what to tell the merge, and what to remember of it.
+
+```text
+RecallAll -> ReadManifests at once, then every period, at each FileSettled, and to confirm what only a reading showed
+                  |
+                  v
+          listing.py: what counts -> PodsSeen (the whole list) to the merge -> Remember / Forget what files said
+```
+
+The state is this source's alone; what must outlive it is in the ledger's section `manifests`: the last right content
+of each file, so that a file that breaks while the agent is down keeps its pod too.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.sources.file.listing import full_name, origin_of, resolve, take_listing
+from actors.sources.file.state import (
+    SECTION,
+    FileEntry,
+    FileState,
+    Good,
+    Memo,
+    Reading,
+    Stored,
+    Write,
+    memo_key,
+)
+from actors.sources.manifest import FILE, read_pod
+from api.host import (
+    FileSettled,
+    Forget,
+    ManifestListing,
+    ReadManifests,
+    RecallAll,
+    RecalledAll,
+    Remember,
+)
+from api.ids import Instant, OpId, Path
+from api.lifecycle import Action, Decision, Listen, Start, Tell
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.podconfig import PodsSeen
+from api.messages.source import ReadNow, SourceMessage
+
+PERIOD_S = 20.0
+READ_DEADLINE_S = 10.0
+LEDGER_DEADLINE_S = 5.0
+RETRY_FIRST_S = 1.0
+LISTEN_RETRY_LIMIT_S = 60.0
+WRITES_AT_ONCE = 4
+
+MANIFESTS = "manifests"
+LEDGER = "ledger"
+CHANGES = "manifests.changes"
+
+NewOp = Callable[[], OpId]
+
+
+def begin(
+    path: str,
+    node_name: str,
+    config: Path,
+    now: Instant,
+    new_op: NewOp,
+    *,
+    period_s: float = PERIOD_S,
+    remembers: bool = True,
+) -> Decision[FileState]:
+    """Begin an incarnation. `remembers`: there is a ledger."""
+    state = FileState(
+        path=path,
+        node_name=node_name,
+        config=config,
+        period_s=period_s,
+        remembers=remembers,
+        recalled=not remembers,
+        read_at=now,
+        listen_at=now,
+        write_at=now,
+    )
+    return plan(state, now, new_op)
+
+
+def decide(
+    state: FileState, message: SourceMessage | KernelMessage, now: Instant, new_op: NewOp
+) -> Decision[FileState]:
+    """Take in one message and choose what is next."""
+    return plan(absorb(state, message, now), now, new_op)
+
+
+def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instant) -> FileState:
+    """Return what is known after a message."""
+    match message:
+        case ReadNow():
+            return replace(state, read_at=now)
+        case Heard(item=FileSettled(path=path)):
+            announced = tuple(sorted({*state.announced, path}))
+            return replace(state, announced=announced, read_at=now, stream_ends=0)
+        case StreamEnded(failure=failure):
+            wait_s = backoff_s(state.stream_ends, LISTEN_RETRY_LIMIT_S)
+            return replace(
+                state,
+                listening=False,
+                listen_at=now + wait_s,
+                deaf=failure,
+                stream_ends=state.stream_ends + 1,
+            )
+        case Outcome():
+            return absorb_outcome(state, message, now)
+        case Restarted(path=path) if path == state.config:
+            return replace(state, told=False)
+        case Alarm() | Heard() | Restarted() | ChildDied():
+            return state
+        case _:
+            assert_never(message)
+
+
+def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileState:
+    """Return what is known after a call ended. One of an earlier incarnation says nothing."""
+    if outcome.op == state.recalling:
+        return absorb_memory(state, outcome)
+    if state.reading is not None and outcome.op == state.reading.op:
+        return absorb_reading(state, state.reading, outcome, now)
+    write = next((write for write in state.writes if write.op == outcome.op), None)
+    if write is None:
+        return state
+    state = replace(state, writes=tuple(other for other in state.writes if other is not write))
+    if outcome.failure is not None:
+        return replace(state, write_at=now + state.period_s)
+    others = tuple(stored for stored in state.stored if stored.path != write.path)
+    stored = (*others, write.stored) if write.stored else others
+    return replace(state, stored=tuple(sorted(stored, key=lambda one: one.path)))
+
+
+def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
+    """Take in what the ledger remembers; without it, files that are broken now have no previous pod."""
+    state = replace(state, recalling=None, recalled=True)
+    if not isinstance(outcome.result, RecalledAll):
+        why = outcome.failure.message if outcome.failure else "no answer"
+        problem = f"what files said before the agent started is not known ({why}): a broken file has no previous pod"
+        return replace(state, recall_problem=problem)
+    entries, stored = [], []
+    damaged = list(outcome.result.damaged)
+    for key, data in outcome.result.entries:
+        try:
+            memo = msgspec.json.decode(data, type=Memo)
+        except msgspec.DecodeError:
+            damaged.append(key)
+            continue
+        stored.append(Stored(path=memo.path, digest=memo.digest, holds=memo.holds))
+        entries.append(remembered(state, memo))
+    files, _ = resolve(entries)
+    problem = f"{len(damaged)} remembered manifests were damaged and set aside" if damaged else ""
+    return replace(
+        state,
+        files=files,
+        stored=tuple(sorted(stored, key=lambda one: one.path)),
+        recall_problem=problem,
+    )
+
+
+def remembered(state: FileState, memo: Memo) -> FileEntry:
+    """Return a file as it was when it was last right. What it says now is still to be read."""
+    read = read_pod(memo.document, origin_of(state, memo.path))
+    if read.pod is None:
+        return FileEntry(path=memo.path)
+    good = Good(digest=memo.digest, document=memo.document, pod=read.pod)
+    held = full_name(read.pod) if memo.holds else ""
+    return FileEntry(path=memo.path, good=good, held=held)
+
+
+def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: Instant) -> FileState:
+    """Take in a reading; a failed one keeps everything, also which files settled before it."""
+    state = replace(state, reading=None)
+    if isinstance(outcome.result, ManifestListing):
+        state = take_listing(state, outcome.result, reading, now)
+        return replace(state, read_at=now if state.announced else now + state.period_s)
+    wait_s = backoff_s(state.failures, state.period_s)
+    return replace(
+        state,
+        announced=tuple(sorted({*state.announced, *reading.announced})),
+        failure=outcome.failure,
+        failures=state.failures + 1,
+        read_at=now + wait_s,
+    )
+
+
+def backoff_s(failures: int, limit_s: float) -> float:
+    """Return the wait after the n-th failure in a row."""
+    return min(limit_s, RETRY_FIRST_S * 2.0 ** min(failures, 16))
+
+
+def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
+    """Choose what is next: listen before reading, so that nothing falls between the two."""
+    actions: list[Action] = []
+    if not state.listening and now >= state.listen_at:
+        actions.append(Listen(stream=CHANGES))
+        # What changed while nobody listened was not announced.
+        state = replace(state, listening=True, deaf=None, read_at=min(state.read_at, now))
+    if not state.recalled:
+        if state.recalling is None:
+            op = new_op()
+            actions.append(call(op, LEDGER, RecallAll(section=SECTION), LEDGER_DEADLINE_S))
+            state = replace(state, recalling=op)
+    elif state.reading is None and now >= next_reading(state):
+        op = new_op()
+        actions.append(call(op, MANIFESTS, ReadManifests(path=state.path), READ_DEADLINE_S))
+        reading = Reading(op=op, started_at=now, announced=state.announced)
+        state = replace(state, reading=reading, announced=())
+    if state.listed and not state.told:
+        actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
+        state = replace(state, told=True)
+    wanted = wanted_writes(state)
+    if wanted and now >= state.write_at:
+        state, writes = start_writes(state, wanted, new_op)
+        actions += writes
+    return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, bool(wanted), now))
+
+
+def call(op: OpId, port: str, what: msgspec.Struct, deadline_s: float) -> Start:
+    """Return the action that starts a call."""
+    return Start(op=op, port=port, call=what, deadline_s=deadline_s)
+
+
+def next_reading(state: FileState) -> Instant:
+    """Return when the next reading is due: its period, or what waits to be confirmed."""
+    if state.failure is not None:
+        return state.read_at
+    return min([state.read_at, *(entry.pending.due_at for entry in state.files if entry.pending)])
+
+
+def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
+    """Return when to look again at the latest, were nothing to come."""
+    times = [] if state.listening else [state.listen_at]
+    if state.recalled and state.reading is None:
+        times.append(next_reading(state))
+    if writes_wanted and not state.writes and state.write_at > now:
+        times.append(state.write_at)
+    return min(times, default=None)
+
+
+Wanted = tuple[str, Memo | None]
+
+
+def wanted_writes(state: FileState) -> tuple[Wanted, ...]:
+    """Return what the ledger does not hold as it should, without what is being written."""
+    if not state.remembers or not state.listed:
+        return ()
+    stored = {one.path: one for one in state.stored}
+    busy = {write.path for write in state.writes}
+    wanted: list[Wanted] = []
+    for entry in state.files:
+        old = stored.pop(entry.path, None)
+        if entry.good is None or entry.path in busy:
+            continue
+        new = Stored(path=entry.path, digest=entry.good.digest, holds=bool(entry.held))
+        if old != new:
+            memo = Memo(path=new.path, digest=new.digest, document=entry.good.document, holds=new.holds)
+            wanted.append((entry.path, memo))
+    wanted += [(path, None) for path in stored if path not in busy]
+    return tuple(wanted)
+
+
+def start_writes(
+    state: FileState, wanted: tuple[Wanted, ...], new_op: NewOp
+) -> tuple[FileState, tuple[Action, ...]]:
+    """Start as many of the writes as may be under way at once."""
+    writes, actions = [], []
+    for path, memo in wanted[: max(0, WRITES_AT_ONCE - len(state.writes))]:
+        op = new_op()
+        key = memo_key(path)
+        if memo is None:
+            actions.append(call(op, LEDGER, Forget(section=SECTION, key=key), LEDGER_DEADLINE_S))
+            writes.append(Write(op=op, path=path, stored=None))
+        else:
+            data = msgspec.json.encode(memo)
+            actions.append(call(op, LEDGER, Remember(section=SECTION, key=key, data=data), LEDGER_DEADLINE_S))
+            stored = Stored(path=path, digest=memo.digest, holds=memo.holds)
+            writes.append(Write(op=op, path=path, stored=stored))
+    return replace(state, writes=(*state.writes, *writes)), tuple(actions)

@@ -1,0 +1,189 @@
+"""What the file source knows: one frozen state, and the rows that people see of it."""
+
+import hashlib
+
+import msgspec
+
+from api.errors import Failure
+from api.host import Problem
+from api.ids import Instant, OpId, Path
+from api.introspection import SourceRow
+from api.objects.pod import Pod
+
+SECTION = "manifests"
+"""Ledger section of `Memo`, owned by the file source: what each file said when it was last right."""
+
+
+class Good(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file said when it was last right."""
+
+    digest: str
+    document: bytes
+    pod: Pod
+
+    def __repr__(self) -> str:
+        return f"Good(digest={self.digest!r}, pod={self.pod.metadata.name!r})"
+
+
+class Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that only a reading showed: it counts when a reading from `due_at` on shows the same."""
+
+    digest: str
+    """Empty: the file is gone."""
+    due_at: Instant
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One manifest file and what became of it."""
+
+    path: str
+    digest: str = ""
+    """Of the content that was last taken in, right or wrong; empty for none."""
+    good: Good | None = None
+    held: str = ""
+    """Full name of its pod while that is one of those that the source wants."""
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[Problem, ...] = ()
+    pending: Pending | None = None
+    rival: str = ""
+    """Another file with a pod of the same name or UID."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """A reading in flight."""
+
+    op: OpId
+    started_at: Instant
+    announced: tuple[str, ...] = ()
+    """Files that settled before it began: what it shows of them counts at once."""
+
+
+class Memo(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger's page of one file."""
+
+    path: str
+    digest: str
+    document: bytes
+    holds: bool
+
+    def __repr__(self) -> str:
+        return f"Memo(path={self.path!r}, digest={self.digest!r}, holds={self.holds!r})"
+
+
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
+    """What the ledger holds of one file, without the content."""
+
+    path: str
+    digest: str
+    holds: bool
+
+
+class Write(msgspec.Struct, frozen=True, kw_only=True):
+    """A call on the ledger in flight; `stored` is what it holds after that, None for nothing."""
+
+    op: OpId
+    path: str
+    stored: Stored | None
+
+
+class FileState(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the file source knows. `files` are sorted by path."""
+
+    path: str
+    node_name: str
+    config: Path
+    period_s: float
+    remembers: bool
+    recalling: OpId | None = None
+    recalled: bool = False
+    recall_problem: str = ""
+    files: tuple[FileEntry, ...] = ()
+    ignored: tuple[Problem, ...] = ()
+    missing: bool = False
+    pods: tuple[Pod, ...] = ()
+    """What the source wants: the good pods without rivals, in the order of their files."""
+    listed: bool = False
+    """One reading was complete: before that nothing is told."""
+    told: bool = False
+    reading: Reading | None = None
+    announced: tuple[str, ...] = ()
+    read_at: Instant = 0.0
+    failure: Failure | None = None
+    """Why the last reading failed."""
+    failures: int = 0
+    listening: bool = False
+    listen_at: Instant = 0.0
+    deaf: Failure | None = None
+    """Why changes are not heard."""
+    stream_ends: int = 0
+    stored: tuple[Stored, ...] = ()
+    writes: tuple[Write, ...] = ()
+    write_at: Instant = 0.0
+
+
+def memo_key(path: str) -> str:
+    """Return the ledger key of a file: a path may hold what a key may not."""
+    return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+def rows(state: FileState) -> tuple[SourceRow, ...]:
+    """Return what became of the manifest path, each file in it, and what was ignored and why."""
+    top = path_row(state)
+    ignored = tuple(
+        SourceRow(source="file", where=problem.where, status="ignored", problems=(problem.message,))
+        for problem in state.ignored
+    )
+    return (*((top,) if top else ()), *(file_row(entry) for entry in state.files), *ignored)
+
+
+def path_row(state: FileState) -> SourceRow | None:
+    """Return the row of the manifest path itself, None when there is nothing to say."""
+    said = []
+    status = "accepted"
+    if state.failure is not None:
+        status = "unreachable"
+        kept = "; the pods of the last reading are kept" if state.listed else ""
+        said.append(f"{state.failure.message}{kept}")
+    elif not state.listed:
+        status = "waiting"
+        said.append("not read yet")
+    elif state.missing:
+        status = "waiting"
+        said.append("does not exist, which is as good as an empty folder; it is read as soon as it does")
+    if state.deaf is not None:
+        said.append(f"{state.deaf.message}; changes are found by looking every {state.period_s:g} s")
+    if state.recall_problem:
+        said.append(state.recall_problem)
+    return SourceRow(source="file", where=state.path, status=status, problems=tuple(said)) if said else None
+
+
+def file_row(entry: FileEntry) -> SourceRow:
+    """Return the row of one file."""
+    pod = f"{entry.good.pod.metadata.namespace}/{entry.good.pod.metadata.name}" if entry.good else ""
+    said = tuple(f"{problem.where}: {problem.message}" for problem in (*entry.problems, *entry.warnings))
+    status = "accepted"
+    if entry.pending is not None:
+        status = "waiting"
+        what = "is gone" if not entry.pending.digest else "changed"
+        said = (f"{what}; taken in when the next reading shows the same", *said)
+    elif entry.problems:
+        status = "broken"
+        if entry.good is not None:
+            said = (*said, "its previous pod is kept until the file is right again or removed")
+    if entry.rival:
+        # Both are flagged, whatever else is to be said of them: one name for two pods is never meant.
+        status = "duplicate"
+        which = "this one is kept" if entry.held else "this one is not run"
+        said = (
+            *said,
+            f"the pod {pod} (or its UID) is also in {entry.rival}: {which}; remove or rename one of them",
+        )
+    return SourceRow(source="file", where=entry.path, status=status, pod=pod, problems=said)
+
+
+def changed_rows(before: FileState, after: FileState) -> tuple[SourceRow, ...]:
+    """Return the rows that say something else than before: what an operator wants to be told, once one reading was made."""
+    if before is after or not after.listed:
+        return ()
+    known = set(rows(before)) if before.listed else set()
+    return tuple(row for row in rows(after) if row not in known)

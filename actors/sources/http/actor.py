@@ -1,0 +1,59 @@
+"""The URL source: fetches manifests and tells the merge which pods it wants."""
+
+from actors.sources.http.core import PERIOD_S, URLS, HttpState, begin, changed_rows, decide
+from actors.sources.row import Voice, voice
+from api.ids import Path
+from api.lifecycle import Decision
+from api.messages.kernel import KernelMessage
+from api.messages.source import SourceMessage
+from api.ports import BlockingPort, Port
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class HttpSource(CoreActor[SourceMessage]):
+    """Fetches `url` every `period_s` and tells the merge at `config`. The values of `headers` are never shown."""
+
+    state: HttpState
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        node_name: str,
+        config: Path,
+        urls: Port | BlockingPort,
+        headers: tuple[tuple[str, str], ...] = (),
+        period_s: float = PERIOD_S,
+    ) -> None:
+        self._url, self._node_name, self._config, self._period_s = url, node_name, config, period_s
+        self._headers = headers
+        self.ports = {URLS: urls}
+
+    def begin(self, ctx: Context) -> Decision[HttpState]:
+        """Fetch."""
+        ctx.watch(self._config)
+        return begin(
+            self._url,
+            self._headers,
+            self._node_name,
+            self._config,
+            ctx.now(),
+            ctx.new_op,
+            period_s=self._period_s,
+        )
+
+    def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[HttpState]:
+        """Ask the core, and tell the operator what changed."""
+        decision = decide(self.state, message, ctx.now(), ctx.new_op)
+        for row in changed_rows(self.state, decision.state):
+            match voice(row):
+                case Voice.WARNING:
+                    ctx.log.warning(
+                        "manifest needs a look", where=row.where, status=row.status, problems=row.problems
+                    )
+                case Voice.INFO:
+                    ctx.log.info("manifest accepted", where=row.where, pod=row.pod)
+                case Voice.SILENT:
+                    pass
+        return decision

@@ -1,0 +1,66 @@
+"""Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
+
+from actors.supervisor.gate import holder_of
+from actors.supervisor.state import Charge, SupervisorState
+from api.ids import Instant
+from api.introspection import Explanation, PodRow, Step
+from api.messages.supervisor import RuntimePresence
+
+
+def wait_of(state: SupervisorState, charge: Charge) -> str:
+    """Return what a pod without an actor waits for."""
+    if charge.died:
+        return f"its actor died past its restart budget and is kept in quarantine: {charge.died}"
+    if state.listed is None:
+        return "the container runtime's first listing"
+    holder = holder_of(charge, state.charges)
+    if holder is not None and holder.uid != charge.uid:
+        return f"an older pod of the same name to end (uid {holder.uid})"
+    return "its actor to be started"
+
+
+def charge_row(state: SupervisorState, charge: Charge, now: Instant) -> PodRow:
+    """Return the line of ``nodeagent pods`` of a pod without an actor."""
+    containers = tuple(c.name for c in charge.pod.spec.containers) if charge.pod else ()
+    retry = f", again in {max(0.0, charge.retry_at - now):.0f} s" if charge.died else ""
+    return PodRow(
+        namespace=charge.namespace,
+        name=charge.name,
+        uid=charge.uid,
+        ready=f"0/{len(containers)}",
+        status="Quarantined" if charge.died else "Pending",
+        restarts=0,
+        source=charge.source or "orphan",
+        why=wait_of(state, charge) + retry,
+        containers=containers,
+    )
+
+
+def charge_explanation(state: SupervisorState, charge: Charge, now: Instant) -> Explanation:
+    """Return the answer to ``explain`` for a pod without an actor."""
+    coming: tuple[Step, ...] = ()
+    if charge.died:
+        coming = (Step(in_s=max(0.0, charge.retry_at - now), what="start its actor again"),)
+    return Explanation(
+        namespace=charge.namespace,
+        name=charge.name,
+        uid=charge.uid,
+        state="it has no actor; its containers, if any, are left as they are",
+        waits_for=wait_of(state, charge),
+        next=coming,
+        kill=charge.kill.cause.value if charge.kill else "",
+    )
+
+
+def foreign_row(presence: RuntimePresence) -> PodRow:
+    """Return the line of ``nodeagent pods`` of a pod that another agent made."""
+    return PodRow(
+        namespace=presence.namespace,
+        name=presence.name,
+        uid=presence.uid,
+        ready="-",
+        status="Foreign" if presence.alive else "Foreign (dead)",
+        restarts=0,
+        source="foreign",
+        why="made by another agent; --take-over would adopt it",
+    )

@@ -1,0 +1,29 @@
+"""What all tests share: the mark of integration tests, and what happens when a real part is missing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+INTEGRATION = Path(__file__).parent / "integration"
+REQUIRED = bool(os.environ.get("NODEAGENT_REQUIRE"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "integration: real sockets, processes and the agent as a subprocess")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if INTEGRATION in item.path.parents:
+            item.add_marker("integration")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    """Where every mandatory part is required, a test of a real part that skips has failed."""
+    report = yield
+    if REQUIRED and report.skipped and item.get_closest_marker("real") and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"a mandatory part is missing: {report.longrepr}"
+    return report
