@@ -22,6 +22,9 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit status: 0 well, 1 failed, 2 wrongly used."""
     parser = make_parser()
     args = parser.parse_args(argv)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return 2
     if args.verb in VERBS:
         return run_verb(args, check=check_file)
     try:
@@ -50,7 +53,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="nodeagent",
         description="A Kubernetes node agent: runs pods on this machine, and says why one does not run.",
     )
-    subparsers = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB")
     run = subparsers.add_parser(
         "run",
         help="run the agent in the foreground",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from actors.pod.core import decide, initial
+from actors.pod.core import begin, decide
 from actors.pod.explain import full_name
 from actors.pod.report import PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
@@ -26,8 +26,7 @@ class PodActor(CoreActor[PodMessage]):
         ctx.watch(SUPERVISOR)
         ctx.watch(STATUS_MANAGER)
         ctx.watch(PLEG)
-        state = initial(self.state, ctx.now(), ctx.in_flight())
-        return decide(state, None, ctx.now(), ctx.wall(), ctx.new_op)
+        return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, ctx.in_flight())
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
         """Decide on one message, and tell the operator what became of the pod."""

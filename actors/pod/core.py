@@ -33,8 +33,9 @@ from actors.pod.status import Facts, compose
 from actors.rules.instance import is_alive, newest_of
 from api.containers import ContainerState, StopContainer
 from api.ids import Instant, OpId, Path, WallNs
-from api.lifecycle import Action, Cancel, Decision, Start
+from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pleg import WatchPod
 from api.messages.pod import KillCause, KillPod, PodMessage, PodObserved, UpdatePod
 from api.objects.pod import Pod
 from api.objects.podstatus import PodStatus
@@ -57,7 +58,7 @@ def decide(
     new_op: Callable[[], OpId],
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
-    state = absorb(before, message, now, wall)
+    state = entered(before, absorb(before, message, now, wall), now)
     state = advance(state, now, wall)
     decision = plan(state, now, wall, new_op)
     facts = report(before, decision.state, resend=resend(message))
@@ -162,15 +163,21 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Take every step of the life that needs no call, and compose the status that follows."""
     state = replace(state, memo=fresh_memo(state), holds=holds_that_matter(state))
     for _ in range(STEPS_AT_ONCE):
-        lived = step_of_life(state, now, wall)
-        if type(lived.life) is not type(state.life):
-            # What failed before has nothing to do with what is to be done now: a kill waits for no retry.
-            lived = replace(lived, life_since=now, holds=())
-        after = composed(lived, now, wall)
+        after = composed(entered(state, step_of_life(state, now, wall), now), now, wall)
         if after.life == state.life and after.base == state.base:
             break
         state = after
     return after
+
+
+def entered(before: PodState, after: PodState, now: Instant) -> PodState:
+    """Return the state with what a step of the life begins with.
+
+    What failed before has nothing to do with what is to be done now: a kill waits for no retry of a start.
+    """
+    if type(before.life) is type(after.life):
+        return after
+    return replace(after, life_since=now, holds=())
 
 
 def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
@@ -334,14 +341,21 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:
-    """Return who must be told everything (again): a new incarnation, a supervisor that repeats a kill; Pleg at first."""
+    """Return who must be told everything again: a new incarnation, or a supervisor that repeats a kill."""
     if isinstance(message, Restarted):
         return message.path
-    if message is None:
-        return PLEG
     return SUPERVISOR if isinstance(message, KillPod) else None
 
 
 def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
     """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
     return replace(state, life_since=now, inherited=in_flight)
+
+
+def begin(
+    state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId], in_flight: tuple[OpId, ...]
+) -> Decision[PodState]:
+    """Begin an incarnation: look again at everything, and be told what is seen of the pod."""
+    first = decide(initial(state, now, in_flight), None, now, wall, new_op)
+    watch = Tell(to=PLEG, message=WatchPod(uid=state.uid))
+    return replace(first, actions=(watch, *first.actions))

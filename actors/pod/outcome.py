@@ -49,6 +49,9 @@ IMAGE_HOLD_LIMIT_S = 300.0
 LOOKING = (InspectPod, Recall, Remember)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
+STARTING = (MakePodFolders, RunSandbox, CreateContainer, StartContainer)
+"""Calls that only a pod that is to run makes."""
+
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     # Call -> waiting reason, event reason, event text before the error.
     RunSandbox: ("FailedCreatePodSandBox", "FailedCreatePodSandBox", "Failed to create pod sandbox: "),
@@ -198,6 +201,8 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
     state = with_event(state, wall, "Warning", event, text + failure.message, name)
+    if isinstance(call, STARTING) and not isinstance(state.life, Syncing):
+        return state  # It was killed meanwhile: nobody is going to try that again.
     held = hold_key(state, flight)
     before = state.hold(held)
     failures = (before.failures if before else 0) + 1

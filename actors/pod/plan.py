@@ -155,9 +155,7 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
     if pod is None:
         return Stage(why="waiting to be told what it should be")
     if observed is None or state.look:
-        return paused(state, now) or Stage(
-            calls=(inspection(state),), why="looking at what the runtime shows"
-        )
+        return look_first(state, now, "looking at what the runtime shows")
     unsupported = unsupported_paths(pod)
     if unsupported:
         what = ", ".join(unsupported)
@@ -315,11 +313,11 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     if state.remembered is None or state.remembered.kill != kill:
         memo = msgspec.structs.replace(state.memo, kill=kill)
         return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
+    if state.observed is None or state.look:
+        return look_first(state, now, "looking at what still runs")
     held = paused(state, now)
     if held:
         return held
-    if state.observed is None or state.look:
-        return Stage(calls=(inspection(state),), why="looking at what still runs")
     alive = running(state.observed)
     if alive:
         left_s = grace_left_s(kill, wall)
@@ -334,11 +332,11 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
 
 def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     """Remove everything of a deleted pod; keep records and logs of any other."""
+    if state.observed is None or state.look:
+        return look_first(state, now, "looking at what is left of it")
     held = paused(state, now)
     if held:
         return held
-    if state.observed is None or state.look:
-        return Stage(calls=(inspection(state),), why="looking at what is left of it")
     if is_alive(state.observed):
         # A start whose outcome was unknown may take effect after everything was proven stopped.
         return stop_again(state, kill, wall)
@@ -395,6 +393,13 @@ def paused(state: PodState, now: Instant) -> Stage | None:
         since_s=max(0.0, now - hold.since),
         waiting=waiting,
     )
+
+
+def look_first(state: PodState, now: Instant, why: str) -> Stage:
+    """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
+    hold = state.hold("")
+    held = paused(state, now) if hold is not None and hold.call == InspectPod.__name__ else None
+    return held or Stage(calls=(inspection(state),), why=why)
 
 
 def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:

@@ -5,7 +5,6 @@ node's name as a suffix, ``kubernetes.io/config.*`` annotations, a toleration, t
 """
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,9 +15,8 @@ from api.objects.meta import ObjectMeta
 from api.objects.placement import Toleration
 from api.objects.pod import Pod, PodStatus
 from api.objects.strmap import StrMap
-from api.poddefault import default_pod
 from api.problem import FieldProblem, shown
-from api.shape import fit
+from api.scheme import SCHEME
 from api.validation import static_pod_problems, validate_pod
 
 FILE = "file"
@@ -76,12 +74,10 @@ def read_pods(document: bytes, origin: Origin) -> StaticPods:
     if kind not in LISTS:
         one = static_pod(raw, origin, origin.shown)
         return StaticPods(pods=(one.pod,) if one.pod else (), problems=one.problems, warnings=one.warnings)
-    wrong = version_problems(raw, kinds=LISTS)
     items = raw.get("items")
     if not isinstance(items, list | None):
-        wrong = (*wrong, FieldProblem(path="items", found=shown(items), expected="a list of pods"))
-    if wrong:
-        return StaticPods(problems=tuple(problem.at(origin.shown) for problem in wrong))
+        wrong = FieldProblem(path="items", found=shown(items), expected="a list of pods")
+        return StaticPods(problems=(wrong.at(origin.shown),))
     read = []
     for index, item in enumerate(items or ()):
         # The items of a PodList may leave out what they are.
@@ -101,49 +97,23 @@ def read_pods(document: bytes, origin: Origin) -> StaticPods:
 
 def static_pod(raw: Any, origin: Origin, place: str) -> StaticPod:
     """Make a static pod of decoded data; `place` is what its problems call it."""
-    if not isinstance(raw, dict):
-        wrong = FieldProblem(path="", found=shown(raw), expected="an object with kind Pod")
-        return StaticPod(problems=(wrong.at(place),))
-    problems = version_problems(raw, kinds=("Pod",))
-    if problems:
-        # Of another kind: that its fields are none of a Pod's is not worth telling.
-        return StaticPod(problems=tuple(problem.at(place) for problem in problems))
-    fitted = fit(raw, Pod)
-    warnings = tuple(
-        Problem(where=f"{place}: {field.path}", message=f"unknown field{meant(field.suggestion)}, ignored")
-        for field in fitted.unknown
-    )
-    if fitted.problems:
-        return StaticPod(problems=tuple(one.at(place) for one in fitted.problems), warnings=warnings)
-    written: Pod = msgspec.convert(fitted.value, Pod)
+    read = SCHEME.read(raw, place, kinds=("Pod",))
+    warnings = read.warned()
+    if not isinstance(read.object, Pod):
+        return StaticPod(problems=read.told(), warnings=warnings)
+    written = read.object
     problems = identity_problems(written.metadata)
     if not problems:
-        pod = on_node(default_pod(written), origin, written.metadata.uid or uid_of(raw, origin))
+        pod = on_node(written, origin, written.metadata.uid or uid_of(raw, origin))
         problems = (*validate_pod(pod), *static_pod_problems(pod))
         if not problems:
             return StaticPod(pod=pod, warnings=warnings)
     return StaticPod(problems=tuple(problem.at(place) for problem in problems), warnings=warnings)
 
 
-def version_problems(raw: Mapping[str, Any], kinds: tuple[str, ...]) -> tuple[FieldProblem, ...]:
-    """Check what an object says that it is."""
-    expected = " or ".join(f'"{kind}"' for kind in kinds)
-    found = []
-    if raw.get("apiVersion") != "v1":
-        found.append(FieldProblem(path="apiVersion", found=shown(raw.get("apiVersion")), expected='"v1"'))
-    if raw.get("kind") not in kinds:
-        found.append(FieldProblem(path="kind", found=shown(raw.get("kind")), expected=expected))
-    return tuple(found)
-
-
 def identity_problems(metadata: ObjectMeta) -> tuple[FieldProblem, ...]:
     """Check, as written, what the node's name will be appended to and what will name folders."""
     found = []
-    if not metadata.name:
-        # Checked later it would have the node's suffix, and the problem would show a name that nobody wrote.
-        hint = "; generateName needs an API server" if metadata.generate_name else ""
-        found.append(FieldProblem(path="metadata.name", found="nothing", expected=f"a name{hint}"))
-    # A UID becomes the name of folders.
     if metadata.uid and not FOLDER_UID.fullmatch(metadata.uid):
         expected = "at most 200 letters, digits, dots and dashes, or no UID (one is made)"
         found.append(FieldProblem(path="metadata.uid", found=shown(metadata.uid), expected=expected))
@@ -182,8 +152,3 @@ def on_node(pod: Pod, origin: Origin, uid: str) -> Pod:
         tolerations = (*tolerations, Toleration(operator="Exists", effect="NoExecute"))
     spec = replace(pod.spec, node_name=origin.node_name, tolerations=tolerations)
     return replace(pod, metadata=metadata, spec=spec, status=PodStatus(phase="Pending"))
-
-
-def meant(suggestion: str) -> str:
-    """Return a hint at the field that was probably meant."""
-    return f" (did you mean {suggestion}?)" if suggestion else ""

@@ -37,7 +37,9 @@ def validate_pod(pod: Pod) -> tuple[FieldProblem, ...]:
 
 def check_meta(check: Check, meta: ObjectMeta) -> None:
     """Check name, namespace, labels and annotations."""
-    check.matches("metadata.name", meta.name, names.SUBDOMAIN)
+    hint = "; generateName needs an API server" if meta.generate_name else ""
+    if check.required("metadata.name", meta.name, f"a name: {names.SUBDOMAIN.expected}{hint}"):
+        check.matches("metadata.name", meta.name, names.SUBDOMAIN)
     check.matches("metadata.namespace", meta.namespace, names.LABEL, optional=True)
     check.labels("metadata.labels", meta.labels)
     size = 0

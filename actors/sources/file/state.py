@@ -182,8 +182,8 @@ def file_row(entry: FileEntry) -> SourceRow:
 
 
 def changed_rows(before: FileState, after: FileState) -> tuple[SourceRow, ...]:
-    """Return the rows that say something else than before: what an operator wants to be told."""
-    if before is after:
+    """Return the rows that say something else than before: what an operator wants to be told, once one reading was made."""
+    if before is after or not after.listed:
         return ()
-    known = set(rows(before))
+    known = set(rows(before)) if before.listed else set()
     return tuple(row for row in rows(after) if row not in known)

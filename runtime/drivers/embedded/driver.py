@@ -101,22 +101,25 @@ class RuntimeEvents:
 class EmbeddedRuntime:
     """The embedded runtime on one root folder. Pods outlive it; a later one on the same folder adopts them.
 
-    `root` is any absolute path. Its thread and its nursery start with the first use.
+    `root` is any absolute path. Its thread and its nursery start with the first use. Without `cgroups` none is touched,
+    as on a machine that does not permit them.
     """
 
     name = "runtime"
 
-    def __init__(self, *, root: str) -> None:
+    def __init__(self, *, root: str, cgroups: bool = True) -> None:
         self._root = Path(root)
         self.events = RuntimeEvents(self._start)
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
         self._loop = Loop("embedded-runtime", self._on_end)
-        cgroup_name = "nodeagent-" + hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()[:12]
-        self._nest = Nest(self._loop, self._root / "run", cgroup_name)
+        digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()
+        self._nest = Nest(self._loop, self._root / "run", f"nodeagent-{digest[:12]}" if cgroups else "")
         self._fleet = Fleet(self._loop, self._root, self.events.push, self._nest.places)
         self._trouble: Failure | None = None
+        self._over: Failure | None = None
+        """Why no call is taken any more."""
         self._open_tickets: set[Ticket] = set()
         self._running: dict[tuple[Uid, int], list[Ticket]] = {}
         """Calls that wait for a sandbox that is being made."""
@@ -158,31 +161,34 @@ class EmbeddedRuntime:
 
     def _on_end(self) -> None:
         """Leave in order, also after a bug on the thread."""
-        failure = Failure(kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed")
+        if self._closed:
+            self._over = Failure(
+                kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed"
+            )
+        else:
+            self._over = _unavailable(
+                "the embedded runtime's poller thread ended by a bug; restart the agent"
+            )
         for ticket in list(self._open_tickets):
-            ticket.fail(failure)
+            ticket.fail(self._over)
         self._open_tickets.clear()
         self._fleet.close()
         self._nest.close()
         if not self._closed:
-            self.events.end(
-                _unavailable("the embedded runtime's poller thread ended by a bug; restart the agent")
-            )
+            self.events.end(self._over)
 
     def _accept(self, ticket: Ticket) -> None:
-        if self._closed:
-            ticket.fail(
-                Failure(kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed")
-            )
+        if self._over is not None:
+            ticket.fail(self._over)
             return
         self._open_tickets.add(ticket)
         self._loop.at(ticket.deadline_at, lambda: self._expire(ticket))
-        if self._trouble is not None and not isinstance(ticket.call, c.RuntimeStatus):
+        if self._trouble is None:
+            self._fleet.when_adopted(lambda: self._begin(ticket))
+        elif isinstance(ticket.call, c.RuntimeStatus):
+            self._begin(ticket)
+        else:
             self._fail(ticket, self._trouble)
-            return
-        self._fleet.when_adopted(lambda: self._begin(ticket)) if self._trouble is None else self._begin(
-            ticket
-        )
 
     def _begin(self, ticket: Ticket) -> None:
         if not ticket.is_open:

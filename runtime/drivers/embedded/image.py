@@ -6,7 +6,9 @@ from api.containers import HOST_IMAGE, ContainerSpec
 from api.errors import RejectedError
 
 _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_HOST = rf"(?:localhost|{_LABEL}(?:\.{_LABEL})+|{_LABEL}(?=:[0-9])|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+"""A registry is known by a dot, a port or the name localhost; any other first word belongs to the path."""
 _REFERENCE = re.compile(
     rf"(?P<path>(?:{_HOST}/)?{_WORD}(?:/{_WORD})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@[A-Za-z0-9+._-]+:[0-9a-fA-F]{{32,}})?",
     re.ASCII,

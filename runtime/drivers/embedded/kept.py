@@ -131,15 +131,21 @@ class Kept:
 
     def kill_keeper(self) -> None:
         """SIGKILL a keeper that does not answer; never another process of its number."""
-        row = self.keeper or (self.record.keeper if self.record else None)
+        row = self._keeper_row()
         seen = process.look(row.pid) if row else None
         if row and seen and seen.start == row.start:
             process.kill_exactly(seen)
 
     def keeper_is_alive(self) -> bool:
         """Return whether the keeper's process still exists."""
-        row = self.keeper or (self.record.keeper if self.record else None)
+        row = self._keeper_row()
         return row is not None and process.is_alive(row.pid, row.start)
+
+    def _keeper_row(self) -> records.KeeperRow | None:
+        """Return which process the keeper is, None when it cannot be one of this run of the machine."""
+        if self.keeper is not None:
+            return self.keeper
+        return self.record.keeper if self.record and self.record.boot == process.boot_id() else None
 
     def load(self) -> None:
         """Take the record from disk. Raises store.DamagedError."""

@@ -90,7 +90,7 @@ class Nest:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         try:
-            with theirs, (self._folder / "nursery.err").open("wb") as errors:
+            with theirs, open(self._folder / "nursery.err", "wb", opener=_private) as errors:
                 self._starter = subprocess.Popen(
                     [
                         sys.executable,
@@ -193,3 +193,8 @@ class Nest:
                 return
             self._wishes.popleft()
             wish.end.close()
+
+
+def _private(path: str, flags: int) -> int:
+    """Open a file that only its owner may read."""
+    return os.open(path, flags, 0o600)

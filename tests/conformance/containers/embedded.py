@@ -26,8 +26,10 @@ class EmbeddedDriver(Driver):
     scheme = "embedded://"
     image = f"{HOST_IMAGE}:latest"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cgroups: bool = True) -> None:
         super().__init__(folder)
+        self.root = folder / "root"
+        self._cgroups = cgroups
         self._open()
 
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -67,10 +69,10 @@ class EmbeddedDriver(Driver):
             for sandbox in pod.sandboxes:
                 self._call(RemoveSandbox(uid=pod.uid, sandbox_id=sandbox.id))
         self.runtime.close()
-        assert list((self.folder / "root" / "run" / "sandboxes").iterdir()) == []
+        assert list((self.root / "run" / "sandboxes").iterdir()) == []
 
     def _open(self) -> None:
-        self.runtime = EmbeddedRuntime(root=str(self.folder / "root"))
+        self.runtime = EmbeddedRuntime(root=str(self.root), cgroups=self._cgroups)
         self.port, self.events = self.runtime, self.runtime.events
 
     def _call(self, call: msgspec.Struct) -> msgspec.Struct:

@@ -115,7 +115,7 @@ def test_a_copy_of_a_running_or_mirror_pod_is_a_new_pod():
     ("raw", "where", "words"),
     [
         ({**POD, "kind": "Deployment"}, "kind", "Pod"),
-        ({**POD, "apiVersion": "v2"}, "apiVersion", "v1"),
+        ({**POD, "apiVersion": "v2"}, "kind", "apiVersion is v1"),
         ({"items": [], "kind": "PodList", "apiVersion": "v1"}, "kind", "a file holds one pod"),
         ({}, "apiVersion", "v1"),
         ([], "", "an object"),

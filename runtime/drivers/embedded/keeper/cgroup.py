@@ -4,35 +4,47 @@ They serve three ends: a stop of the agent's unit does not reach the pods, a who
 and what a keeper left behind is recognised. No controller is enabled and no limit is set.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import signal
-from typing import NamedTuple
+
+from runtime.drivers.embedded.keeper import small
 
 FALLBACKS = ("freezer", "pids")
 """v1 hierarchies used for finding processes when neither v2 nor systemd's is mounted."""
 
 
-class Survey(NamedTuple):
-    """What the machine permits: our folder in each hierarchy, and what was refused."""
+class Survey:
+    """What the machine permits."""
 
-    places: tuple[str, ...]
-    """Absolute folders, one per hierarchy; the process that surveyed is in `own_corner` of each."""
-    origins: tuple[str, ...]
-    """Where that process was before, in the same order."""
-    refused: tuple[str, ...]
-    """Sentences for people."""
+    __slots__ = ("origins", "places", "refused")
+
+    def __init__(self, places: tuple[str, ...], origins: tuple[str, ...], refused: tuple[str, ...]) -> None:
+        self.places = places
+        """Our absolute folder in each hierarchy; the process that surveyed is in `own_corner` of each."""
+        self.origins = origins
+        """Where that process was before, in the same order."""
+        self.refused = refused
+        """What was refused, in sentences for people."""
 
 
-class _Mount(NamedTuple):
-    kind: str
-    """``v2``, ``systemd`` or a v1 controller."""
-    root: str
-    point: str
+class _Mount:
+    """A mounted hierarchy; `kind` is ``v2``, ``systemd`` or a v1 controller."""
+
+    __slots__ = ("kind", "point", "root")
+
+    def __init__(self, kind: str, root: str, point: str) -> None:
+        self.kind = kind
+        self.root = root
+        self.point = point
 
 
 def survey(name: str) -> Survey:
-    """Make the folder `name` as high in each hierarchy as permitted and move this process into it."""
+    """Make the folder `name` as high in each hierarchy as permitted and move this process into it; no name, no cgroup."""
+    if not name:
+        return Survey((), (), ("cgroups are switched off: a pod's processes are found by descent",))
     places = []
     origins = []
     refused = []
@@ -124,12 +136,16 @@ def _occupy(place: str) -> None:
             if attempt == 2:
                 raise
     join(own_corner(place), os.getpid())
+    for name in os.listdir(place):  # noqa: PTH208
+        if name.startswith("nursery-") and place + "/" + name != own_corner(place):
+            # Left by a nursery that was killed; one that lives keeps its own from being removed.
+            with contextlib.suppress(OSError):
+                os.rmdir(place + "/" + name)  # noqa: PTH106
 
 
 def join(group: str, pid: int) -> None:
     """Move a process into a cgroup. Raises OSError."""
-    with open(group + "/cgroup.procs", "w") as file:  # noqa: PTH123
-        file.write(str(pid))
+    small.write(group + "/cgroup.procs", str(pid).encode())
 
 
 def members(group: str) -> list[int]:
@@ -137,8 +153,7 @@ def members(group: str) -> list[int]:
     found = []
     for folder, _, _ in os.walk(group):
         try:
-            with open(folder + "/cgroup.procs") as file:  # noqa: PTH123
-                found += [int(line) for line in file if int(line)]
+            found += [pid for pid in map(int, small.read(folder + "/cgroup.procs").split()) if pid]
         except OSError:
             # Removed between listing and opening: it has no members then.
             continue
@@ -148,8 +163,7 @@ def members(group: str) -> list[int]:
 def kill(group: str) -> bool:
     """SIGKILL all of a v2 cgroup at once; return False where the kernel has no such file."""
     try:
-        with open(group + "/cgroup.kill", "w") as file:  # noqa: PTH123
-            file.write("1")
+        small.write(group + "/cgroup.kill", b"1")
     except OSError:
         return False
     return True

@@ -1,11 +1,16 @@
 """A command run in a container's context (an exec): its output, its limit, its deadline."""
 
-import base64
+from __future__ import annotations
+
+import binascii
 import os
-from typing import Any
 
 from runtime.drivers.embedded.keeper import process
 from runtime.drivers.embedded.keeper.container import Asker, Container
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 READ_BYTES = 64 << 10
 
@@ -64,7 +69,7 @@ class Command:
                 if not self.read(pipe):
                     break
             os.close(pipe)
-            outputs.append(base64.b64encode(bytes(self.pipes[pipe])).decode())
+            outputs.append(binascii.b2a_base64(bytes(self.pipes[pipe]), newline=False).decode())
         self.pipes = {}
         code, _ = process.exit_of(status)
         return {"exit_code": code, "stdout": outputs[0], "stderr": outputs[1], "truncated": self._truncated}

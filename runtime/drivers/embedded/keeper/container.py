@@ -1,18 +1,23 @@
 """One container in its keeper: what is recorded of it, and what only memory holds (its environment, its pipes)."""
 
+from __future__ import annotations
+
 import os
 import select
 import signal
 import time
-from typing import Any
 
 from runtime.drivers.embedded.keeper import process
 from runtime.drivers.embedded.keeper.log import Log
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 READ_BYTES = 64 << 10
 DRAIN_READS = 64
 
-Row = dict[str, Any]
+Row = dict[str, "Any"]
 
 
 class Asker:

@@ -6,10 +6,15 @@ keeper sends one ``{"id": n, "ok": ...}`` or ``{"id": n, "error": {"kind", "mess
 ``{"record": ...}`` whenever the record changed. The record is whole each time: a level, not a difference.
 """
 
+from __future__ import annotations
+
 import json
 import socket
 import struct
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 NEWEST = 1
 """The protocol version that this code speaks."""
@@ -17,7 +22,10 @@ OLDEST = 1
 """The oldest version that this code still understands."""
 MAX_FRAME_BYTES = 64 << 20
 
-Body = dict[str, Any]
+Body = dict[str, "Any"]
+
+encode = json.JSONEncoder(separators=(",", ":")).encode
+"""The one JSON writer, made before the keepers are forked."""
 
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
@@ -29,7 +37,7 @@ class FrameError(Exception):
 
 def pack(body: Body) -> bytes:
     """Return the frame of one object."""
-    data = json.dumps(body, separators=(",", ":")).encode()
+    data = encode(body).encode()
     return _LENGTH.pack(len(data)) + data
 
 

@@ -5,20 +5,27 @@ request is one datagram with the keeper's first connection attached; the answer 
 no worse off without it.
 """
 
+from __future__ import annotations
+
 import contextlib
 import gc
 import json
 import os
 import signal
 import socket
-import sys
 import time
-import types
 
-from runtime.drivers.embedded.keeper import cgroup
+from runtime.drivers.embedded.keeper import cgroup, store
 from runtime.drivers.embedded.keeper.frame import NEWEST, pack
 from runtime.drivers.embedded.keeper.pod import Keeper
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+TAKEN = b"t"
+GONE = b"g"
+"""What the waiting child says: it has a pod, or the driver is gone."""
 KEEPER_OOM_SCORE = "-998"
 """As other runtimes choose for what holds a container: the container goes first."""
 
@@ -28,6 +35,7 @@ def main(fd: int, name: str) -> None:
     if os.fork():
         # The starter may wait for this one: the nursery itself is nobody's child.
         os._exit(0)
+    os.set_inheritable(fd, False)
     link = socket.socket(fileno=fd)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -52,25 +60,72 @@ def main(fd: int, name: str) -> None:
 
 
 def _serve(link: socket.socket, survey: cgroup.Survey, own_score: str | None) -> None:
+    """Keep one child that waits to become a keeper, until the driver is gone.
+
+    The child reads the request, not this process: whatever is touched here between two forks is a page that each
+    keeper then has for itself alone.
+    """
     while True:
-        try:
-            data, fds, _, _ = socket.recv_fds(link, 1 << 16, 1)
-        except ConnectionError:
-            return
-        if not data:
-            return
-        request = json.loads(data)
-        first = socket.socket(fileno=fds[0])
+        report, tell = os.pipe()
         try:
             child = os.fork()
         except OSError as error:
-            first.send(pack({"fatal": f"fork: {os.strerror(error.errno or 0)}"}))
-            first.close()
+            os.close(report)
+            os.close(tell)
+            if not _refuse(link, f"fork: {os.strerror(error.errno or 0)}"):
+                return
             continue
         if child == 0:
-            link.close()
-            _keep(request, first, survey.places, own_score)
-        first.close()
+            os.close(report)
+            _wait_for_a_pod(link, tell, survey, own_score)
+        os.close(tell)
+        word = os.read(report, 1)
+        os.close(report)
+        # Without a word the child was killed before it had a pod: the next one takes its place.
+        if word == GONE:
+            return
+
+
+def _receive(link: socket.socket) -> tuple[dict[str, str], socket.socket] | None:
+    """Return the next request and the keeper's first connection, None when the driver is gone."""
+    try:
+        data, fds, _, _ = socket.recv_fds(link, 1 << 16, 1)
+    except ConnectionError:
+        return None
+    if not data:
+        return None
+    # Descriptors that arrive in a message are inherited through exec unless told otherwise: a
+    # container must not hold its keeper's line to the driver.
+    os.set_inheritable(fds[0], False)
+    return json.loads(data), socket.socket(fileno=fds[0])
+
+
+def _refuse(link: socket.socket, why: str) -> bool:
+    received = _receive(link)
+    if received is None:
+        return False
+    with contextlib.suppress(OSError):
+        received[1].send(pack({"fatal": why}))
+    received[1].close()
+    return True
+
+
+def _wait_for_a_pod(link: socket.socket, tell: int, survey: cgroup.Survey, own_score: str | None) -> NoReturn:
+    """Become the keeper of the next pod that the driver asks for."""
+    received = None
+    try:
+        received = _receive(link)
+        if received is None:
+            _step_out(survey)
+        with contextlib.suppress(OSError):
+            os.write(tell, TAKEN if received else GONE)
+        os.close(tell)
+        link.close()
+    finally:
+        if received is None:
+            os._exit(0)
+    request, first = received
+    _keep(request, first, survey.places, own_score)
 
 
 def _shield() -> str | None:
@@ -88,31 +143,36 @@ def _shield() -> str | None:
 
 def _keep(
     request: dict[str, str], first: socket.socket, places: tuple[str, ...], own_score: str | None
-) -> None:
-    folder = request["directory"]
-
-    def crashed(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
-        import traceback  # noqa: PLC0415 only a bug needs it
-
-        lines = traceback.format_exception(kind, error, trace)
-        with open(folder + "/crash.txt", "a") as file:  # noqa: PTH123
-            file.writelines(lines)
-
-    sys.excepthook = crashed
+) -> NoReturn:
     status = 70
     try:
-        Keeper(request["sandbox"], folder, places, own_score, first).run()
+        Keeper(request["sandbox"], request["directory"], places, own_score, first).run()
         status = 0
-    except BaseException as error:  # noqa: BLE001 the last frame of a process: write it down and end
-        crashed(type(error), error, error.__traceback__)
     finally:
+        if status:
+            _write_down(request["directory"])
         os._exit(status)
 
 
-def _leave(survey: cgroup.Survey) -> None:
+def _write_down(folder: str) -> None:
+    """Leave word of the error that ends this process: nobody else would ever hear of it."""
+    import traceback  # noqa: PLC0415 only a bug needs it
+
+    with contextlib.suppress(OSError), open(f"{folder}/{store.CRASH}", "a") as file:  # noqa: PTH123
+        traceback.print_exc(file=file)
+
+
+def _step_out(survey: cgroup.Survey) -> None:
     """Go back to where we came from, so that our empty cgroups can be removed."""
-    for place, origin in zip(survey.places, survey.origins, strict=True):
+    for origin in survey.origins:
         with contextlib.suppress(OSError):
             cgroup.join(origin, os.getpid())
-            os.rmdir(cgroup.own_corner(place))  # noqa: PTH106
+
+
+def _leave(survey: cgroup.Survey) -> None:
+    corners = [cgroup.own_corner(place) for place in survey.places]
+    _step_out(survey)
+    for place, corner in zip(survey.places, corners, strict=True):
+        with contextlib.suppress(OSError):
+            os.rmdir(corner)  # noqa: PTH106
             os.rmdir(place)  # noqa: PTH106

@@ -4,6 +4,8 @@ One thread, one selector, no timer that runs when nothing is due. The record on 
 answered. A request is a method named `op_...`; `frame` says what travels.
 """
 
+from __future__ import annotations
+
 import contextlib
 import heapq
 import os
@@ -12,19 +14,22 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from typing import Any
 
-from runtime.drivers.embedded.keeper import cgroup, process, store
+from runtime.drivers.embedded.keeper import cgroup, process, small, store
 from runtime.drivers.embedded.keeper.command import Command
 from runtime.drivers.embedded.keeper.container import Asker, Container
 from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body, FrameError, Inbox, pack, peer_uid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 SWEEP_LIMIT_S = 5.0
 """How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
 RECORD_RETRY_S = 2.0
 MAX_UNSENT_BYTES = 32 << 20
 """A driver that leaves so much unread is hung: its connection is dropped."""
-RECEIVE_BYTES = 256 << 10
+RECEIVE_BYTES = 64 << 10
 
 
 class RefusedError(Exception):
@@ -632,7 +637,7 @@ def _noticed(number: int, frame: object) -> None:
 def _oom_kills(group: str) -> int:
     """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
     try:
-        with open(group + "/memory.events") as file:  # noqa: PTH123
-            return sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+        lines = small.read(group + "/memory.events").splitlines()
     except OSError:
         return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))

@@ -1,11 +1,18 @@
 """Processes: starting one so that a failure has words, finding a tree, killing exactly whom we mean."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import json
 import os
 import signal
-from typing import NamedTuple, NoReturn
+
+from runtime.drivers.embedded.keeper import small
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
@@ -21,34 +28,47 @@ NOBODY_GROUP = 65534
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Launch(NamedTuple):
-    """What to start."""
+class Launch:
+    """What to start. `oom_score_adj` is the agent's own value, given back to the process; None leaves it."""
 
-    argv: tuple[str, ...]
-    env: dict[str, str]
-    cwd: str
-    user: int | None
-    group: int | None
-    cgroups: tuple[str, ...]
-    oom_score_adj: str | None
-    """The agent's own value, given back to the process; None leaves it as it is."""
+    __slots__ = ("argv", "cgroups", "cwd", "env", "group", "oom_score_adj", "user")
+
+    def __init__(
+        self,
+        *,
+        argv: tuple[str, ...],
+        env: dict[str, str],
+        cwd: str,
+        user: int | None,
+        group: int | None,
+        cgroups: tuple[str, ...],
+        oom_score_adj: str | None,
+    ) -> None:
+        self.argv = argv
+        self.env = env
+        self.cwd = cwd
+        self.user = user
+        self.group = group
+        self.cgroups = cgroups
+        self.oom_score_adj = oom_score_adj
 
 
-class Seen(NamedTuple):
-    """A process as /proc shows it."""
+class Seen:
+    """A process as /proc shows it. `start` is in clock ticks since boot: with the boot id it names one process for ever."""
 
-    pid: int
-    state: str
-    parent: int
-    session: int
-    start: int
-    """Clock ticks since boot; with the boot id it tells a process from a later one of the same number."""
+    __slots__ = ("parent", "pid", "session", "start", "state")
+
+    def __init__(self, pid: int, state: str, parent: int, session: int, start: int) -> None:
+        self.pid = pid
+        self.state = state
+        self.parent = parent
+        self.session = session
+        self.start = start
 
 
 def boot_id() -> str:
     """Return the identity of this run of the kernel."""
-    with open("/proc/sys/kernel/random/boot_id") as file:  # noqa: PTH123
-        return file.read().strip()
+    return small.read("/proc/sys/kernel/random/boot_id").strip().decode()
 
 
 def become_subreaper() -> None:
@@ -60,8 +80,7 @@ def become_subreaper() -> None:
 def look(pid: int) -> Seen | None:
     """Return what /proc says of a process, None when there is none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            line = file.read()
+        line = small.read(f"/proc/{pid}/stat")
     except OSError:
         return None
     fields = line[line.rindex(b")") + 2 :].split()
@@ -85,8 +104,7 @@ def children(pid: int) -> list[int]:
     try:
         tasks = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
         for task in tasks:
-            with open(f"/proc/{pid}/task/{task}/children") as file:  # noqa: PTH123
-                found += map(int, file.read().split())
+            found += map(int, small.read(f"/proc/{pid}/task/{task}/children").split())
     except FileNotFoundError:
         if not os.path.exists("/proc/self/task") or os.path.exists(f"/proc/self/task/{os.getpid()}/children"):  # noqa: PTH110
             return found
@@ -111,8 +129,7 @@ def descendants(pid: int) -> list[int]:
 def marks(pid: int) -> tuple[str, str]:
     """Return the sandbox and container id in a process's environment, empty when unreadable or absent."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-            words = file.read().split(b"\0")
+        words = small.read(f"/proc/{pid}/environ").split(b"\0")
     except OSError:
         return "", ""
     values = dict(word.split(b"=", 1) for word in words if b"=" in word)
@@ -159,8 +176,8 @@ def spawn(launch: Launch, stdout: int, stderr: int) -> tuple[int, str]:
     if pid == 0:
         _become(launch, stdout, stderr, tell, parent)
     os.close(tell)
-    with open(report, "rb") as file:  # noqa: PTH123
-        text = file.read()
+    text = os.read(report, 4096)
+    os.close(report)
     return pid, json.loads(text) if text else ""
 
 
@@ -170,16 +187,14 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
     try:
         what = "join its cgroup"
         for group in launch.cgroups:
-            with open(group + "/cgroup.procs", "w") as file:  # noqa: PTH123
-                file.write("0")
+            small.write(group + "/cgroup.procs", b"0")
         what = "prepare"
         os.setsid()
         null = os.open("/dev/null", os.O_RDONLY)
         for source, target in ((null, 0), (stdout, 1), (stderr, 2)):
             os.dup2(source, target)
         if launch.oom_score_adj is not None:
-            with open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
-                file.write(launch.oom_score_adj)
+            small.write("/proc/self/oom_score_adj", launch.oom_score_adj.encode())
         os.umask(0o022)
         signal.set_wakeup_fd(-1)
         for number in IGNORED_SIGNALS:

@@ -3,9 +3,16 @@
 Owned by the keeper while it lives, by the driver afterwards. Environment values are never written.
 """
 
+from __future__ import annotations
+
 import json
 import os
-from typing import Any
+
+from runtime.drivers.embedded.keeper.frame import encode
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 VERSION = 1
 NAME = "record.json"
@@ -20,7 +27,7 @@ class DamagedError(Exception):
 def write(directory: str, record: dict[str, Any], *, durable: bool) -> None:
     """Replace the record in `directory`; with `durable` also through a power failure. Raises OSError."""
     path = os.path.join(directory, NAME)  # noqa: PTH118 pathlib would cost every keeper its pages
-    data = json.dumps({"version": VERSION} | record, separators=(",", ":")).encode()
+    data = encode({"version": VERSION} | record).encode()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(path + ".new", flags, 0o600)
     try:

@@ -1,0 +1,212 @@
+"""The pod core under any order of updates, kills, looks, alarms, deaths and outcomes, good and bad."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from actors.pod.core import decide
+from actors.pod.state import LIFE_WORD, Finished, Gone, Recalling, Terminated
+from api.containers import StopContainer
+from api.errors import FailureKind
+from api.ids import Path
+from api.lifecycle import Cancel, Start
+from api.messages.supervisor import PodKilled
+from tests.unit.actors.pods import wanted
+from tests.unit.actors.tiny import STARTING, Hand
+
+ORDER = list(LIFE_WORD)
+POLICIES = ("Always", "OnFailure", "Never")
+KINDS = (
+    FailureKind.UNAVAILABLE,
+    FailureKind.TIMED_OUT,
+    FailureKind.NOT_FOUND,
+    FailureKind.DENIED,
+    FailureKind.REJECTED,
+)
+
+
+class PodMachine(RuleBasedStateMachine):
+    """One core, the tiny world, and what must hold whatever happens."""
+
+    @initialize(
+        policy=st.sampled_from(POLICIES),
+        source=st.sampled_from(("file", "api")),
+        many=st.booleans(),
+        runs=st.booleans(),
+    )
+    def begin(self, policy, source, many, runs):
+        self.pod = wanted(*("ab" if many else "a"), policy=policy, source=source)
+        self.hand = Hand()
+        self.generation = 1
+        if runs:
+            self.hand.update(self.pod)
+            self.hand.settle()
+        self.life = 0
+        self.killed_at = None
+        self.over = None
+        self.asked = []
+        self.least_grace = {}
+
+    def check_new(self):
+        """Check what the core started since the last look."""
+        hand = self.hand
+        for call in hand.started[self.killed_at or 0 :] if self.killed_at is not None else ():
+            assert not isinstance(call, STARTING), f"{call} after a kill"
+        for op, (start, _) in hand.open.items():
+            if isinstance(start.call, StopContainer) and self.killed_at is not None:
+                one = start.call.container_id
+                least = self.least_grace.get(one, (0, float("inf")))
+                if op > least[0]:
+                    assert start.call.grace_s <= least[1], "grace grew"
+                    self.least_grace[one] = (op, start.call.grace_s)
+
+    @rule(seconds=st.sampled_from((0.01, 1, 11, 45)))
+    def time_goes_by(self, seconds):
+        self.hand.wait(seconds)
+
+    @rule(changed=st.booleans())
+    def update(self, changed):
+        self.generation += 1
+        pod = wanted(*("abc" if changed else "a"), policy=self.pod.spec.restart_policy)
+        self.hand.update(pod, generation=self.generation)
+
+    @rule(steps=st.integers(1, 12))
+    def all_goes_well(self, steps):
+        for _ in range(steps):
+            if self.hand.open:
+                self.hand.end(min(self.hand.open))
+
+    @rule(name=st.sampled_from("abc"))
+    def a_record_vanishes(self, name):
+        self.hand.world.lose(name)
+
+    @rule(
+        grace=st.sampled_from((None, 0, 1, 5, 90)),
+        deleted=st.booleans(),
+        who=st.sampled_from(("x", "y", "z")),
+    )
+    def kill(self, grace, deleted, who):
+        if self.killed_at is None:
+            self.killed_at = len(self.hand.started)
+        self.hand.kill(grace, deleted=deleted, asked_by=Path(f"/{who}"))
+        if not isinstance(self.hand.state.life, Terminated | Finished | Gone):
+            self.asked.append(f"/{who}")
+
+    @rule(ago=st.sampled_from((0.0, 0.0, 0.5, 20)))
+    def observe(self, ago):
+        as_of = self.hand.now - ago
+        # An older listing shows an older world: what it shows must not count after a later call.
+        stale = as_of < self.hand.state.settled_at
+        before = self.hand.state.observed
+        self.hand.observe(as_of=as_of)
+        if stale:
+            assert self.hand.state.observed is before
+
+    @rule(name=st.sampled_from("abc"), code=st.sampled_from((0, 1, 137)))
+    def a_container_dies(self, name, code):
+        self.hand.world.exit(name, code, self.hand.wall)
+
+    @precondition(lambda self: self.hand.open)
+    @rule(which=st.integers(0, 9))
+    def a_call_ends_well(self, which):
+        ops = sorted(self.hand.open)
+        self.hand.end(ops[which % len(ops)])
+
+    @precondition(lambda self: self.hand.open)
+    @rule(which=st.integers(0, 9), kind=st.sampled_from(KINDS), happens=st.booleans())
+    def a_call_fails(self, which, kind, happens):
+        ops = sorted(self.hand.open)
+        self.hand.end(ops[which % len(ops)], kind, happens=happens)
+
+    @precondition(lambda self: self.hand.cancelled and self.hand.cancelled[-1] in self.hand.open)
+    @rule()
+    def a_cancelled_call_ends(self):
+        self.hand.end(self.hand.cancelled[-1], FailureKind.CANCELLED, happens=False)
+
+    @precondition(lambda self: self.hand.wake_at is not None)
+    @rule()
+    def the_alarm_rings(self):
+        self.hand.ring()
+
+    @invariant()
+    def what_is_started_is_allowed(self):
+        if not hasattr(self, "hand"):
+            return
+        self.check_new()
+        hand = self.hand
+        assert sorted(f.op for f in hand.state.inflight) == sorted(hand.open), "two stages, or a lost call"
+        assert len({since for _, since in hand.open.values()}) <= 1, "two stages at once"
+        for op in hand.cancelled:
+            if op in hand.open:
+                assert isinstance(hand.open[op][0].call, StopContainer)
+
+    @invariant()
+    def life_goes_one_way(self):
+        if not hasattr(self, "hand"):
+            return
+        at = ORDER.index(type(self.hand.state.life))
+        assert at >= self.life
+        self.life = at
+        if at > ORDER.index(Recalling) + 1 and self.killed_at is None:
+            self.killed_at = len(self.hand.started)
+        phase = self.hand.status.phase
+        if self.over is not None:
+            assert phase == self.over, "a terminal phase changed"
+        if phase in ("Succeeded", "Failed"):
+            assert isinstance(self.hand.state.life, Terminated | Finished | Gone)
+            self.over = phase
+
+    @invariant()
+    def restart_counts_never_fall(self):
+        if not hasattr(self, "hand"):
+            return
+        counts = {c.name: c.restart_count for c in self.hand.status.container_statuses}
+        before = getattr(self, "counts", {})
+        assert all(counts.get(name, count) >= count for name, count in before.items())
+        self.counts = {**before, **counts}
+
+    @invariant()
+    def looking_again_changes_nothing(self):
+        if not hasattr(self, "hand"):
+            return
+        hand = self.hand
+        again = decide(hand.state, None, hand.now, hand.wall, lambda: 10_000)
+        if hand.open or (hand.wake_at is not None and hand.wake_at > hand.now):
+            assert not [a for a in again.actions if isinstance(a, Start | Cancel)]
+            assert not [a for a in again.actions if not isinstance(a, Start | Cancel)], again.actions
+            assert again.state == hand.state
+
+    @invariant()
+    def the_end_is_real_and_whoever_asked_knows(self):
+        if not hasattr(self, "hand"):
+            return
+        answered = [to for to, m in self.hand.told if isinstance(m, PodKilled)]
+        if isinstance(self.hand.state.life, Terminated | Finished | Gone):
+            assert set(self.asked) <= set(answered)
+        else:
+            assert answered == []
+
+    def teardown(self):
+        """End it: whatever happened, a killed pod ends, and leaves nothing."""
+        if not hasattr(self, "hand"):
+            return
+        hand = self.hand
+        hand.kill(deleted=True)
+        for _ in range(200):
+            if isinstance(hand.state.life, Gone):
+                break
+            if hand.open:
+                hand.end(min(hand.open))
+            else:
+                hand.ring()
+        assert isinstance(hand.state.life, Gone), (hand.state.life, hand.started[-5:])
+        assert (hand.world.view.sandboxes, hand.world.view.containers, hand.world.pages) == ((), (), {})
+
+
+TestPodMachine = PodMachine.TestCase
+TestPodMachine.settings = settings(
+    max_examples=60,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)

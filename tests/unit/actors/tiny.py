@@ -1,0 +1,264 @@
+"""A runtime, a ledger and a disk in a few lines of data, and a hand that plays them to one pod core."""
+
+import itertools
+
+import msgspec
+
+from actors.pod.core import decide, initial
+from actors.pod.state import PodState
+from api.containers import (
+    Container,
+    ContainerState,
+    CreateContainer,
+    InspectPod,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    RuntimePod,
+    Sandbox,
+    SandboxState,
+    StartContainer,
+    StopContainer,
+    StopSandbox,
+)
+from api.errors import Failure, FailureKind
+from api.host import Done, Forget, MakePodFolders, Recall, Recalled, Remember, RemovePodFolders
+from api.ids import Path
+from api.lifecycle import Cancel, Start, Tell
+from api.messages.kernel import Alarm, Outcome
+from api.messages.pod import KillCause, KillPod, PodObserved, UpdatePod
+from tests.unit.actors.pods import NS, UID, WALL, shown
+
+STARTING = (RunSandbox, CreateContainer, StartContainer)
+ASKER = Path("/node/asker")
+
+
+class TinyWorld:
+    """What outlives an actor: one pod in the runtime, its pages in the ledger, its folders."""
+
+    def __init__(self, view=None):
+        self.view = view or shown()
+        self.pages = {}
+        self.folders = False
+        self.counter = itertools.count(100)
+
+    def apply(self, call, wall):
+        """Carry a call out and return its result."""
+        view = self.view
+        match call:
+            case InspectPod():
+                pass
+            case RunSandbox(spec=spec):
+                made = Sandbox(
+                    id=f"box{spec.attempt}",
+                    uid=spec.uid,
+                    name=spec.name,
+                    namespace=spec.namespace,
+                    attempt=spec.attempt,
+                    state=SandboxState.READY,
+                    created_at=wall,
+                    ips=("10.0.0.9",),
+                )
+                if made.id not in {s.id for s in view.sandboxes}:
+                    self.view = msgspec.structs.replace(view, sandboxes=(made, *view.sandboxes))
+            case StopSandbox(sandbox_id=box):
+                for one in view.containers:
+                    if one.sandbox_id == box:
+                        self.exit(one.name, 137, wall)
+                self.view = msgspec.structs.replace(
+                    self.view,
+                    sandboxes=tuple(
+                        msgspec.structs.replace(s, state=SandboxState.NOT_READY) if s.id == box else s
+                        for s in self.view.sandboxes
+                    ),
+                )
+            case RemoveSandbox(sandbox_id=box):
+                self.view = msgspec.structs.replace(
+                    view,
+                    sandboxes=tuple(s for s in view.sandboxes if s.id != box),
+                    containers=tuple(c for c in view.containers if c.sandbox_id != box),
+                )
+            case CreateContainer(spec=spec, sandbox_id=box):
+                made = Container(
+                    id=f"tiny://{spec.name}-{next(self.counter)}",
+                    sandbox_id=box,
+                    name=spec.name,
+                    attempt=spec.attempt,
+                    image=spec.image,
+                    state=ContainerState.CREATED,
+                    created_at=wall,
+                    annotations=spec.annotations,
+                )
+                self.view = msgspec.structs.replace(view, containers=(made, *view.containers))
+            case StartContainer(container_id=one):
+                self._change(one, state=ContainerState.RUNNING, started_at=wall)
+            case StopContainer(container_id=one):
+                self._end(one, 143, wall)
+            case RemoveContainer(container_id=one):
+                self.view = msgspec.structs.replace(
+                    view, containers=tuple(c for c in view.containers if c.id != one)
+                )
+            case Remember(section=section, data=data):
+                self.pages[section] = data
+                return Done()
+            case Forget(section=section):
+                self.pages.pop(section, None)
+                return Done()
+            case Recall(section=section):
+                return Recalled(data=self.pages.get(section))
+            case MakePodFolders():
+                self.folders = True
+                return Done()
+            case RemovePodFolders():
+                self.folders = False
+                return Done()
+            case _:
+                raise AssertionError(call)
+        return self.view
+
+    def exit(self, name, code, wall):
+        """End whatever runs of a container."""
+        for one in self.view.containers:
+            if one.name == name:
+                self._end(one.id, code, wall)
+
+    def lose(self, name):
+        """Forget everything of a container, whatever it was doing, as `rm` by hand would."""
+        left = tuple(c for c in self.view.containers if c.name != name)
+        self.view = msgspec.structs.replace(self.view, containers=left)
+
+    def _end(self, container_id, code, wall):
+        for one in self.view.containers:
+            if one.id == container_id and one.state in (ContainerState.RUNNING, ContainerState.UNKNOWN):
+                self._change(container_id, state=ContainerState.EXITED, exit_code=code, finished_at=wall)
+
+    def _change(self, container_id, **changes):
+        self.view = msgspec.structs.replace(
+            self.view,
+            containers=tuple(
+                msgspec.structs.replace(c, **changes) if c.id == container_id else c
+                for c in self.view.containers
+            ),
+        )
+
+
+class Hand:
+    """Plays the world to one pod core, message by message."""
+
+    def __init__(self, world=None, inherited=(), now=10.0, **settings):
+        self.world = world or TinyWorld()
+        self.now = now
+        self.wall = WALL + int(now * NS)
+        self.ops = itertools.count(1)
+        self.open = {}
+        self.told = []
+        self.started = []
+        self.cancelled = []
+        self.wake_at = None
+        self.state = initial(PodState(uid=UID, log_root="/logs", **settings), now, inherited)
+        self.give(None)
+
+    def give(self, message):
+        """Let the core decide on one message; return what it started."""
+        decision = decide(self.state, message, self.now, self.wall, lambda: next(self.ops))
+        self.state = decision.state
+        self.wake_at = decision.wake_at
+        fresh = []
+        for action in decision.actions:
+            match action:
+                case Start():
+                    self.open[action.op] = (action, self.now)
+                    fresh.append(action.call)
+                case Cancel(op=op):
+                    self.cancelled.append(op)
+                case Tell():
+                    self.told.append((action.to, action.message))
+                case _:
+                    raise AssertionError(action)
+        self.started += fresh
+        return fresh
+
+    def wait(self, seconds):
+        """Let time go by."""
+        self.now += seconds
+        self.wall += int(seconds * NS)
+
+    def update(self, pod, generation=1):
+        """Tell the core what it should be."""
+        return self.give(UpdatePod(pod=pod, source="file", generation=generation))
+
+    def kill(self, grace=None, cause=KillCause.REMOVED, deleted=True, asked_by=ASKER, **more):
+        """Tell the core to end."""
+        return self.give(
+            KillPod(uid=UID, cause=cause, grace_s=grace, deleted=deleted, asked_by=asked_by, **more)
+        )
+
+    def observe(self, view=None, as_of=None):
+        """Tell the core what the runtime shows, as Pleg would."""
+        at = self.now if as_of is None else as_of
+        return self.give(PodObserved(uid=UID, pod=view or self.world.view, as_of=at))
+
+    def op_of(self, kind):
+        """Return the open operation of this kind of call."""
+        return next(op for op, (start, _) in self.open.items() if isinstance(start.call, kind))
+
+    def end(self, op, failure=None, took=0.01, happens=True):
+        """End an open operation, well or with this kind of failure; one that failed may have happened all the same."""
+        self.wait(took)
+        start, since = self.open.pop(op)
+        result = self.world.apply(start.call, self.wall) if happens else None
+        outcome = Outcome(
+            op=op,
+            call=type(start.call).__name__,
+            result=None if failure else result,
+            failure=Failure(kind=failure, message="it broke") if failure else None,
+            started_at=since,
+            ended_at=self.now,
+        )
+        return self.give(outcome)
+
+    def fail(self, kind, failure=FailureKind.UNAVAILABLE, happens=False):
+        """Let the open call of this kind fail."""
+        return self.end(self.op_of(kind), failure, happens=happens)
+
+    def settle(self, limit=60):
+        """Let every open call end well until nothing is open."""
+        for _ in range(limit):
+            if not self.open:
+                return self
+            self.end(min(self.open))
+        raise AssertionError(f"it never settles: {self.started[-6:]}")
+
+    def settle_until(self, kind):
+        """Let calls end well until one of this kind is open."""
+        for _ in range(60):
+            if any(isinstance(start.call, kind) for start, _ in self.open.values()):
+                return self
+            assert self.open, f"{kind.__name__} never comes: {self.started}"
+            self.end(min(self.open))
+        raise AssertionError(kind)
+
+    def ring(self):
+        """Let time go by until the alarm that the core asked for, and ring it."""
+        assert self.wake_at is not None, "it asked for no alarm"
+        self.wait(max(0.0, self.wake_at - self.now) + 0.001)
+        return self.give(Alarm(at=self.now))
+
+    def messages(self, kind):
+        """Return the messages of a kind that were told, oldest first."""
+        return [message for _, message in self.told if isinstance(message, kind)]
+
+    @property
+    def status(self):
+        """Return the status as last composed."""
+        return self.state.base
+
+
+def running_pod(pod, **settings):
+    """Return a hand on a pod that runs."""
+    hand = Hand(**settings)
+    hand.update(pod)
+    return hand.settle()
+
+
+__all__ = ["ASKER", "STARTING", "Hand", "RuntimePod", "TinyWorld", "running_pod"]

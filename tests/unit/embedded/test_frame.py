@@ -1,0 +1,48 @@
+"""Frames and versions between driver and keeper."""
+
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.drivers.embedded.keeper.frame import (
+    MAX_FRAME_BYTES,
+    NEWEST,
+    FrameError,
+    Inbox,
+    common_version,
+    pack,
+)
+
+BODIES = st.lists(
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=20), max_size=3), max_size=5
+)
+
+
+@given(bodies=BODIES, size=st.integers(1, 50))
+def test_frames_survive_any_cutting(bodies, size):
+    data = b"".join(map(pack, bodies))
+    inbox = Inbox()
+    found = [body for start in range(0, len(data), size) for body in inbox.feed(data[start : start + size])]
+    assert found == bodies
+
+
+def test_an_absurd_length_ends_the_connection():
+    with pytest.raises(FrameError):
+        Inbox().feed(struct.pack(">I", MAX_FRAME_BYTES + 1))
+
+
+@pytest.mark.parametrize("data", [b"{", json.dumps([1]).encode(), b"\xff\xfe"])
+def test_nonsense_ends_the_connection(data):
+    with pytest.raises(FrameError):
+        Inbox().feed(struct.pack(">I", len(data)) + data)
+
+
+@pytest.mark.parametrize(
+    ("oldest", "newest", "version"),
+    [(NEWEST, NEWEST, NEWEST), (1, NEWEST + 5, NEWEST), (NEWEST + 1, NEWEST + 5, None), (0, 0, None)],
+)
+def test_both_sides_speak_the_newest_version_that_both_know(oldest, newest, version):
+    assert common_version(oldest, newest) == version
