@@ -157,7 +157,7 @@ def test_a_quarantined_holder_keeps_its_name():
 def test_nothing_is_cleaned_up_before_every_source_was_seen():
     house = House(expected=("file", "http"))
     house.snapshot(seen=("file",)), house.listed(presence("o1", "old"))
-    assert (house.alive, house.state.sweep) == (set(), None)
+    assert (house.alive, house.state.sweep) == (set(), ())
     house.change(PodOp.ADD, source="http")
     assert kills(house.last) == [("o1", KillCause.ORPHAN)]
     assert [type(a.call) for a in house.last if isinstance(a, Start)] == [
