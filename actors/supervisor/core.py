@@ -168,6 +168,7 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
             name=message.name,
             namespace=message.namespace,
             order=state.next_order,
+            revision=state.epoch * REVISIONS,
             spawned=True,
         )
         state = replace(state, next_order=state.next_order + 1)

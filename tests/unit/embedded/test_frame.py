@@ -12,7 +12,7 @@ from runtime.drivers.embedded.keeper.frame import (
     NEWEST,
     FrameError,
     Inbox,
-    common_version,
+    agreed_version,
     pack,
 )
 
@@ -45,4 +45,4 @@ def test_nonsense_ends_the_connection(data):
     [(NEWEST, NEWEST, NEWEST), (1, NEWEST + 5, NEWEST), (NEWEST + 1, NEWEST + 5, None), (0, 0, None)],
 )
 def test_both_sides_speak_the_newest_version_that_both_know(oldest, newest, version):
-    assert common_version(oldest, newest) == version
+    assert agreed_version(oldest, newest) == version

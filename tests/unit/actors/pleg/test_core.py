@@ -11,7 +11,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Uid, pod_path
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
-from api.messages.pleg import LookAtPod, RelistNow
+from api.messages.pleg import LookAtPod, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
 from tests.unit.actors.pods import box, instance, shown
@@ -22,11 +22,11 @@ BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="no runtime at unix:///x"
 class Eye:
     """A Pleg core and what it did."""
 
-    def __init__(self, **settings):
+    def __init__(self, *watched):
         self.now = 0.0
         self.ops = itertools.count(1)
         self.open = {}
-        self.state = PlegState(**settings)
+        self.state = PlegState(watched=frozenset(watched or ("u1",)))
         self.give(None)
 
     def give(self, message):
@@ -192,10 +192,24 @@ def test_an_incomplete_listing_tells_nothing_it_does_not_show():
     assert [m.pod for m in observed(eye.last)] == [shown()]
 
 
-def test_another_agents_pod_is_told_to_nobody_unless_it_is_taken_over():
-    theirs = replace(POD, ours=False)
-    assert observed(Eye().list(theirs)) == []
-    assert len(observed(Eye(take_over=True).list(theirs))) == 1
+def test_a_pod_that_nobody_watches_is_listed_and_told_to_nobody():
+    eye = Eye("other")
+    eye.list(POD)
+    assert observed(eye.last) == []
+    assert [type(a.message) for a in eye.last if isinstance(a, Tell)] == [RuntimeListed]
+    eye.ring(), eye.list(POD, complete=False)
+    assert calls(eye.last) == []
+
+
+def test_who_begins_to_watch_is_told_what_was_seen_before():
+    eye = Eye("other")
+    eye.list(POD)
+    eye.give(WatchPod(uid=Uid("u1")))
+    eye.ring(), eye.list(POD)
+    assert [m.pod for m in observed(eye.last)] == [POD]
+    eye.give(UnwatchPod(uid=Uid("u1")))
+    eye.ring(), eye.list()
+    assert observed(eye.last) == []
 
 
 def test_health_names_the_call_that_does_not_answer():
