@@ -215,8 +215,8 @@ def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
     match outcome.result:
         case RecalledAll(entries=entries):
             found = tuple(Uid(key) for key, _ in entries)
-        case PodFolders(uids=uids, log_directories=logs):
-            found = (*uids, *(uid for uid, _ in logs))
+        case PodFolders(uids=uids):
+            found = uids
         case _:
             # A failed look is no reason to stop: what is left there is found by the next one.
             pass

@@ -69,7 +69,7 @@ def leftovers(
             if uid not in wanted:
                 yield f"unwanted pod {uid} is still in the ledger's section {section}"
     listed = world.folders.perform(ListPodFolders(), 1.0)
-    for uid in listed.uids:
+    for uid in sorted({*listed.uids, *(uid for uid, _ in listed.log_directories)}):
         if uid not in wanted:
             yield f"folders or logs of unwanted pod {uid} are left"
 

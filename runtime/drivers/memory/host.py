@@ -283,6 +283,4 @@ class MemoryPodFolders:
             for path in self._logs
             if (uid := uid_of_log_folder(path.rpartition("/")[2])) is not None
         ]
-        return PodFolders(
-            uids=tuple(sorted({*self._pods, *(uid for uid, _ in logs)})), log_directories=tuple(sorted(logs))
-        )
+        return PodFolders(uids=tuple(sorted(self._pods)), log_directories=tuple(sorted(logs)))

@@ -312,7 +312,8 @@ def test_what_earlier_lives_left_on_disk_is_swept():
     results = [
         RecalledAll(entries=(("u1", b""), ("old1", b""))),
         RecalledAll(entries=(("old2", b""),)),
-        PodFolders(uids=(Uid("old1"),), log_directories=((Uid("old3"), "/logs/d_w_old3"),)),
+        # The log root may be another agent's too: a log folder alone is nothing of ours.
+        PodFolders(uids=(Uid("old3"),), log_directories=((Uid("theirs"), "/logs/d_w_theirs"),)),
     ]
     for op, result in enumerate(results, 1):
         house.give(Outcome(op=op, call="RecallAll", result=result, started_at=100.0, ended_at=100.0))
