@@ -28,7 +28,7 @@ from runtime.edge import perform
 from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
 from runtime.logs import LEVELS, log_factory
-from runtime.process import FAULTS, RootLock, faults_file, kill_self, prepare_root, set_umask
+from runtime.process import FAULTS, RootLock, faults_file, has_cgroup_v2, kill_self, prepare_root, set_umask
 
 STOP_S = 1.0
 """How long the actors may take to stop; what hangs longer is named and left."""
@@ -58,6 +58,11 @@ class Agent:
             raise RejectedError(
                 f"containerRuntimeEndpoint: this build runs pods on the embedded runtime only, not on"
                 f" {settings.runtime_endpoint} yet; use --container-runtime-endpoint embedded"
+            )
+        if settings.fail_cgroup_v1 and not has_cgroup_v2():
+            raise RejectedError(
+                "failCgroupV1: this machine has no cgroup version 2; boot it with unified cgroups, or set failCgroupV1"
+                " to false"
             )
         faults = planned_faults(faults_file())
         set_umask()

@@ -116,7 +116,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     knob("configMapAndSecretChangeDetectionStrategy", "Watch", choices=("Watch", "Cache", "Get")),
     knob("enableControllerAttachDetach", True),
     # Pods.
-    knob("maxPods", 110, "pods", **OURS, **NOT_NEGATIVE, **ZERO),
+    knob("maxPods", 110, "pods", **NOT_NEGATIVE, **ZERO),
     knob("podsPerCore", 0, "pods per core", **NOT_NEGATIVE),
     knob("podPidsLimit", -1, "processes"),
     knob("clusterDomain", ""),
@@ -138,7 +138,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     knob("userNamespaces.idsPerPod", 65536, "user ids", low=65536, high=2**32 - 65536),
     # The container runtime.
     knob("containerRuntimeEndpoint", "", "endpoint", **OURS, **ZERO),
-    knob("imageServiceEndpoint", "", "endpoint", **OURS),
+    knob("imageServiceEndpoint", "", "endpoint"),
     knob("runtimeRequestTimeout", "2m", "duration", **OURS, low=SHORTEST, **ZERO),
     knob("hairpinMode", "promiscuous-bridge", choices=("promiscuous-bridge", "hairpin-veth", "none"), **ZERO),
     knob("containerLogMaxSize", "10Mi", "quantity", **ZERO),

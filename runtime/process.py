@@ -21,6 +21,7 @@ UMASK = 0o022
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FAULTS = "NODEAGENT_FAULTS"
 """Environment variable: a file with an `api.faults.FaultPlan` as JSON, to break this agent on purpose."""
+CGROUP_ROOT = Path("/sys/fs/cgroup")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -171,6 +172,11 @@ def boot_id(path: Path = BOOT_ID) -> str:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise UnavailableError(f"cannot read the boot id from {path}: {error.strerror}") from error
+
+
+def has_cgroup_v2(root: Path = CGROUP_ROOT) -> bool:
+    """Tell whether the machine's cgroups are version 2 only: what `failCgroupV1` asks about."""
+    return (root / "cgroup.controllers").exists()
 
 
 def node_name(override: str = "", hostname: str | None = None) -> str:

@@ -43,6 +43,8 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 FIRST_HOLD_S = 1.0
 HOLD_LIMIT_S = 30.0
+REWRITE_S = 10.0
+"""Between tries to write to a ledger that takes nothing."""
 FIRST_IMAGE_HOLD_S = 10.0
 IMAGE_HOLD_LIMIT_S = 300.0
 
@@ -82,7 +84,7 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
         case Recall():
             return recalled_entry(state, call, outcome.result, wall)
         case Remember(data=data):
-            return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo))
+            return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo), rewrite_at=None)
         case MakePodFolders():
             return replace(state, folders=True)
         case RemovePodFolders():
@@ -195,7 +197,7 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     if cancelled:
         return state
     if isinstance(call, Remember):
-        return unremembered(state, call, failure, wall)
+        return unremembered(state, call, failure, now, wall)
     if isinstance(call, Recall):
         state = replace(state, recall_failures=state.recall_failures + 1)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
@@ -226,11 +228,12 @@ def hold_s(failure: Failure, failures: int) -> float:
     return float(min(first * 2 ** min(failures - 1, 10), limit))
 
 
-def unremembered(state: PodState, call: Remember, failure: Failure, wall: WallNs) -> PodState:
-    """Go on without the ledger, and say so: a full disk must not keep a pod from being stopped or started."""
+def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs) -> PodState:
+    """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
     text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
-    return replace(state, remembered=msgspec.msgpack.decode(call.data, type=PodMemo))
+    remembered = msgspec.msgpack.decode(call.data, type=PodMemo)
+    return replace(state, remembered=remembered, rewrite_at=now + REWRITE_S)
 
 
 # ---------------------------------------------------------------- small changes of a state

@@ -192,6 +192,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger holds durably enough; None before the recall."""
     base: PodStatus = PodStatus()
     """The last status composed, or recalled: what the next one is built on."""
+    rewrite_at: Instant | None = None
+    """When to write `remembered` again, which the ledger did not take."""
     observed: RuntimePod | None = None
     observed_as_of: Instant = float("-inf")
     settled_at: Instant = float("-inf")

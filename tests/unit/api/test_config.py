@@ -98,12 +98,10 @@ def test_the_honoured_fields_of_a_file_become_settings():
         httpCheckFrequency="2s",
         healthzPort=0,
         healthzBindAddress="::1",
-        maxPods=5,
         runtimeRequestTimeout="1m30s",
         crashLoopBackOff={"maxContainerRestartPeriod": "10s"},
         failCgroupV1=True,
         logging={"format": "json", "verbosity": 4},
-        imageServiceEndpoint="unix:///run/images.sock",
     )
     assert outcome.problems == ()
     assert outcome.warnings == ()
@@ -113,11 +111,11 @@ def test_the_honoured_fields_of_a_file_become_settings():
     assert settings.manifest_url_headers == (("X-A", "3"), ("X-B", "1"), ("X-B", "2"))
     assert settings.pod_logs_dir == "/logs"
     assert (settings.sync_s, settings.file_check_s, settings.http_check_s) == (120, 1, 2)
-    assert (settings.healthz_address, settings.healthz_port, settings.max_pods) == ("::1", 0, 5)
+    assert (settings.healthz_address, settings.healthz_port) == ("::1", 0)
     assert (settings.runtime_request_timeout_s, settings.max_container_backoff_s) == (90, 10)
     assert settings.fail_cgroup_v1
     assert (settings.log_format, settings.verbosity) == ("json", 4)
-    assert (settings.runtime_endpoint, settings.image_endpoint) == (ENDPOINT, "unix:///run/images.sock")
+    assert settings.runtime_endpoint == ENDPOINT
 
 
 def test_zero_means_the_default_where_kubernetes_says_so():
@@ -168,6 +166,7 @@ def test_a_field_that_is_not_honoured_yet_is_a_warning_with_its_path():
     assert outcome.settings is not None
     assert [one.where for one in outcome.warnings] == [
         "/etc/agent/config.yaml: authentication.anonymous.enabled",
+        "/etc/agent/config.yaml: maxPods",
         "/etc/agent/config.yaml: evictionHard",
     ]
 
@@ -268,7 +267,7 @@ def test_header_values_never_show():
 def test_what_is_honoured_is_what_the_settings_take():
     assert {
         "staticPodPath", "staticPodURL", "staticPodURLHeader", "podLogsDir", "syncFrequency", "fileCheckFrequency",
-        "httpCheckFrequency", "healthzPort", "healthzBindAddress", "maxPods", "runtimeRequestTimeout",
-        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "imageServiceEndpoint", "failCgroupV1",
+        "httpCheckFrequency", "healthzPort", "healthzBindAddress", "runtimeRequestTimeout",
+        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "failCgroupV1",
         "logging.format", "logging.verbosity",
     } == HONOURED  # fmt: skip

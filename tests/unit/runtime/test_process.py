@@ -15,6 +15,7 @@ from runtime.process import (
     RootLock,
     StopSignals,
     boot_id,
+    has_cgroup_v2,
     node_name,
     prepare_root,
     set_umask,
@@ -160,3 +161,9 @@ def test_the_umask_is_ours():
         assert os.umask(0o022) == 0o022
     finally:
         os.umask(old)
+
+
+def test_unified_cgroups_are_known_by_their_controllers(tmp_path):
+    assert not has_cgroup_v2(tmp_path)
+    (tmp_path / "cgroup.controllers").write_text("cpu memory\n")
+    assert has_cgroup_v2(tmp_path)

@@ -6,7 +6,16 @@ import pytest
 from actors.pod.core import RECALL_TRIES
 from actors.pod.explain import explain
 from actors.pod.report import STATUS_MANAGER, SUPERVISOR
-from actors.pod.state import Finished, Gone, PodMemo, Recalling, Syncing, Terminated, Terminating
+from actors.pod.state import (
+    MEMO_SECTION,
+    Finished,
+    Gone,
+    PodMemo,
+    Recalling,
+    Syncing,
+    Terminated,
+    Terminating,
+)
 from api.containers import (
     CreateContainer,
     InspectPod,
@@ -533,3 +542,13 @@ def test_explain_counts_failed_tries_from_the_first():
     answer = explain(hand.state, hand.now, hand.wall)
     assert answer.waits_for == "to try again after 2 failed tries: it broke"
     assert 1 <= answer.since_s < 1.5
+
+
+def test_what_the_ledger_did_not_take_is_written_again_when_the_pod_is_idle():
+    hand = Hand()
+    hand.update(wanted())
+    hand.settle_until(Remember).fail(Remember)
+    hand.settle()
+    assert (hand.status.phase, MEMO_SECTION in hand.world.pages) == ("Running", False)
+    hand.ring(), hand.settle()
+    assert (MEMO_SECTION in hand.world.pages, hand.state.rewrite_at) == (True, None)
