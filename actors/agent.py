@@ -5,10 +5,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path as FilePath
 
+import msgspec
+
 from actors.assembly import Parts, assemble
 from actors.view import View
 from api.config import EMBEDDED, Settings
 from api.errors import RejectedError
+from api.faults import FaultPlan
 from api.ports import BlockingPort
 from runtime.cli.location import socket_path
 from runtime.drivers.embedded.driver import EmbeddedRuntime
@@ -22,9 +25,10 @@ from runtime.drivers.http.health import health_answer
 from runtime.drivers.http.server import Server
 from runtime.drivers.http.view import Admin
 from runtime.edge import perform
+from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
 from runtime.logs import LEVELS, log_factory
-from runtime.process import RootLock, prepare_root, set_umask
+from runtime.process import FAULTS, RootLock, faults_file, kill_self, prepare_root, set_umask
 
 STOP_S = 1.0
 """How long the actors may take to stop; what hangs longer is named and left."""
@@ -55,6 +59,7 @@ class Agent:
                 f"containerRuntimeEndpoint: this build runs pods on the embedded runtime only, not on"
                 f" {settings.runtime_endpoint} yet; use --container-runtime-endpoint embedded"
             )
+        faults = planned_faults(faults_file())
         set_umask()
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
@@ -69,7 +74,13 @@ class Agent:
         )
         if health is not None:
             self._undo.append(health.close)
-        system = PooledSystem(log=log_factory)
+        if faults is not None:
+            self._log.warning(
+                "faults are planned: this agent breaks on purpose",
+                plan=faults_file(),
+                faults=len(faults.plan.faults),
+            )
+        system = PooledSystem(log=log_factory, interceptor=faults)
         self._undo.append(partial(self._stop_actors, system))
         view = View(system, time.monotonic, time.time_ns, partial(perform, runtime))
         admin = Admin(view, open_log, LEVELS)
@@ -117,6 +128,22 @@ class Agent:
 
     def _bug(self, what: str, error: BaseException) -> None:
         self._log.error("view failed", what=what, error=type(error).__name__)
+
+
+def planned_faults(path: str) -> FaultInterceptor | None:
+    """Return what breaks the agent as the plan in `path` says, None for no path. Raises `RejectedError`."""
+    if not path:
+        return None
+    try:
+        plan = msgspec.json.decode(FilePath(path).read_bytes(), type=FaultPlan)
+        return FaultInterceptor(plan, on_kill=kill_self)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+    except (msgspec.DecodeError, ValueError) as error:
+        why = str(error)
+    raise RejectedError(
+        f"{FAULTS}: cannot read a plan of faults from {path}: {why}; unset it to run normally"
+    )
 
 
 def real_parts(root: FilePath, settings: Settings, runtime: EmbeddedRuntime, node_ip: str) -> Parts:

@@ -5,6 +5,7 @@ import msgspec
 from actors.run import file_bytes, this_machine
 from actors.sources.manifest import FILE, Origin, read_pod
 from api.config import Flags, configure
+from api.errors import OperatingError
 from api.host import MANIFEST_LIMIT_BYTES, Problem
 from runtime.drivers.host.yamltext import read_document
 
@@ -12,10 +13,14 @@ CONFIGURATION = "KubeletConfiguration"
 
 
 def problems_of(path: str) -> tuple[Problem, ...]:
-    """Return everything that is wrong with one file; raises an `OperatingError` when it can not be read."""
-    content = file_bytes(path)
+    """Return everything that is wrong with one file, also that it can not be read."""
+    try:
+        content = file_bytes(path)
+    except OperatingError as error:
+        return (Problem(where=path, message=str(error).removeprefix(f"{path}: ")),)
     if len(content) > MANIFEST_LIMIT_BYTES:
-        found = f"the file has {len(content)} bytes; a manifest has at most {MANIFEST_LIMIT_BYTES}"
+        limit = MANIFEST_LIMIT_BYTES >> 20
+        found = f"has {len(content)} bytes; a manifest over {limit} MiB is not read: keep large data in files of its own"
         return (Problem(where=path, message=found),)
     read = read_document(content, path)
     if read.problems or read.json is None:

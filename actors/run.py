@@ -97,13 +97,17 @@ def print_results(view: View, rows: tuple[PodRow, ...], sources: tuple[SourceRow
     bad = [row for row in sources if row.status in ("broken", "duplicate", "unreachable")]
     width = max((len(row.name) for row in rows), default=0)
     for row in rows:
-        why = row.why or "; ".join(view.explain(row.uid).containers)
-        print(
-            f"{row.name:<{width}}  {row.ready}  {row.status}  {why if row.status not in CAME_UP else ''}".rstrip()
-        )
+        why = "" if row.status in CAME_UP else why_not(view, row)
+        print(f"{row.name:<{width}}  {row.ready}  {row.status}  {why}".rstrip())
     for source in bad:
         print(f"{source.where}: {source.status}: {'; '.join(source.problems)}")
     return 1 if bad or any(row.status not in CAME_UP for row in rows) else 0
+
+
+def why_not(view: View, row: PodRow) -> str:
+    """Return why a pod did not come up: what its containers say, else what it waits for."""
+    explained = view.explain(f"{row.namespace}/{row.name}")
+    return "; ".join((*explained.problems, *explained.containers)) or row.why
 
 
 # ---------------------------------------------------------------- settings

@@ -20,7 +20,14 @@ from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
 from actors.sources.http.core import HttpState
 from actors.sources.http.core import rows as http_rows
-from actors.supervisor.explain import charge_explanation, charge_row, foreign_row
+from actors.supervisor.explain import (
+    charge_explanation,
+    charge_row,
+    foreign_row,
+    unclaimed,
+    unclaimed_explanation,
+    unclaimed_row,
+)
 from actors.supervisor.state import SupervisorState
 from api.containers import (
     Container,
@@ -123,6 +130,8 @@ class View:
         waiting = [charge for charge in supervisor.charges.values() if charge.uid not in states]
         rows += [charge_row(supervisor, charge, self._now()) for charge in waiting]
         rows += [foreign_row(presence) for presence in supervisor.foreign]
+        left = (presence for presence in unclaimed(supervisor) if presence.uid not in states)
+        rows += [unclaimed_row(supervisor, presence) for presence in left]
         return tuple(sorted(rows, key=lambda row: (row.namespace, row.name, row.uid)))
 
     def pod_list(self) -> bytes:
@@ -133,7 +142,8 @@ class View:
             if state.desired is not None
         ]
         items.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-        return msgspec.json.encode(PodList(items=tuple(items)))
+        # Clients look for `items` also when there is none, and the type leaves out what is empty.
+        return msgspec.json.encode({**msgspec.to_builtins(PodList()), "items": items})
 
     def explain(self, pod: str) -> Explanation:
         """Explain one pod."""
@@ -141,7 +151,11 @@ class View:
         supervisor = self._supervisor()
         named = [(*pods.full_name(s), s.uid) for s in states.values()]
         named += [(c.namespace, c.name, c.uid) for c in supervisor.charges.values() if c.uid not in states]
+        left = {one.uid: one for one in unclaimed(supervisor) if one.uid not in states}
+        named += [(one.namespace, one.name, one.uid) for one in left.values()]
         uid = find(pod, named)
+        if uid in left:
+            return unclaimed_explanation(supervisor, left[uid])
         if uid in states:
             return pods.explain(states[uid], self._now(), self._wall())
         return charge_explanation(supervisor, supervisor.charges[uid], self._now())

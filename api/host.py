@@ -256,11 +256,14 @@ class RemovePodFolders(HostCall, frozen=True, kw_only=True):
 
 
 class ListPodFolders(HostCall, frozen=True, kw_only=True):
-    """List the UIDs that have a folder under ``pods`` or the log root -> PodFolders."""
+    """List the folders under ``pods`` and under the log root -> PodFolders."""
 
 
 class PodFolders(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """UIDs with something on disk, ascending; log folders by their absolute path."""
+    """UIDs with a folder under ``pods``, ascending, and all log folders by UID and absolute path.
+
+    The log root may be shared with other agents: a log folder alone does not make a pod ours.
+    """
 
     uids: tuple[Uid, ...] = ()
     log_directories: tuple[tuple[Uid, str], ...] = ()

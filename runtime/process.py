@@ -19,6 +19,8 @@ from api.errors import AlreadyExistsError, DeniedError, ExhaustedError, Rejected
 LOCK_NAME = "nodeagent.lock"
 UMASK = 0o022
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+FAULTS = "NODEAGENT_FAULTS"
+"""Environment variable: a file with an `api.faults.FaultPlan` as JSON, to break this agent on purpose."""
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -187,3 +189,16 @@ def node_name(override: str = "", hostname: str | None = None) -> str:
 def set_umask() -> None:
     """Fix the umask, so that the modes of our files do not depend on who started us."""
     os.umask(UMASK)
+
+
+# ---------------------------------------------------------------- breaking on purpose
+
+
+def faults_file() -> str:
+    """Return the path of the plan of faults that the environment names, empty for none."""
+    return os.environ.get(FAULTS, "")
+
+
+def kill_self() -> None:
+    """End this process as SIGKILL from outside would: nothing is tidied up, nothing is said."""
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -6,6 +6,7 @@ that this agent and a kubelet can take over each other's pods.
 
 import json
 import re
+from functools import lru_cache
 
 from api.containers import (
     ANNOTATION_HASH,
@@ -134,6 +135,7 @@ def recorded_grace_s(observed: RuntimePod | None) -> int:
     return max((int(text) for text in texts if text.isdigit()), default=30)
 
 
+@lru_cache(maxsize=4096)
 def container_hash(name: str, image: str) -> str:
     """Return the kubelet's hash of a container definition: FNV-1a 32 over a rendering of its name and image.
 

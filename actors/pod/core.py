@@ -137,7 +137,9 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
 def first_grace_s(state: PodState, message: KillPod) -> int:
     """Return the grace of a kill: the pod's own or the override if smaller, at least 1 s (reference section 4.6)."""
     own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
-    asked = own if message.grace_s is None else min(own, message.grace_s)
+    # A supervisor that just began anew takes a pod for an orphan whose actor still knows what it was promised.
+    described = message.cause is KillCause.ORPHAN and state.desired is not None
+    asked = own if message.grace_s is None or described else min(own, message.grace_s)
     return max(1, asked)
 
 

@@ -4,6 +4,7 @@ from actors.pod.plan import next_stage
 from actors.pod.state import Finished, Gone, Kill, PodState, Recalling, Syncing, Terminated, Terminating
 from actors.rules.instance import newest_of
 from actors.rules.restart import should_start
+from api.containers import Container as Instance
 from api.containers import ContainerState
 from api.ids import Instant, WallNs
 from api.introspection import EventRow, Explanation, PodRow, Step
@@ -88,11 +89,15 @@ def container_sentence(state: PodState, container: Container, wall: WallNs) -> s
     parts = [f"{container.name}: {doing(status, wall)}"]
     last = status.last_state.terminated
     if last is not None:
-        parts.append(f"last ended with exit code {last.exit_code} ({last.reason or 'no reason'})")
+        why_ended = f": {last.message}" if last.message else ""
+        parts.append(f"last ended with exit code {last.exit_code} ({last.reason or 'no reason'}){why_ended}")
     if status.restart_count:
         parts.append("1 restart" if status.restart_count == 1 else f"{status.restart_count} restarts")
     newest = newest_of(state.observed, container.name)
     ended = newest is not None and newest.state is ContainerState.EXITED
+    said = said_while_running(newest)
+    if said:
+        parts.append(said)
     if state.desired and ended and not should_start(state.desired.spec, container, newest):
         parts.append("not to be started again")
     return "; ".join(parts)
@@ -136,7 +141,7 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
         age_s=age_s(state.base.start_time, wall),
         ip=state.base.pod_ip,
         source=state.source or "orphan",
-        why=state.base.message or why(waits, coming),
+        why=state.base.message or why(waits, coming) or trouble(state),
         containers=tuple(c.name for c in containers_of(state)),
     )
 
@@ -146,6 +151,17 @@ def why(waits: str, coming: tuple[Step, ...]) -> str:
     if coming and coming[0].in_s > 0:
         return f"{waits}, in {coming[0].in_s:.0f} s"
     return waits
+
+
+def trouble(state: PodState) -> str:
+    """Return what the runtime has to say of containers that run, empty when all is well."""
+    said = [(c.name, said_while_running(newest_of(state.observed, c.name))) for c in containers_of(state)]
+    return "; ".join(f"container {name}: {text}" for name, text in said if text)
+
+
+def said_while_running(instance: Instance | None) -> str:
+    """Return what the runtime has to say of a container that runs: log lines that it had to drop, for one."""
+    return instance.message if instance is not None and instance.state is ContainerState.RUNNING else ""
 
 
 def word(state: PodState) -> str:

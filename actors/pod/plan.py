@@ -435,10 +435,10 @@ def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
 def grace_left_s(kill: Kill, wall: WallNs) -> int:
     """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
 
-    A wall clock that jumped backwards gives no more than the grace itself.
+    Where it is used up the floor of a stop is left. A wall clock that jumped backwards gives no more than the grace.
     """
     left_s = -((wall - kill.stop_by) // NS)
-    return int(min(max(0, left_s), kill.grace_s))
+    return int(min(left_s if left_s >= 1 else MIN_STOP_S, kill.grace_s))
 
 
 def is_changed(container: v1.Container, instance: Container) -> bool:

@@ -278,4 +278,7 @@ def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
         return max(newest.attempt, old.restart_count if old else 0) + 1
     if old is None or not ever_ran(old):
         return 0
-    return old.restart_count + (1 if old.state.terminated else 0)
+    # One that waits for its back-off shows its end as the last one; one that was made and never ran shows none.
+    last = old.last_state.terminated
+    used = old.state.terminated or (last is not None and last.container_id == old.container_id != "")
+    return old.restart_count + (1 if used else 0)

@@ -5,6 +5,7 @@ Pending with that field's path in its message. ``docs/support.md`` is made from 
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 
 import msgspec
 
@@ -81,10 +82,9 @@ def unhonoured(value: object, path: str, pattern: str) -> Iterator[str]:
         for index, part in enumerate(value):
             yield from unhonoured(part, f"{path}[{index}]", f"{pattern}[]")
     elif isinstance(value, msgspec.Struct):
-        for field in msgspec.structs.fields(value):
-            part = getattr(value, field.name)
-            if is_set(field, part):
-                name = field.encode_name
+        for attribute, name, default in fields_of(type(value)):
+            part = getattr(value, attribute)
+            if is_set(default, part):
                 yield from unhonoured(part, f"{path}.{name}", f"{pattern}.{name}")
 
 
@@ -103,9 +103,23 @@ def parents() -> frozenset[str]:
 PARENTS = parents()
 
 
-def is_set(field: msgspec.structs.FieldInfo, value: object) -> bool:
+@cache
+def fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, object], ...]:
+    """Return attribute, name on the wire and default of each field. Found once: msgspec reads the annotations anew."""
+    return tuple(
+        (
+            field.name,
+            field.encode_name,
+            field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory(),
+        )
+        for field in msgspec.structs.fields(kind)
+    )
+
+
+def is_set(default: object, value: object) -> bool:
     """Tell whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
-    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    if value is default:
+        return False
     if isinstance(value, Mapping):
         return bool(value)
     return bool(value != default)

@@ -32,15 +32,18 @@ def wait_s(entry: Backoff | None, finished_at: WallNs, wall: WallNs, next_attemp
 
     A wall clock that jumped backwards makes ages negative: they count as 0.
     """
-    if entry is None or entry.for_attempt >= next_attempt or forgotten(entry, finished_at):
+    if entry is None or entry.for_attempt >= next_attempt or forgotten(entry, finished_at, wall):
         return 0.0
     age_s = max(0, wall - finished_at) / NS
     return max(0.0, entry.delay_s - age_s)
 
 
-def forgotten(entry: Backoff, finished_at: WallNs) -> bool:
-    """Tell whether the container ran so long since that its history no longer counts."""
-    return (finished_at - entry.updated_at) / NS > FORGET_AFTER_S
+def forgotten(entry: Backoff, finished_at: WallNs, wall: WallNs) -> bool:
+    """Tell whether the container ran so long since that its history no longer counts.
+
+    An end in the future is one before the clock was set back: taken as it is, it would make a hot loop of restarts.
+    """
+    return (min(finished_at, wall) - entry.updated_at) / NS > FORGET_AFTER_S
 
 
 def counted(
@@ -49,7 +52,7 @@ def counted(
     """Return the entry that counts the start number `attempt`; counting one start twice changes nothing."""
     if entry is not None and entry.for_attempt >= attempt:
         return entry
-    if entry is None or forgotten(entry, finished_at):
+    if entry is None or forgotten(entry, finished_at, wall):
         delay_s = min(FIRST_S, limit_s)
     else:
         delay_s = min(entry.delay_s * 2, limit_s)

@@ -1,22 +1,28 @@
-"""How loudly an operator is told of a row that changed."""
+"""Telling an operator what became of which file or URL: what is wrong loudly, what waits or is ignored not at all."""
 
-from enum import StrEnum
+from typing import Protocol
 
 from api.introspection import SourceRow
 
 
-class Voice(StrEnum):
-    """How a changed row is told."""
+class Voice(Protocol):
+    """A log to tell rows to."""
 
-    SILENT = "silent"
-    INFO = "info"
-    WARNING = "warning"
+    def info(self, text: str, **facts: object) -> None:
+        """Tell what went well."""
+        ...
+
+    def warning(self, text: str, **facts: object) -> None:
+        """Tell what somebody should look at."""
+        ...
 
 
-def voice(row: SourceRow) -> Voice:
-    """Choose how to tell a row: what is wrong loudly, what waits or is ignored not at all (it can be looked up)."""
-    if row.status in ("broken", "duplicate", "unreachable"):
-        return Voice.WARNING
-    if row.status in ("waiting", "ignored"):
-        return Voice.SILENT
-    return Voice.WARNING if row.problems else Voice.INFO
+def tell_rows(log: Voice, rows: tuple[SourceRow, ...]) -> None:
+    """Tell each row; what is left out can be looked up with ``nodeagent sources``."""
+    for row in rows:
+        if row.status in ("broken", "duplicate", "unreachable") or (
+            row.problems and row.status == "accepted"
+        ):
+            log.warning("manifest needs a look", where=row.where, status=row.status, problems=row.problems)
+        elif row.status == "accepted":
+            log.info("manifest accepted", where=row.where, pod=row.pod)

@@ -40,7 +40,8 @@ REPEAT_S = 5.0
 QUARANTINE_S = 10.0
 QUARANTINE_LIMIT_S = 300.0
 SWEEP_DEADLINE_S = 30.0
-SWEEP_CALLS = 3
+SWEEP_PERIOD_S = 300.0
+"""Between looks for what pods that nobody owns left on disk: repairs a lost `ForgetPodStatus` and a failed look."""
 REVISIONS = 1_000_000
 """More updates of one pod than an incarnation of the supervisor tells."""
 
@@ -151,7 +152,9 @@ def want(state: SupervisorState, source: str, pod: Pod) -> SupervisorState:
     elif charge.pod is None and charge.kill is None:
         charge = replace(charge, order=state.next_order)
         state = replace(state, next_order=state.next_order + 1)
-    return with_charge(state, replace(charge, pod=pod, source=source, revision=charge.revision + 1))
+    # An actor that said it was there before it was told its pod could not name it.
+    named = replace(charge, name=meta.name, namespace=meta.namespace)
+    return with_charge(state, replace(named, pod=pod, source=source, revision=charge.revision + 1))
 
 
 def unwanted(charge: Charge) -> Charge:
@@ -172,6 +175,8 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
             spawned=True,
         )
         state = replace(state, next_order=state.next_order + 1)
+    if not charge.name:
+        charge = replace(charge, name=message.name, namespace=message.namespace)
     return with_charge(state, replace(charge, life=message.life))
 
 
@@ -203,17 +208,20 @@ def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> 
 
 
 def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
-    """Take in which UIDs earlier lives of the agent left in the ledger or on disk."""
+    """Take in of which UIDs there is something in the ledger or on disk."""
+    if outcome.op not in state.sweep:
+        return state
     found: tuple[Uid, ...] = ()
     match outcome.result:
         case RecalledAll(entries=entries):
             found = tuple(Uid(key) for key, _ in entries)
-        case PodFolders(uids=uids, log_directories=logs):
-            found = (*uids, *(uid for uid, _ in logs))
+        case PodFolders(uids=uids):
+            found = uids
         case _:
-            # A failed look is no reason to stop: what is left there is found by the next start of the agent.
+            # A failed look is no reason to stop: what is left there is found by the next one.
             pass
-    return replace(state, swept=state.swept + 1, sweep_found=tuple(sorted({*state.sweep_found, *found})))
+    left = tuple(op for op in state.sweep if op != outcome.op)
+    return replace(state, sweep=left, sweep_found=tuple(sorted({*state.sweep_found, *found})))
 
 
 def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
@@ -236,7 +244,7 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
     """Do whatever is not done yet; sees no message."""
     work = Work(charges=dict(state.charges), actions=[], wakes=[])
     state = ask_for_snapshot(state, work, now)
-    state = sweep(state, work, new_op)
+    state = sweep(state, work, now, new_op)
     state = find_orphans(state, work)
     for charge in sorted(work.charges.values(), key=lambda c: c.order):
         after = attend(state, charge, work, now)
@@ -343,7 +351,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
             grace_s = None if replaced else ORPHAN_GRACE_S
             state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause, grace_s)
-    if state.all_ready and state.swept == SWEEP_CALLS:
+    if state.all_ready and not state.sweep:
         for uid in state.sweep_found:
             if uid not in work.charges and uid not in state.ended:
                 state = adopt_orphan(state, work, uid, str(uid), "", KillCause.ORPHAN, ORPHAN_GRACE_S)
@@ -379,16 +387,20 @@ def ask_for_snapshot(state: SupervisorState, work: Work, now: Instant) -> Superv
     return state
 
 
-def sweep(state: SupervisorState, work: Work, new_op: Callable[[], OpId]) -> SupervisorState:
-    """Once all sources were seen, look for what pods of earlier lives left in the ledger and on disk."""
-    if not state.all_ready or state.sweep is not None:
+def sweep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
+    """Once all sources were seen, and then from time to time, look for what nobody owns in the ledger and on disk."""
+    if not state.all_ready or state.sweep:
         return state
-    first = new_op()
-    work.actions += [
-        Start(op=first, port="ledger", call=RecallAll(section=MEMO_SECTION), deadline_s=SWEEP_DEADLINE_S),
-        Start(
-            op=new_op(), port="ledger", call=RecallAll(section=STATUS_SECTION), deadline_s=SWEEP_DEADLINE_S
-        ),
-        Start(op=new_op(), port="podfiles", call=ListPodFolders(), deadline_s=SWEEP_DEADLINE_S),
-    ]
-    return replace(state, sweep=first)
+    if now < state.sweep_at:
+        work.wakes.append(state.sweep_at)
+        return state
+    calls = (
+        ("ledger", RecallAll(section=MEMO_SECTION)),
+        ("ledger", RecallAll(section=STATUS_SECTION)),
+        ("podfiles", ListPodFolders()),
+    )
+    starts = tuple(
+        Start(op=new_op(), port=port, call=call, deadline_s=SWEEP_DEADLINE_S) for port, call in calls
+    )
+    work.actions += starts
+    return replace(state, sweep=tuple(start.op for start in starts), sweep_at=now + SWEEP_PERIOD_S)

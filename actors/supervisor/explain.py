@@ -64,3 +64,45 @@ def foreign_row(presence: RuntimePresence) -> PodRow:
         source="foreign",
         why="made by another agent; --take-over would adopt it",
     )
+
+
+def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
+    """Return our pods that the runtime holds while the source that may want them has not spoken yet."""
+    if state.listed is None or state.all_ready:
+        return ()
+    strange = {presence.uid for presence in state.foreign}
+    ended = {uid for uid, at in state.ended.items() if state.listed.as_of <= at}
+    known = {*state.charges, *strange, *ended}
+    return tuple(presence for presence in state.listed.pods if presence.uid not in known)
+
+
+def unclaimed_wait(state: SupervisorState) -> str:
+    """Return what our pods without a source wait for."""
+    silent = ", ".join(source for source in state.expected if source not in state.seen)
+    return f"its source to speak (not heard yet from: {silent}); until then it is left as it is"
+
+
+def unclaimed_row(state: SupervisorState, presence: RuntimePresence) -> PodRow:
+    """Return the line of ``nodeagent pods`` of a pod whose source has not spoken yet."""
+    return PodRow(
+        namespace=presence.namespace,
+        name=presence.name,
+        uid=presence.uid,
+        ready="-",
+        status="Waiting",
+        restarts=0,
+        source="unknown",
+        why=unclaimed_wait(state),
+    )
+
+
+def unclaimed_explanation(state: SupervisorState, presence: RuntimePresence) -> Explanation:
+    """Return the answer to ``explain`` for a pod whose source has not spoken yet."""
+    how = "something of it runs" if presence.alive else "nothing of it runs any more"
+    return Explanation(
+        namespace=presence.namespace,
+        name=presence.name,
+        uid=presence.uid,
+        state=f"found in the container runtime, and {how}",
+        waits_for=unclaimed_wait(state),
+    )

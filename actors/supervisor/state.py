@@ -88,11 +88,11 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
     next_order: int = 0
-    sweep: OpId | None = None
-    """The look for what earlier lives of the agent left on disk, in flight."""
+    sweep: tuple[OpId, ...] = ()
+    """The look for what pods that nobody owns left on disk: its calls in flight."""
+    sweep_at: Instant = float("-inf")
+    """When the next one is due."""
     sweep_found: tuple[Uid, ...] = ()
-    swept: int = 0
-    """How many of the sweep's calls have answered."""
 
     @property
     def all_ready(self) -> bool:

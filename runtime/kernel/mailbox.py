@@ -219,10 +219,11 @@ class Mailbox:
                 if self.control:
                     self.handled += 1
                     return self.control.pop(0)
-                taken = self._take_ordinary()
-                if taken is not None:
-                    self.handled += 1
-                    return taken
+                if self.outgoing or self.incoming:
+                    taken = self._take_ordinary()
+                    if taken is not None:
+                        self.handled += 1
+                        return taken
             self.scheduled = False
             return None
 
@@ -231,17 +232,18 @@ class Mailbox:
             if not self.outgoing:
                 if not self.incoming:
                     return None
-                self.incoming.reverse()
+                if len(self.incoming) > 1:
+                    self.incoming.reverse()
                 self.outgoing, self.incoming = self.incoming, self.outgoing
-            at, message = self.outgoing.pop()
-            if type(message) is Level:
-                if message.message is None:
-                    continue
+            item = self.outgoing.pop()
+            message = item[1]
+            if type(message) is not Level:
+                self.plain_taken += 1
+                return item  # type: ignore[return-value]  # narrowed by the exact type above
+            if message.message is not None:
                 assert self.levels is not None
                 del self.levels[message.key]
-                return at, message.message
-            self.plain_taken += 1
-            return at, message  # type: ignore[return-value]  # narrowed by the exact type above
+                return item[0], message.message
 
     @property
     def pending(self) -> int:

@@ -2,7 +2,7 @@
 
 from actors.sources.file.core import CHANGES, LEDGER, MANIFESTS, PERIOD_S, begin, decide
 from actors.sources.file.state import FileState, changed_rows
-from actors.sources.row import Voice, voice
+from actors.sources.row import tell_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -48,14 +48,5 @@ class FileSource(CoreActor[SourceMessage]):
     def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[FileState]:
         """Ask the core, and tell the operator what became of which file."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
-        for row in changed_rows(self.state, decision.state):
-            match voice(row):
-                case Voice.WARNING:
-                    ctx.log.warning(
-                        "manifest needs a look", where=row.where, status=row.status, problems=row.problems
-                    )
-                case Voice.INFO:
-                    ctx.log.info("manifest accepted", where=row.where, pod=row.pod)
-                case Voice.SILENT:
-                    pass
+        tell_rows(ctx.log, changed_rows(self.state, decision.state))
         return decision

@@ -1,7 +1,7 @@
 """The URL source: fetches manifests and tells the merge which pods it wants."""
 
 from actors.sources.http.core import PERIOD_S, URLS, HttpState, begin, changed_rows, decide
-from actors.sources.row import Voice, voice
+from actors.sources.row import tell_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -46,14 +46,5 @@ class HttpSource(CoreActor[SourceMessage]):
     def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[HttpState]:
         """Ask the core, and tell the operator what changed."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
-        for row in changed_rows(self.state, decision.state):
-            match voice(row):
-                case Voice.WARNING:
-                    ctx.log.warning(
-                        "manifest needs a look", where=row.where, status=row.status, problems=row.problems
-                    )
-                case Voice.INFO:
-                    ctx.log.info("manifest accepted", where=row.where, pod=row.pod)
-                case Voice.SILENT:
-                    pass
+        tell_rows(ctx.log, changed_rows(self.state, decision.state))
         return decision

@@ -157,7 +157,7 @@ class EmbeddedRuntime:
         except OperatingError as error:
             self._trouble = error.failure()
             return
-        self._nest.when_ready(lambda _: None)
+        self._nest.when_ready(lambda failure: None if failure else self._fleet.sweep_groups())
 
     def _on_end(self) -> None:
         """Leave in order, also after a bug on the thread."""

@@ -138,8 +138,14 @@ class Fleet:
         kept.disconnect()
         self.remove(kept, lambda _: None)
 
+    def sweep_groups(self) -> None:
+        """Remove cgroups of sandboxes that never came to be."""
+        for place in self._places():
+            cgroup.sweep(place, tuple(self._kept))
+
     def close(self) -> None:
         """Leave all keepers to themselves."""
+        self.sweep_groups()
         for kept in self._kept.values():
             kept.disconnect()
 

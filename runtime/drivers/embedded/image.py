@@ -27,8 +27,8 @@ def require_runnable(spec: ContainerSpec) -> None:
     if parsed["path"] != HOST_IMAGE or parsed["digest"]:
         raise RejectedError(
             f"container {spec.name}: image {spec.image!r} cannot run here: the embedded runtime runs only its built-in "
-            f"image {HOST_IMAGE} (commands on the host's own files). containerd or CRI-O will run it: start the agent "
-            "with --container-runtime-endpoint unix:///run/containerd/containerd.sock (or CRI-O's socket)",
+            f"image {HOST_IMAGE} (commands on the host's own files). containerd or CRI-O would run it, over CRI: "
+            "--container-runtime-endpoint unix:///run/containerd/containerd.sock, in a build that has it",
             reason="ErrImagePull",
         )
     if not (spec.command or spec.args):

@@ -73,9 +73,10 @@ class PodFolders:
         check_folder_uid(call.uid)
         log_name = self._log_name(call)
         try:
-            _remove_entry(self._pods, call.uid, keep_files_in="volumes")
+            # The pod's own folder goes last: as long as it is there, the pod is known to have left something.
             if log_name:
                 _remove_entry(self._logs, log_name)
+            _remove_entry(self._pods, call.uid, keep_files_in="volumes")
         except OSError as error:
             where = f" at {error.filename}" if error.filename else ""
             raise translate(error, f"could not remove the folders of pod {call.uid}{where}") from error
@@ -103,9 +104,7 @@ class PodFolders:
             ]
         except OSError as error:
             raise translate(error, f"could not list the folders of pods at {error.filename}") from error
-        return PodFolderListing(
-            uids=tuple(sorted({*pods, *(uid for uid, _ in logs)})), log_directories=tuple(sorted(logs))
-        )
+        return PodFolderListing(uids=tuple(sorted(pods)), log_directories=tuple(sorted(logs)))
 
 
 def _folders_in(root: Path) -> list[str]:

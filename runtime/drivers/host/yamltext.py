@@ -26,6 +26,8 @@ EXPANSION_LIMIT = 4 << 20
 PROBLEMS_LIMIT = 20
 """Problems of one document that are told; the rest is counted."""
 
+CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""A character that may not stand in YAML."""
 JSON_OBJECT = re.compile(r'\s*(\[|\{\s*(["}]|$))')
 """How a text begins whose writer means JSON: it is told JSON's error, not YAML's."""
 
@@ -195,7 +197,9 @@ def yaml_value(content: str) -> Found:
     except yaml.MarkedYAMLError as error:
         raise explained(error, content) from error
     except yaml.YAMLError as error:
-        raise UnreadableError(0, f"not valid YAML: {' '.join(str(error).split())}") from error
+        found = CONTROL.search(content)
+        line = content.count("\n", 0, found.start()) + 1 if found else 0
+        raise UnreadableError(line, "not valid YAML: a control character that YAML does not take") from error
     if not builder.documents:
         raise UnreadableError(
             0, "the file holds no object, only comments; a manifest holds one object such as a Pod"
@@ -284,10 +288,14 @@ class Builder:
 
     def _alias(self, anchor: str, line: int) -> None:
         if anchor not in self._anchors:
-            within = any(level.anchor == anchor for level in self._levels)
+            if any(level.anchor == anchor for level in self._levels):
+                raise UnreadableError(
+                    line, "an alias stands for something that contains it; write out what is meant"
+                )
+            # Its name is not repeated: it may be a password that begins with a star.
             raise UnreadableError(
                 line,
-                f"*{anchor} stands for something that contains it" if within else f"*{anchor} is not defined",
+                "an alias stands for an anchor that is not there; a text that begins with * needs quotes",
             )
         value, size = self._anchors[anchor]
         self._expanded += size

@@ -52,48 +52,70 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def violations(rows: Iterable[HistoryRow]) -> tuple[str, ...]:
-    """Return one sentence for each broken rule, in the order in which they were broken.
+    """Return one sentence for each rule of `Referee` that was broken, in the order in which they were broken."""
+    referee = Referee()
+    return tuple(sentence for row in rows for sentence in referee.judge(row))
+
+
+class Referee:
+    """Judges one row after the other.
 
     The rules: never two live sandboxes of one UID; never two live containers of one name in a pod; no (name,
     attempt) of a pod started twice; the agent removes no running container, and none whose exit it was never shown.
+    A pod of which the agent removed the last sandbox begins anew: a manifest that comes back has its old UID.
     """
-    return tuple(_check(rows))
 
+    def __init__(self) -> None:
+        self._sandboxes: dict[Uid, set[str]] = {}
+        self._records: dict[Uid, set[str]] = {}
+        self._running: dict[tuple[Uid, str], set[str]] = {}
+        self._started: set[tuple[Uid, str, int]] = set()
+        self._exited: set[str] = set()
+        self._shown: set[str] = set()
 
-def _check(rows: Iterable[HistoryRow]) -> Iterator[str]:  # noqa: C901  # one case per happening
-    sandboxes: dict[Uid, set[str]] = {}
-    running: dict[tuple[Uid, str], set[str]] = {}
-    started: set[tuple[Uid, str, int]] = set()
-    exited: set[str] = set()
-    shown: set[str] = set()
-    for row in rows:
+    def judge(self, row: HistoryRow) -> Iterator[str]:  # noqa: C901  # one case per happening
+        """Yield a sentence for each rule that this row breaks; rows come in their order."""
         where = f"at {row.at:.3f} pod {row.uid}"
         match row.what:
             case Happening.SANDBOX_STARTED:
-                live = sandboxes.setdefault(row.uid, set())
+                self._records.setdefault(row.uid, set()).add(row.sandbox_id)
+                live = self._sandboxes.setdefault(row.uid, set())
                 live.add(row.sandbox_id)
                 if len(live) > 1:
                     yield f"{where}: two live sandboxes: {', '.join(sorted(live))}"
-            case Happening.SANDBOX_STOPPED | Happening.SANDBOX_REMOVED:
-                sandboxes.get(row.uid, set()).discard(row.sandbox_id)
+            case Happening.SANDBOX_STOPPED:
+                self._sandboxes.get(row.uid, set()).discard(row.sandbox_id)
+            case Happening.SANDBOX_REMOVED:
+                self._sandboxes.get(row.uid, set()).discard(row.sandbox_id)
+                records = self._records.get(row.uid, set())
+                records.discard(row.sandbox_id)
+                if not records and row.cause is Cause.AGENT:
+                    self.forget(row.uid)
             case Happening.STARTED:
-                key = (row.uid, row.name, row.attempt)
-                if key in started:
-                    yield f"{where}: container {row.name} attempt {row.attempt} started twice"
-                started.add(key)
-                alive = running.setdefault((row.uid, row.name), set())
-                alive.add(row.container_id)
-                if len(alive) > 1:
-                    yield f"{where}: container {row.name} runs twice: {', '.join(sorted(alive))}"
+                yield from self._start(row, where)
             case Happening.EXITED:
-                running.get((row.uid, row.name), set()).discard(row.container_id)
-                exited.add(row.container_id)
+                self._running.get((row.uid, row.name), set()).discard(row.container_id)
+                self._exited.add(row.container_id)
             case Happening.EXIT_SHOWN:
-                shown.add(row.container_id)
+                self._shown.add(row.container_id)
             case Happening.REMOVED if row.cause is Cause.AGENT:
                 if row.running:
                     yield f"{where}: running container {row.name} ({row.container_id}) was removed"
-                elif row.container_id in exited and row.container_id not in shown:
+                elif row.container_id in self._exited and row.container_id not in self._shown:
                     yield f"{where}: container {row.name} ({row.container_id}) was removed before its exit was seen"
             case _:
                 pass
+
+    def forget(self, uid: Uid) -> None:
+        """Let a pod begin anew: whoever counts its restarts has forgotten it too."""
+        self._started = {key for key in self._started if key[0] != uid}
+
+    def _start(self, row: HistoryRow, where: str) -> Iterator[str]:
+        key = (row.uid, row.name, row.attempt)
+        if key in self._started:
+            yield f"{where}: container {row.name} attempt {row.attempt} started twice"
+        self._started.add(key)
+        alive = self._running.setdefault((row.uid, row.name), set())
+        alive.add(row.container_id)
+        if len(alive) > 1:
+            yield f"{where}: container {row.name} runs twice: {', '.join(sorted(alive))}"

@@ -2,12 +2,11 @@
 
 import random
 import threading
-from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
 
-from api.errors import DeniedError, ExhaustedError, Failure, RejectedError, UnavailableError
+from api.errors import DeniedError, ExhaustedError, RejectedError, UnavailableError
 from api.host import (
     LEDGER_LIMIT_BYTES,
     MANIFEST_LIMIT_BYTES,
@@ -34,8 +33,7 @@ from api.host import (
     uid_of_log_folder,
 )
 from api.ids import Uid
-from api.messages import Message
-from api.ports import Undo
+from runtime.drivers.memory.stream import MemoryStream
 
 SUFFIXES = (".json", ".yaml", ".yml")
 
@@ -46,7 +44,7 @@ class MemoryManifests:
     name = "manifests"
 
     def __init__(self) -> None:
-        self.changes = MemoryManifestChanges()
+        self.changes = MemoryStream("manifests.changes")
         self._files: dict[str, bytes] = {}
         self._folders: set[str] = set()
         self._lock = threading.Lock()
@@ -103,42 +101,6 @@ def _compact(document: bytes, where: str) -> tuple[bytes | None, tuple[Problem, 
         return msgspec.json.encode(msgspec.json.decode(document)), ()
     except msgspec.DecodeError as error:
         return None, (Problem(where=where, message=str(error)),)
-
-
-class MemoryManifestChanges:
-    """The stream ``manifests.changes``."""
-
-    name = "manifests.changes"
-
-    def __init__(self) -> None:
-        self._listeners: dict[int, tuple[Callable[[Message], None], Callable[[Failure | None], None]]] = {}
-        self._count = 0
-
-    def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
-        """Feed `push` until the returned undo is called, or until `cut`."""
-        self._count += 1
-        number = self._count
-        self._listeners[number] = (push, ended)
-
-        def close() -> None:
-            self._listeners.pop(number, None)
-
-        return close
-
-    def push(self, item: FileSettled) -> None:
-        """Bring an item to every listener."""
-        for push, _ in tuple(self._listeners.values()):
-            push(item)
-
-    def cut(self, failure: Failure | None = None) -> None:
-        """End the stream for all who listen."""
-        listeners, self._listeners = tuple(self._listeners.values()), {}
-        for _, ended in listeners:
-            ended(failure)
-
-    def forget_listeners(self) -> None:
-        """Drop all listeners without a word: they died."""
-        self._listeners = {}
 
 
 class MemoryUrls:
@@ -321,6 +283,4 @@ class MemoryPodFolders:
             for path in self._logs
             if (uid := uid_of_log_folder(path.rpartition("/")[2])) is not None
         ]
-        return PodFolders(
-            uids=tuple(sorted({*self._pods, *(uid for uid, _ in logs)})), log_directories=tuple(sorted(logs))
-        )
+        return PodFolders(uids=tuple(sorted(self._pods)), log_directories=tuple(sorted(logs)))

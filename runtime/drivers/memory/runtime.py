@@ -54,7 +54,6 @@ from api.errors import (
     OperatingError,
 )
 from api.ids import Uid
-from api.messages import Message
 from api.ports import Done, Timers, Undo
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
@@ -66,6 +65,7 @@ from runtime.drivers.memory.behaviour import (
     parse,
 )
 from runtime.drivers.memory.history import Cause, HistoryRow, violations
+from runtime.drivers.memory.stream import MemoryStream
 from runtime.drivers.memory.world import World
 
 DEFAULT_IMAGES = (
@@ -95,42 +95,6 @@ class _Pending:
         self.undo: list[Undo] = []
 
 
-class MemoryEvents:
-    """The stream ``runtime.events``: a hint for each change of a pod."""
-
-    name = "runtime.events"
-
-    def __init__(self) -> None:
-        self._listeners: dict[int, tuple[Callable[[Message], None], Callable[[Failure | None], None]]] = {}
-        self._count = 0
-
-    def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
-        """Feed `push` until the returned undo is called, or until `cut`."""
-        self._count += 1
-        number = self._count
-        self._listeners[number] = (push, ended)
-
-        def close() -> None:
-            self._listeners.pop(number, None)
-
-        return close
-
-    def push(self, item: Message) -> None:
-        """Bring an item to every listener."""
-        for push, _ in tuple(self._listeners.values()):
-            push(item)
-
-    def cut(self, failure: Failure | None = None) -> None:
-        """End the stream for all who listen, as a runtime that restarts does."""
-        listeners, self._listeners = tuple(self._listeners.values()), {}
-        for _, ended in listeners:
-            ended(failure)
-
-    def forget_listeners(self) -> None:
-        """Drop all listeners without a word: they died."""
-        self._listeners = {}
-
-
 class MemoryRuntime:
     """The container runtime port over a world in memory, and the world's own hands."""
 
@@ -147,7 +111,7 @@ class MemoryRuntime:
         images: tuple[ImageRow, ...] = DEFAULT_IMAGES,
         complete_listings: bool = True,
     ) -> None:
-        self.events = MemoryEvents()
+        self.events = MemoryStream("runtime.events")
         self.info = RuntimeInfo(name="memory", version="1")
         self._timers = timers
         self._random = random.Random(seed)  # noqa: S311  # a simulation repeats its seed
@@ -321,6 +285,11 @@ class MemoryRuntime:
         """Return what happened so far."""
         with self._lock:
             return tuple(self._world.history)
+
+    def history_since(self, number: int) -> list[HistoryRow]:
+        """Return what happened after the first `number` rows."""
+        with self._lock:
+            return self._world.history[number:]
 
     def violations(self) -> tuple[str, ...]:
         """Return one sentence for each rule that was broken so far."""

@@ -261,6 +261,9 @@ class World:
         """Begin to stop a container; return the process to wait for, None when nothing runs (any more)."""
         process = self.processes.get(container.id)
         if process is None:
+            if container.state is ContainerState.UNKNOWN:
+                # Nobody can tell how it ended; what is certain is that it does not run any more.
+                self._exit(container.id, Ending(code=255, reason="ContainerStatusUnknown"), Cause.AGENT)
             return None
         if grace_s <= 0:
             self._exit(container.id, killed_by(SIGKILL), Cause.AGENT)

@@ -184,3 +184,21 @@ def remove(group: str) -> bool:
         with contextlib.suppress(OSError):
             os.rmdir(folder)  # noqa: PTH106
     return not os.path.isdir(group)  # noqa: PTH112
+
+
+def sweep(place: str, known: tuple[str, ...]) -> None:
+    """Remove what stands empty in our folder `place`: neither a sandbox of `known` nor where a live nursery is.
+
+    A keeper whose maker died before it said what to keep can not remove the cgroup that it ends in, and a nursery
+    that leaves while a keeper is being forked can not remove its corner.
+    """
+    try:
+        names = os.listdir(place)  # noqa: PTH208
+    except OSError:
+        return
+    for name in names:
+        group = f"{place}/{name}"
+        nursery = name.removeprefix("nursery-")
+        lives = os.path.exists(f"/proc/{nursery}") if nursery != name else name in known  # noqa: PTH110
+        if not lives and os.path.isdir(group) and not members(group):  # noqa: PTH112
+            remove(group)

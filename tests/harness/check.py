@@ -1,0 +1,559 @@
+"""The rules that hold after every step, whatever breaks: each is a function whose docstring is the sentence it checks.
+
+`Checker` sees three things: each delivery (through the seam), the state that the receiver committed, and each row of
+the runtime's history. It keeps its own books from them and compares; it never asks the agent what is right.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import msgspec
+
+from actors.pod.containerconfig import own_grace_s
+from actors.pod.state import (
+    Finished,
+    Gone,
+    Kill,
+    PodMemo,
+    PodState,
+    Recalling,
+    Syncing,
+    Terminated,
+    Terminating,
+)
+from api.containers import Container, ContainerState, StopContainer
+from api.ids import Path, Uid
+from api.messages import Message
+from api.messages.kernel import Outcome
+from api.messages.pod import KillCause
+from api.messages.podconfig import PodsSeen
+from api.objects.podstatus import ContainerStatus, PodStatus
+from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee
+from tests.harness.coverage import Coverage
+from tests.harness.world import World
+
+RANK = {Recalling: 0, Syncing: 1, Terminating: 2, Terminated: 3, Finished: 4, Gone: 5}
+TERMINAL = ("Succeeded", "Failed")
+PODS = "/node/pods/"
+WANTED_S = 150.0
+"""So long a pod must have been wanted without a break before nobody may take it for unwanted."""
+OUR_KILL = 137
+HOT_STARTS = 9
+HOT_WINDOW_S = 60.0
+"""Waits of 0, 10, 20, 40 s allow four starts within this; kills of the agent and lost records a few more."""
+
+
+class BrokenRuleError(Exception):
+    """A rule does not hold."""
+
+    def __init__(self, rule: str, at: float, what: str, actors: tuple[Path, ...]) -> None:
+        super().__init__(f"{rule}: at {at:.3f} s: {what}")
+        self.rule, self.at, self.what, self.actors = rule, at, what, actors
+
+
+@dataclass
+class Book:
+    """What the checker itself knows of one UID."""
+
+    restarts: dict[str, int] = field(default_factory=dict)
+    """By container: restart count last shown."""
+    phase: str = ""
+    """The terminal phase once shown."""
+    over: bool = False
+    """It was terminated for good; nothing of it may run until the agent forgot it."""
+    killed: bool = False
+    """A kill of it was durable when this life of the agent began."""
+    asked_at: dict[str, float] = field(default_factory=dict)
+    reported: set[str] = field(default_factory=set)
+    """Containers whose end was in a status."""
+    desired: bool = False
+    """Its actor knew its spec: only then can there be a status."""
+    kill: Kill | None = None
+    kill_since: float = float("inf")
+    own_grace_s: int = 30
+
+
+class Checker:
+    """Keeps the books and applies the rules."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        self.world: World
+        self.coverage = coverage
+        self.books: dict[Uid, Book] = {}
+        self.states: dict[Path, tuple[tuple[int, int], PodState]] = {}
+        self.exits: dict[str, int] = {}
+        """By container id: how it really ended."""
+        self.ran: set[str] = set()
+        self.terms: dict[str, float] = {}
+        self.seen_sources: set[str] = set()
+        self.wanted_since: dict[Uid, float] = {}
+        self.wall_jumps: list[float] = []
+        self._referee = Referee()
+        self._rows = 0
+        self._touched: Path | None = None
+        self._wall_offset: int | None = None
+        self.steps = 0
+        self.live: dict[str, set[tuple[Uid, str]]] = {}
+        """By full name of a pod: its running containers, with the UID that they belong to."""
+        self.names: dict[Uid, str] = {}
+        self.starts: dict[tuple[Uid, str], deque[float]] = {}
+
+    def book(self, uid: Uid) -> Book:
+        """Return the book of a UID."""
+        found = self.books.get(uid)
+        if found is None:
+            found = self.books[uid] = Book()
+        return found
+
+    # ------------------------------------------------------------ what is seen
+
+    def see(self, path: Path, message: Message) -> None:
+        """Note who is about to handle what."""
+        self._touched = path
+        if isinstance(message, Outcome):
+            self.coverage.note(
+                "outcome", f"{message.call} {message.failure.kind if message.failure else 'ok'}"
+            )
+        elif isinstance(message, PodsSeen) and not message.restored:
+            self.seen_sources.add(message.source)
+
+    def on_step(self) -> None:
+        """Apply every rule to what this step changed."""
+        self.steps += 1
+        history = self.world.runtime._world.history
+        if len(history) > self._rows:
+            rows, self._rows = history[self._rows :], len(history)
+            for row in rows:
+                self._take_row(row)
+        overlaps = self.world.runtime.overlaps
+        if overlaps:
+            self.fail("never two stages on one pod", overlaps[0])
+        path, self._touched = self._touched, None
+        system = self.world.system
+        if path is None or system is None or system.halted:
+            return
+        cell = system._cells.get(path)
+        if cell is None:
+            return
+        if not cell.inbox.accounts().balanced:
+            self.fail("accounts of messages balance", f"{path}: {cell.inbox.accounts()}", path)
+        if path.startswith(PODS) and isinstance(cell.committed, PodState):
+            self._take_state(path, (cell.actor_id, cell.number), cell.committed)
+
+    def fail(self, rule: str, what: str, *actors: Path) -> None:
+        """Raise: this rule does not hold."""
+        raise BrokenRuleError(rule, self.world.time.now(), what, actors)
+
+    def _take_state(self, path: Path, number: tuple[int, int], after: PodState) -> None:
+        known = self.states.get(path)
+        before = known[1] if known is not None and known[0] == number else None
+        if before is after:
+            return
+        self.states[path] = (number, after)
+        book = self.book(after.uid)
+        if known is not None and before is None:
+            # A new incarnation knows what the ledger knows, as a new life of the agent does.
+            self.recall(after.uid)
+        if after.desired is not None:
+            book.desired = True
+            book.own_grace_s = own_grace_s(after.desired)
+        self._cover(before, after)
+        for rule in POD_RULES:
+            said = rule(self, book, before, after)
+            if said:
+                self.fail(sentence(rule), f"pod {after.uid}: {said}", path)
+        self._keep(book, before, after)
+
+    def _cover(self, before: PodState | None, after: PodState) -> None:
+        was = type(before.life) if before is not None else None
+        now = type(after.life)
+        if was is not now:
+            self.coverage.note("life", f"{was.__name__ if was else 'start'} -> {now.__name__}")
+            kill = after.killed
+            if kill is not None and now is Terminating:
+                self.coverage.note("cause", kill.cause.name)
+        old = {flight.op for flight in before.inflight} if before is not None else set()
+        fresh = sorted({type(f.what.call).__name__ for f in after.inflight if f.op not in old})
+        if fresh:
+            self.coverage.note("stage", "+".join(fresh))
+
+    def _keep(self, book: Book, before: PodState | None, after: PodState) -> None:
+        if isinstance(after.life, Recalling):
+            return
+        for status in after.base.container_statuses:
+            book.restarts[status.name] = status.restart_count
+            for ended in (status.state.terminated, status.last_state.terminated):
+                if ended is not None and ended.container_id:
+                    book.reported.add(ended.container_id)
+        if after.base.phase in TERMINAL:
+            book.phase = after.base.phase
+        kill = after.killed
+        if kill is not None:
+            if book.kill is None:
+                book.kill_since = self.world.time.now()
+            book.kill = kill
+        if isinstance(after.life, Gone):
+            self.books[after.uid] = Book(reported=book.reported)
+        elif RANK[type(after.life)] >= RANK[Terminated]:
+            book.over = True
+
+    def _take_row(self, row: HistoryRow) -> None:
+        where = Path(f"{PODS}{row.uid}")
+        for said in self._referee.judge(row):
+            self.fail(
+                "the runtime's own rules: one sandbox, one container, nothing started twice", said, where
+            )
+        if row.uid.startswith("foreign"):
+            agents = (Happening.TERM_SENT, Happening.EXITED, Happening.REMOVED, Happening.SANDBOX_REMOVED)
+            if row.cause is Cause.AGENT and row.what in (*agents, Happening.SANDBOX_STOPPED):
+                self.fail("what is not ours is not touched", f"{row.what} of {row.uid}")
+            return
+        self.coverage.note("world", f"{row.what} by {row.cause}")
+        book = self.book(row.uid)
+        if row.what is Happening.SANDBOX_STARTED:
+            sandbox = self.world.runtime._world.sandboxes[row.sandbox_id]
+            self.names[row.uid] = f"{sandbox.name}_{sandbox.namespace}"
+        for rule in ROW_RULES:
+            said = rule(self, book, row)
+            if said:
+                self.fail(sentence(rule), f"pod {row.uid}: {said}", where)
+        match row.what:
+            case Happening.STARTED:
+                self.ran.add(row.container_id)
+                self.live.setdefault(self.names[row.uid], set()).add((row.uid, row.container_id))
+            case Happening.EXITED:
+                self.live.get(self.names[row.uid], set()).discard((row.uid, row.container_id))
+                assert row.exit_code is not None
+                self.exits[row.container_id] = row.exit_code
+            case Happening.TERM_SENT:
+                self.terms.setdefault(row.container_id, row.at)
+            case Happening.SANDBOX_STARTED:
+                self.world.folders.add_logs(
+                    self.world.runtime._world._sandbox_specs[row.sandbox_id].log_directory
+                )
+
+    # ------------------------------------------------------------ lives of the agent
+
+    def forgotten(self, uid: Uid) -> None:
+        """Note that the ledger forgot a pod: the same UID may begin anew."""
+        self.books[uid] = Book(reported=self.book(uid).reported)
+        self._referee.forget(uid)
+
+    def wall_jumped(self) -> None:
+        """Note that the wall clock was set: graces that are counted by it are not judged for a while."""
+        self.wall_jumps.append(self.world.time.now())
+
+    def agent_started(self) -> None:
+        """Take over what the ledger holds as the truth that this life of the agent begins with."""
+        self.states.clear()
+        self.seen_sources.clear()
+        self._touched = None
+        for uid in list(self.books):
+            self.recall(uid)
+
+    def recall(self, uid: Uid) -> None:
+        """Set one book to what the ledger holds."""
+        ledger = self.world.ledger
+        memo_data = ledger._now.get(("pods", uid))
+        status_data = ledger._now.get(("status", uid))
+        old = self.book(uid)
+        if ("pods", uid) in ledger._damaged:
+            memo_data = None
+        memo = msgspec.msgpack.decode(memo_data, type=PodMemo) if memo_data else None
+        book = Book(reported=old.reported, own_grace_s=old.own_grace_s)
+        if memo is None:
+            # The ledger was full or its page is damaged, which the agent says: its restarts may be counted anew.
+            self._referee.forget(uid)
+        else:
+            book.over, book.killed = memo.terminated, memo.kill is not None
+            if memo.kill is not None:
+                book.kill, book.kill_since = memo.kill, min(old.kill_since, self.world.time.now())
+            if status_data and ("status", uid) not in ledger._damaged:
+                status = msgspec.msgpack.decode(status_data, type=PodStatus)
+                book.restarts = {s.name: s.restart_count for s in status.container_statuses}
+                book.phase = status.phase if status.phase in TERMINAL else ""
+        self.books[uid] = book
+
+    def check_whole(self) -> None:
+        """Apply the rules that look at everything, at rest or from time to time."""
+        system = self.world.system
+        assert system is not None
+        figures = system.summarize_actors()
+        total = figures.handled + figures.conflated + figures.dead_lettered + figures.pending
+        if figures.accepted != total:
+            self.fail("accounts of messages balance", f"{figures}")
+        for row in system.list_actors():
+            for operation in row.operations:
+                if operation.deadline_in_s < -0.001:
+                    self.fail("no operation outlives its deadline", f"{row.path} {operation}", row.path)
+            if row.path.startswith(f"{PODS}foreign"):
+                self.fail("no actor for what is not ours", row.path)
+
+
+def sentence(rule: Callable[..., str]) -> str:
+    """Return the sentence that a rule checks."""
+    assert rule.__doc__ is not None
+    return rule.__doc__.splitlines()[0].rstrip(".")
+
+
+# ---------------------------------------------------------------- rules on what a PodActor committed
+
+
+def one_stage_at_a_time(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """Never two stages on one pod: a call begins only when the last stage has wholly ended."""
+    old = {flight.op for flight in before.inflight} if before is not None else set()
+    now = {flight.op for flight in after.inflight}
+    if now - old and now & old:
+        return f"calls {sorted(now - old)} began while {sorted(now & old)} were in flight"
+    if now - old and after.inherited:
+        return f"calls {sorted(now - old)} began beside {after.inherited} of an earlier incarnation"
+    return ""
+
+
+def life_is_one_way(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """A life goes one way: terminated is absorbing."""
+    if before is not None and RANK[type(after.life)] < RANK[type(before.life)]:
+        return f"{type(before.life).__name__} -> {type(after.life).__name__}"
+    if book.over and isinstance(after.life, Syncing):
+        return "it was terminated, durably, and synchronises again"
+    return ""
+
+
+def grace_only_shrinks(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """A kill keeps its first cause, and its grace only shrinks."""
+    kill = after.killed
+    earlier = before.killed if before is not None else None
+    if kill is None or earlier is None:
+        return ""
+    if kill.grace_s > earlier.grace_s:
+        return f"grace grew from {earlier.grace_s} to {kill.grace_s} s"
+    if kill.cause is not earlier.cause and not isinstance(before.life, Recalling):
+        return f"cause changed from {earlier.cause} to {kill.cause}"
+    return ""
+
+
+def grace_is_the_pods_own(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """A kill gives the pod's own grace, unless it is an orphan that no source describes."""
+    kill = after.killed
+    if kill is None or after.desired is None or isinstance(after.life, Recalling):
+        return ""
+    if before is None or not isinstance(before.life, Syncing):
+        return ""
+    own = max(1, own_grace_s(after.desired))
+    return f"{kill.grace_s} s instead of {own} s" if kill.grace_s < own else ""
+
+
+def absence_is_proven(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """Nothing is stopped for absence before every source was seen, nor while a source wants it."""
+    if not isinstance(after.life, Terminating) or (before is not None and before.killed is not None):
+        return ""
+    kill = after.life.kill
+    if kill.cause not in (KillCause.REMOVED, KillCause.ORPHAN, KillCause.REPLACED) or book.killed:
+        return ""
+    expected = {"file", "http"} if checker.world.settings.manifest_url else {"file"}
+    missing = sorted(expected - checker.seen_sources)
+    if missing and kill.cause is not KillCause.REPLACED:
+        return f"killed ({kill.cause}) before {missing} was seen"
+    since = checker.wanted_since.get(after.uid)
+    if since is not None and checker.world.time.now() - since > WANTED_S:
+        return f"killed ({kill.cause}) though wanted since {since:.0f} s"
+    return ""
+
+
+def kill_has_a_cause(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """Whatever stops a pod for good says why, and stops are asked for only by who may."""
+    if isinstance(after.life, Terminating):
+        kill = after.life.kill
+        own = kill.cause is KillCause.COMPLETED
+        if own == bool(kill.asked_by):
+            return f"cause {kill.cause} asked for by {kill.asked_by or 'itself'}"
+        if own and before is not None and not isinstance(before.life, Terminating):
+            truth = checker.world.runtime._world.pod(after.uid)
+            alive = [c.name for c in truth.containers if c.state is ContainerState.RUNNING]
+            return f"completed while {alive} run" if alive else ""
+    return ""
+
+
+def restart_count_never_decreases(
+    checker: Checker, book: Book, before: PodState | None, after: PodState
+) -> str:
+    """A restart count never decreases within one life of a UID."""
+    if isinstance(after.life, Recalling):
+        return ""
+    for status in after.base.container_statuses:
+        floor = book.restarts.get(status.name, 0)
+        if status.restart_count < floor:
+            return f"container {status.name}: {floor} -> {status.restart_count}"
+    return ""
+
+
+def terminal_phase_never_leaves(
+    checker: Checker, book: Book, before: PodState | None, after: PodState
+) -> str:
+    """A terminal phase is final."""
+    if isinstance(after.life, Recalling) or not book.phase or after.base.phase == book.phase:
+        return ""
+    return f"{book.phase} -> {after.base.phase}"
+
+
+def exit_codes_are_true(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """A published exit code is the one that the container really ended with."""
+    if before is not None and before.base is after.base:
+        return ""
+    for status in after.base.container_statuses:
+        for ended in (status.state.terminated, status.last_state.terminated):
+            if ended is None or not ended.container_id:
+                continue
+            if ended.reason == "ContainerStatusUnknown":
+                # Says that nobody saw it end; that nobody could have is checked where the life ends.
+                continue
+            truth = checker.exits.get(ended.container_id)
+            if truth is None:
+                return f"container {status.name} ({ended.container_id}) is called ended and never did"
+            if truth != ended.exit_code:
+                return f"container {status.name}: {ended.exit_code} published, {truth} is true"
+    return ""
+
+
+def running_is_true(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """No container is called running or ready that the runtime never ran."""
+    if before is not None and before.base is after.base:
+        return ""
+    for status in after.base.container_statuses:
+        if (status.state.running or status.ready) and status.container_id not in checker.ran:
+            return f"container {status.name} ({status.container_id or 'no id'})"
+        if status.ready and not status.state.running:
+            return f"container {status.name} is ready and does not run"
+    return ""
+
+
+def end_is_whole(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """Terminated means: nothing runs, and the exit code of each newest container is in the status."""
+    if not isinstance(after.life, Terminated) or (before is not None and isinstance(before.life, Terminated)):
+        return ""
+    truth = checker.world.runtime._world.pod(after.uid)
+    alive = [c.name for c in truth.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+    if alive:
+        return f"containers {alive} still run"
+    if after.desired is None:
+        return ""
+    for container in after.desired.spec.containers:
+        newest = next((c for c in truth.containers if c.name == container.name), None)
+        status = next((s for s in after.base.container_statuses if s.name == container.name), None)
+        if newest is not None and newest.state is ContainerState.EXITED:
+            said = lost_code(newest, status)
+            if said:
+                return said
+    return ""
+
+
+def lost_code(newest: Container, status: ContainerStatus | None) -> str:
+    """Return what is missing of a container's end in its status, empty when nothing is."""
+    ended = status.state.terminated if status is not None else None
+    if ended is None:
+        return f"container {newest.name} ended with {newest.exit_code} and no end is published"
+    if ended.container_id != newest.id or ended.exit_code != newest.exit_code:
+        return f"container {newest.name} ended with {newest.exit_code}; published is {ended.exit_code}"
+    return ""
+
+
+def stops_wait_for_intent(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """A stop of a killed pod begins only after the kill was written, or its writing failed."""
+    if not isinstance(after.life, Terminating):
+        return ""
+    old = {flight.op for flight in before.inflight} if before is not None else set()
+    stops = any(isinstance(f.what.call, StopContainer) and f.op not in old for f in after.inflight)
+    if stops and (after.remembered is None or after.remembered.kill is None):
+        return "containers are stopped before the kill was remembered"
+    return ""
+
+
+POD_RULES: tuple[Callable[[Checker, Book, PodState | None, PodState], str], ...] = (
+    one_stage_at_a_time,
+    life_is_one_way,
+    grace_only_shrinks,
+    grace_is_the_pods_own,
+    absence_is_proven,
+    kill_has_a_cause,
+    restart_count_never_decreases,
+    terminal_phase_never_leaves,
+    exit_codes_are_true,
+    running_is_true,
+    end_is_whole,
+    stops_wait_for_intent,
+)
+
+
+# ---------------------------------------------------------------- rules on what happened in the runtime
+
+
+def the_dead_stay_dead(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """Nothing of a pod starts after it was terminated, nor after a life of the agent that began with its kill."""
+    if row.what in (Happening.STARTED, Happening.SANDBOX_STARTED) and (book.over or book.killed):
+        why = "was terminated" if book.over else "was being killed when the agent started"
+        return f"{row.what} {row.name} though it {why}"
+    return ""
+
+
+def kill_comes_after_term_and_grace(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """Before the agent kills a container it sends SIGTERM and waits its grace."""
+    if row.what is not Happening.EXITED or row.cause is not Cause.AGENT or row.exit_code != OUR_KILL:
+        return ""
+    asked_at = checker.terms.get(row.container_id)
+    if asked_at is None:
+        return f"container {row.name} was killed without SIGTERM"
+    if any(asked_at - book.own_grace_s - 600 <= at <= row.at for at in checker.wall_jumps):
+        return ""
+    grace_s = book.own_grace_s
+    least_s = max(1.0, float(grace_s))
+    if book.kill is not None:
+        # The grace counts from the kill, however often the agent is restarted meanwhile.
+        until = book.kill_since + min(book.kill.grace_s, least_s)
+        least_s = min(least_s, max(0.9, until - asked_at - 1.5))
+    waited_s = row.at - asked_at
+    if waited_s < least_s - 0.01:
+        return (
+            f"container {row.name} was killed {waited_s:.1f} s after SIGTERM; its grace was {least_s:.1f} s"
+        )
+    return ""
+
+
+def ends_are_reported_before_removal(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """An exit code is in the pod's status before its container may be removed."""
+    if row.what is not Happening.REMOVED or row.cause is not Cause.AGENT or not book.desired:
+        return ""
+    if row.container_id in checker.exits and row.container_id not in book.reported:
+        return f"container {row.name} ({row.container_id}) was removed, its end was never published"
+    return ""
+
+
+def one_static_pod_of_a_name(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """One static pod of a name runs at a time: the next version waits until nothing of the last one runs."""
+    if row.what is not Happening.STARTED:
+        return ""
+    name = checker.names[row.uid]
+    others = sorted({uid for uid, _ in checker.live.get(name, ()) if uid != row.uid})
+    return f"{name} starts while {others} of the same name run" if others else ""
+
+
+def restarts_back_off(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """A container that keeps ending is not started in a hot loop."""
+    if row.what is not Happening.STARTED:
+        return ""
+    starts = checker.starts.setdefault((row.uid, row.name), deque(maxlen=HOT_STARTS))
+    starts.append(row.at)
+    if len(starts) == HOT_STARTS and row.at - starts[0] < HOT_WINDOW_S:
+        return f"container {row.name} was started {HOT_STARTS} times within {row.at - starts[0]:.0f} s"
+    return ""
+
+
+ROW_RULES: tuple[Callable[[Checker, Book, HistoryRow], str], ...] = (
+    the_dead_stay_dead,
+    kill_comes_after_term_and_grace,
+    ends_are_reported_before_removal,
+    one_static_pod_of_a_name,
+    restarts_back_off,
+)

@@ -1,0 +1,97 @@
+"""What seeds reached: every transition, cause, stage, outcome and fault, and which of them must be reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from api.errors import FailureKind
+from tests.harness.fault import OPERATIONS
+
+ENOUGH_SEEDS = 50
+"""From so many seeds on, a point that none of them reached is a failure."""
+
+LIVES = (
+    "start -> Recalling",
+    "Recalling -> Syncing",
+    "Recalling -> Terminating",
+    "Recalling -> Finished",
+    "Syncing -> Terminating",
+    "Terminating -> Terminated",
+    "Terminated -> Finished",
+    "Finished -> Gone",
+)
+
+
+class Coverage:
+    """Counts points by kind and name."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+
+    def note(self, kind: str, name: str) -> None:
+        """Count one point."""
+        self.counts[kind, name] += 1
+
+    def missing(self) -> tuple[tuple[str, str], ...]:
+        """Return the points that must be reached and were not."""
+        return tuple(point for point in REQUIRED if point not in self.counts)
+
+    def table(self) -> tuple[str, ...]:
+        """Return the counts as lines, by kind."""
+        lines: list[str] = []
+        kinds = sorted({kind for kind, _ in self.counts})
+        for kind in kinds:
+            lines.append(f"{kind}:")
+            rows = sorted((name, n) for (found, name), n in self.counts.items() if found == kind)
+            lines += [f"  {n:>9,}  {name}" for name, n in rows]
+        return tuple(lines)
+
+
+CAUSES = ("COMPLETED", "ORPHAN", "REMOVED", "REPLACED")
+STAGES = (
+    "CreateContainer",
+    "Forget",
+    "InspectPod",
+    "InspectPod+Recall",
+    "MakePodFolders",
+    "Remember",
+    "RemoveContainer",
+    "RemovePodFolders",
+    "RemoveSandbox",
+    "RunSandbox",
+    "StartContainer",
+    "StopContainer",
+    "StopSandbox",
+)
+KILLS = ("SIGKILL", "SIGTERM", "at a call", "power")
+FAULTS = (
+    "CrashActor",
+    "CutStream",
+    "DelayMessage",
+    "DelayOperation",
+    "DropItem",
+    "DropMessage",
+    "DuplicateMessage",
+    "FailOperation after",
+    "FailOperation before",
+    "HangOperation after",
+    "HangOperation before",
+    "JumpWallClock",
+    "KillProcess after",
+    "KillProcess before",
+)
+POINTS = tuple(f"{port} {call} {when}" for port, call, _ in OPERATIONS for when in ("before", "after"))
+
+REQUIRED: tuple[tuple[str, str], ...] = (
+    *(("life", name) for name in LIVES),
+    *(("cause", name) for name in CAUSES),
+    *(("stage", name) for name in STAGES),
+    *(("kill", name) for name in KILLS),
+    *(("fault", name) for name in FAULTS),
+    *(("point", name) for name in POINTS),
+    *(("outcome", f"{call} ok") for _, call, _ in OPERATIONS),
+    *(("failed", f"{port} {call}") for port, call, _ in OPERATIONS),
+    *(("failure", kind.value) for kind in FailureKind),
+    ("end", "everything removed"),
+)
+"""What fifty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""

@@ -1,0 +1,214 @@
+"""One seed: a world, a plan of faults, a workload, kills of the agent; then healing, and the wait for everything to be right.
+
+```text
+0 s .. 600 s   faults, hands, kills                       rules hold after every step
+heal           no fault any more, sources quiet           rules still hold
+.. + 720 s     every wanted pod as its script says, all others gone, or the seed failed
+some seeds     then every manifest is removed             the world must become empty
+```
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from api.faults import FailOperation, FaultPlan
+from api.ids import Path, Uid, pod_path
+from api.messages import Message
+from tests.harness.check import BrokenRuleError, Checker
+from tests.harness.coverage import Coverage
+from tests.harness.fault import Seam, draw_plan, expanded
+from tests.harness.hand import Hands
+from tests.harness.liveness import actors_of, unsettled
+from tests.harness.workload import draw_wish
+from tests.harness.world import World
+
+FAULTY_S = 600.0
+BOUND_S = 720.0
+LOOK_EVERY_S = 4.0
+EMPTY_S = 400.0
+
+
+@dataclass
+class Result:
+    """What came of a seed."""
+
+    seed: int
+    broken: str = ""
+    """The rule that broke and how, empty when all held."""
+    tail: tuple[str, ...] = ()
+    """The last deliveries of the actors involved."""
+    plan: tuple[str, ...] = ()
+    story: tuple[str, ...] = ()
+    """What the world's hands did."""
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    virtual_s: float = 0.0
+    deliveries: int = 0
+    faults_struck: int = 0
+    lives: int = 0
+    pods: int = 0
+    took_s: float = 0.0
+    digest: int = 0
+    """Of every delivery: who, what, when."""
+
+
+class SeedRun:
+    """Runs one seed."""
+
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
+        self.random = Random(f"{seed}/workload")
+        self.coverage = Coverage()
+        self.checker = Checker(self.coverage)
+        self.digest = 0
+        random = self.random
+        self.world = World(
+            seed,
+            with_url=random.random() < 0.5,
+            complete_listings=random.random() < 0.7,
+            call_deadline_s=random.choice((20.0, 30.0, 120.0)),
+            see=self.see,
+            on_step=self.checker.on_step,
+            forgotten=self.checker.forgotten,
+        )
+        self.world.trace = trace
+        self.checker.world = self.world
+        wishes = [draw_wish(random, f"p{index:02}") for index in range(random.randint(9, 34))]
+        self.hands = Hands(self.world, self.checker, random)
+        plan = draw_plan(random, pod_path(Uid(wishes[0].file_uid())))
+        self.wishes = wishes
+        self.plan: FaultPlan = plan
+        self.seam = Seam(plan, self.killed, self.see)
+        self.seam.on_jump = self.checker.wall_jumped
+        self.world.seam = self.seam
+        self.trace = trace
+
+    def see(self, path: Path, message: Message) -> None:
+        """Add a delivery to the digest and show it to the checker."""
+        text = f"{self.world.time.now():.6f}{path}{type(message).__name__}"
+        self.digest = zlib.crc32(text.encode(), self.digest)
+        self.checker.see(path, message)
+
+    def killed(self) -> None:
+        """Kill the agent in the middle of a call."""
+        self.coverage.note("kill", "at a call")
+        self.world.kill()
+
+    def run(self) -> Result:
+        """Run the seed to its end or to the first broken rule."""
+        began = time.perf_counter()
+        result = Result(seed=self.seed, pods=len(self.wishes))
+        try:
+            self.under_faults()
+            self.healed()
+        except BrokenRuleError as broken:
+            result.broken = str(broken)
+            result.tail = self.tail(broken.actors)
+        except AssertionError as broken:
+            # The kernel and the world assert what must hold too.
+            result.broken = f"an assertion of the system: {broken}"
+        result.took_s = time.perf_counter() - began
+        for fault, struck in self.seam.struck:
+            if struck:
+                when = getattr(fault, "when", "")
+                self.coverage.note("fault", f"{type(fault).__name__} {when}".strip())
+                result.faults_struck += struck
+                if isinstance(fault, FailOperation):
+                    self.coverage.note("failed", f"{fault.port} {fault.call}")
+                    self.coverage.note("failure", fault.kind)
+        for port, call, when, times in self.seam.points:
+            self.coverage.counts["point", f"{port} {call} {when}"] += times
+        self.world.kill()
+        result.plan = expanded(self.plan)
+        result.story = tuple(self.hands.story)
+        result.counts = dict(self.coverage.counts)
+        result.virtual_s = self.world.time.now()
+        result.deliveries = self.world.handled
+        result.lives = self.world.lives
+        result.digest = self.digest
+        return result
+
+    def under_faults(self) -> None:
+        """Let faults, hands and kills loose."""
+        hands = self.hands
+        for wish in self.wishes:
+            hands.add(wish)
+        hands.draw_acts(FAULTY_S)
+        self.start()
+        while self.world.time.now() < FAULTY_S:
+            until = min(FAULTY_S, hands.next_at())
+            self.go_on(until)
+            hands.act_due()
+        if not self.world.alive:
+            self.start()
+
+    def start(self) -> None:
+        """Start the agent."""
+        self.checker.agent_started()
+        self.world.start()
+
+    def go_on(self, until: float) -> None:
+        """Let the world go on; an agent that dies is started again after a while, as its service manager would."""
+        world = self.world
+        while world.time.now() < until:
+            world.run_until(until)
+            system = world.system
+            assert system is not None
+            if world.alive and system.failed is not None:
+                self.coverage.note("kill", "past an actor's budget")
+                world.kill()
+            if world.alive:
+                continue
+            wait_s = self.random.choice((0.0, 0.05, 1.0, 5.0, 40.0))
+            world.idle_until(min(until, world.time.now() + wait_s))
+            self.start()
+
+    def healed(self) -> None:
+        """Heal everything and wait until all is right."""
+        hands = self.hands
+        self.seam.heal()
+        hands.heal()
+        wanted = hands.wanted()
+        self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
+        self.checker.check_whole()
+        if self.random.random() < 0.3:
+            self.coverage.note("end", "everything removed")
+            hands.remove_all()
+            self.wait_until_settled(
+                frozenset(), EMPTY_S, "liveness: removing every manifest empties the node"
+            )
+            self.checker.check_whole()
+
+    def wait_until_settled(self, wanted: frozenset[Uid], bound_s: float, rule: str) -> None:
+        """Wait until nothing is wrong any more, for at most `bound_s`."""
+        until = self.world.time.now() + bound_s
+        said = "not looked yet"
+        while said and self.world.time.now() < until:
+            self.go_on(self.world.time.now() + LOOK_EVERY_S)
+            said = unsettled(self.world, wanted)
+        if said:
+            raise BrokenRuleError(
+                rule, self.world.time.now(), f"after {bound_s:g} s: {said}", actors_of(self.world, said)
+            )
+
+    def tail(self, actors: tuple[Path, ...]) -> tuple[str, ...]:
+        """Return the last deliveries of the actors involved, and of the supervisor."""
+        system = self.world.system
+        if system is None:
+            return ()
+        lines = []
+        for path in (*actors, Path("/node/pods")):
+            if path not in system._cells and path not in system._graves:
+                continue
+            lines.append(f"{path}:")
+            lines += [f"  {row.at:.3f} {row.message} | {row.outcome}" for row in system.trace(path, 12)]
+        return tuple(lines)
+
+
+def run_seed(seed: int, trace: Callable[[str], None] | None = None) -> Result:
+    """Run one seed."""
+    return SeedRun(seed, trace).run()

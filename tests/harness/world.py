@@ -1,0 +1,236 @@
+"""The world of one seed: virtual time, a runtime, a disk, manifests and a web server; and the agent that lives in it.
+
+The agent is built by `assemble`, the function that `nodeagent run` uses; only drivers and executor differ. It is killed
+and started again in the same world: what it keeps, it keeps in the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from actors.assembly import Parts, assemble
+from api.config import Settings
+from api.containers import (
+    CreateContainer,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    StartContainer,
+    StopContainer,
+    StopSandbox,
+)
+from api.host import Forget, Recall, RecallAll
+from api.ids import Path, Uid
+from api.messages import Message
+from api.ports import Done, Undo
+from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryPodFolders, MemoryUrls
+from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.kernel.sim import SimSystem, VirtualTime
+from tests.harness.fault import Seam
+from tests.harness.workload import FOLDER, NODE, URL
+
+LOG_ROOT = "/var/log/pods"
+MUTATING = (
+    RunSandbox,
+    StopSandbox,
+    RemoveSandbox,
+    CreateContainer,
+    StartContainer,
+    StopContainer,
+    RemoveContainer,
+)
+LATENCY = Latency(effect_s=(0.0, 0.15), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
+
+
+class WatchedRuntime(MemoryRuntime):
+    """A memory runtime that notes when two kinds of change of one pod are under way side by side."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.overlaps: list[str] = []
+        self._under_way: dict[int, object] = {}
+        self._calls = 0
+
+    def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
+        """Start a call, noting an overlap."""
+        if not isinstance(call, MUTATING):
+            return super().begin(call, deadline_s, done)
+        uid = call.spec.uid if isinstance(call, RunSandbox) else call.uid
+        for other in self._under_way.values():
+            other_uid = other.spec.uid if isinstance(other, RunSandbox) else other.uid
+            if other_uid == uid and type(other) is not type(call):
+                self.overlaps.append(f"pod {uid}: {call.brief()} began while {other.brief()} was under way")
+        self._calls += 1
+        number = self._calls
+        self._under_way[number] = call
+
+        def ended(result: msgspec.Struct | None, failure: object) -> None:
+            self._under_way.pop(number, None)
+            done(result, failure)
+
+        return super().begin(call, deadline_s, ended)
+
+    def disconnect(self) -> None:
+        """Forget the agent and what it waited for."""
+        self._under_way.clear()
+        super().disconnect()
+
+
+class WatchedLedger(MemoryLedger):
+    """A memory ledger that tells which pods were wholly forgotten."""
+
+    def __init__(self, *, seed: int, forgotten: Callable[[Uid], None]) -> None:
+        super().__init__(seed=seed)
+        self._forgotten = forgotten
+
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
+        """Carry out a call; a damaged page that is read is set aside, which forgets its pod too."""
+        lost = [
+            key
+            for section, key in sorted(self._damaged)
+            if section in ("pods", "status")
+            and isinstance(call, Recall | RecallAll)
+            and call.section == section
+            and (isinstance(call, RecallAll) or call.key == key)
+        ]
+        result = super().perform(call, deadline_s)
+        for key in lost:
+            self._forgotten(Uid(key))
+        if isinstance(call, Forget) and call.section == "pods":
+            self._forgotten(Uid(call.key))
+        return result
+
+    def read(self, section: str) -> dict[Uid, bytes]:
+        """Return the entries of a section as the next agent will recall them."""
+        return {
+            Uid(key): data
+            for (found, key), data in sorted(self._now.items())
+            if found == section and (found, key) not in self._damaged
+        }
+
+
+class World:
+    """Everything that outlives the agent, and the agent."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        with_url: bool,
+        complete_listings: bool = True,
+        call_deadline_s: float = 120.0,
+        latency: Latency = LATENCY,
+        see: Callable[[Path, Message], None] = lambda _path, _message: None,
+        on_step: Callable[[], None] = lambda: None,
+        forgotten: Callable[[Uid], None] = lambda _uid: None,
+    ) -> None:
+        self.seed = seed
+        self.time = VirtualTime(seed)
+        self.runtime = WatchedRuntime(
+            self.time, seed=seed, latency=latency, complete_listings=complete_listings
+        )
+        self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
+        self.folders = MemoryPodFolders(LOG_ROOT)
+        self.manifests = MemoryManifests()
+        self.urls = MemoryUrls()
+        self.settings = Settings(
+            root_dir="/var/lib/nodeagent",
+            node_name=NODE,
+            pod_manifest_path=FOLDER,
+            manifest_url=URL if with_url else "",
+            file_check_s=20.0,
+            http_check_s=20.0,
+            sync_s=60.0,
+            runtime_endpoint="memory",
+            image_endpoint="memory",
+            runtime_request_timeout_s=call_deadline_s,
+            pod_logs_dir=LOG_ROOT,
+            max_pods=110,
+            max_container_backoff_s=300.0,
+            healthz_address="127.0.0.1",
+            healthz_port=0,
+            fail_cgroup_v1=False,
+            log_format="text",
+            verbosity=0,
+            allow_host_image=True,
+        )
+        self.parts = Parts(
+            runtime=self.runtime,
+            runtime_events=self.runtime.events,
+            manifests=self.manifests,
+            manifest_changes=self.manifests.changes,
+            urls=self.urls,
+            ledger=self.ledger,
+            podfiles=self.folders,
+            node_ip="10.0.0.7",
+        )
+        self.system: SimSystem | None = None
+        self.seam: Seam | None = None
+        self.trace: Callable[[str], None] | None = None
+        self.damaged: set[Uid] = set()
+        """Pods of which a page in the ledger was damaged: how they ended may be known to nobody."""
+        self.lives = 0
+        self.handled = 0
+        self.see = see
+        self._on_step = on_step
+        self.latency_random = Random(f"{seed}/world")
+
+    # ------------------------------------------------------------ the agent
+
+    def start(self) -> None:
+        """Start the agent, its first or another life."""
+        self.lives += 1
+        self.system = SimSystem(
+            self.seed, time=self.time, interceptor=self.seam, trace_log=self.trace, on_step=self._on_step
+        )
+        assemble(self.system, self.settings, self.parts)
+
+    def kill(self) -> None:
+        """Kill the agent as SIGKILL does; what it asked the runtime for goes on."""
+        system = self.system
+        if system is None or system.halted:
+            return
+        self.handled += system.summarize_actors().handled
+        system.halt()
+        self.runtime.disconnect()
+        self.manifests.changes.forget_listeners()
+
+    def stop(self) -> tuple[Path, ...]:
+        """Stop the agent as SIGTERM does; return who did not stop in time."""
+        system = self.system
+        assert system is not None
+        overdue = system.shutdown(10.0)
+        self.kill()
+        return overdue
+
+    @property
+    def alive(self) -> bool:
+        """Tell whether the agent runs."""
+        return self.system is not None and not self.system.halted
+
+    # ------------------------------------------------------------ time
+
+    def run_until(self, at: float) -> None:
+        """Let the world go on until `at`; ends early when the agent dies or gives up."""
+        if not self.alive:
+            self.idle_until(at)
+            return
+        assert self.system is not None
+        self.system.run_until(at)
+
+    def idle_until(self, at: float) -> None:
+        """Let the world go on without an agent."""
+        while (due := self.time.next_at()) is not None and due <= at:
+            self.time.fire_next()
+            self._on_step()
+        self.time.advance(at)
+
+    def reboot(self) -> None:
+        """Cut the machine's power: the agent dies, containers end, what was not written durably may be lost."""
+        self.kill()
+        self.ledger.full = False
+        self.ledger.lose_power()
+        self.runtime.reboot()

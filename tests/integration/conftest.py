@@ -1,0 +1,49 @@
+"""Fixtures of the tests with a real agent: each ends with the proof that nothing is left on the machine."""
+
+import socket
+
+import pytest
+
+from tests.harness.agent import Agent
+
+
+@pytest.fixture
+def make_agent(tmp_path):
+    """Return a function that makes agents, each on a folder of its own below the test's."""
+    made = []
+
+    def make(name="agent", **kwargs):
+        made.append(Agent(tmp_path / name, **kwargs))
+        return made[-1]
+
+    yield make
+    failures = []
+    for agent in made:
+        try:
+            agent.clean_up()
+        except AssertionError as error:
+            failures.append(str(error))
+    assert not failures, failures
+
+
+@pytest.fixture
+def agent(make_agent):
+    """Return one agent, not started yet."""
+    return make_agent()
+
+
+@pytest.fixture
+def free_port():
+    """Return a TCP port of loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def silent_server():
+    """Return the URL of a server that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(8)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/pods.yaml"

@@ -1,0 +1,101 @@
+"""A hundred pods: how fast they start, what they cost, and that nothing of them stays."""
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+PODS = 100
+START_LIMIT_S = 15.0
+AGENT_LIMIT_KB = 70 * 1024
+IDLE_S = 10.0
+IDLE_LIMIT = 0.02
+KEEPERS_LIMIT_KB = 200 * 1024
+RUN = "exec sleep 600"
+
+
+def field(path, name):
+    """Return a figure in KiB of a file in /proc."""
+    for line in Path(path).read_text().splitlines():
+        if line.startswith(name + ":"):
+            return int(line.split()[1])
+    raise AssertionError(f"{path} has no {name}")
+
+
+def cpu_s(pid):
+    """Return how many seconds of processor a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def running(agent):
+    """Return how many pods run wholly."""
+    return sum(row["status"] == "Running" and row["ready"] == "1/1" for row in agent.rows().values())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
+    agent.configure(maxPods=PODS + 10)
+    for number in range(PODS):
+        agent.put(f"p{number}", RUN)
+    begun = time.monotonic()
+    agent.start(ready=False)
+    agent.until(lambda: running(agent) == PODS, "all pods run", 60)
+    started_s = time.monotonic() - begun
+    pid = agent.process.pid
+
+    # The measurement itself: what the agent uses while nothing happens.
+    agent.until(
+        lambda: not any(row["operations"] for row in agent.json("/actors?detail=true")["actors"]),
+        "it is idle",
+    )
+    before, since = cpu_s(pid), time.monotonic()
+    threading.Event().wait(IDLE_S)
+    idle = (cpu_s(pid) - before) / (time.monotonic() - since)
+    rss_kb, peak_kb = field(f"/proc/{pid}/status", "VmRSS"), field(f"/proc/{pid}/status", "VmHWM")
+    keepers = agent.keepers()
+    assert len(keepers) == PODS + 1
+    private_kb = sum(
+        field(f"/proc/{k}/smaps_rollup", name) for k in keepers for name in ("Private_Clean", "Private_Dirty")
+    )
+
+    begun = time.monotonic()
+    for number in range(PODS):
+        agent.drop(f"p{number}")
+    agent.until(lambda: not agent.rows(), "all pods are gone", 60)
+    removed_s = time.monotonic() - begun
+    with capsys.disabled():
+        print(  # noqa: T201 - the figures are what this test is for
+            f"\n{PODS} pods: started in {started_s:.1f} s; agent {rss_kb / 1024:.1f} MiB resident (peak {peak_kb / 1024:.1f});"
+            f" idle {100 * idle:.2f} % of a core; {len(keepers)} keepers {private_kb / 1024:.0f} MiB private;"
+            f" removed in {removed_s:.1f} s"
+        )
+    assert started_s < START_LIMIT_S
+    assert max(rss_kb, peak_kb) < AGENT_LIMIT_KB
+    assert idle < IDLE_LIMIT
+    assert private_kb < KEEPERS_LIMIT_KB
+
+    for folder in (
+        agent.logs,
+        agent.root / "pods",
+        agent.root / "run" / "sandboxes",
+        *(agent.root / "ledger").iterdir(),
+    ):
+        agent.until(lambda folder=folder: not list(folder.iterdir()), f"{folder} is empty")
+    # The nursery alone is left; it goes with the agent, and the fixture proves that.
+    agent.until(lambda: len(agent.keepers()) == 1, "no keeper is left")
+    for group in agent.cgroups():
+        assert [path.name for path in group.iterdir() if path.is_dir()] == [f"nursery-{agent.keepers()[0]}"]
+    agent.stop()
+
+
+def test_thirty_pods_start_at_once(agent):
+    for number in range(30):
+        agent.put(f"p{number}", RUN)
+    begun = time.monotonic()
+    agent.start()
+    agent.until(lambda: running(agent) == 30, "all pods run")
+    assert time.monotonic() - begun < START_LIMIT_S

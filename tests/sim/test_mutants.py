@@ -1,0 +1,20 @@
+"""Every planted mutant is caught: what the checks of the simulation are worth."""
+
+import pytest
+
+from tests.sim.mutants.catalogue import MUTANTS
+from tests.sim.mutants.hunt import hunt
+
+SEEDS = range(2, 42)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_mutant_is_caught(mutant):
+    assert hunt(mutant, SEEDS) is not None, f"{mutant.what}: nobody noticed in {len(SEEDS)} seeds"
+
+
+def test_there_are_ten_mutants_or_more_and_each_says_what_it_is():
+    assert len({mutant.name for mutant in MUTANTS}) >= 10
+    assert all(mutant.what for mutant in MUTANTS)
