@@ -162,6 +162,7 @@ class Hand:
         """Let the core decide on one message; return what it started."""
         decision = decide(self.state, message, self.now, self.wall, lambda: next(self.ops))
         self.state = decision.state
+        self.decided_at = self.now
         self.wake_at = decision.wake_at
         fresh = []
         for action in decision.actions:

@@ -1,8 +1,9 @@
 """The pod core under any order of updates, kills, looks, alarms, deaths and outcomes, good and bad."""
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from msgspec.structs import replace
 
 from actors.pod.core import decide
 from actors.pod.state import LIFE_WORD, Finished, Gone, Recalling, Terminated
@@ -11,7 +12,7 @@ from api.errors import FailureKind
 from api.ids import Path
 from api.lifecycle import Cancel, Start
 from api.messages.supervisor import PodKilled
-from tests.unit.actors.pods import wanted
+from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.tiny import STARTING, Hand
 
 ORDER = list(LIFE_WORD)
@@ -64,11 +65,14 @@ class PodMachine(RuleBasedStateMachine):
     def time_goes_by(self, seconds):
         self.hand.wait(seconds)
 
-    @rule(changed=st.booleans())
-    def update(self, changed):
+    @rule(image=st.sampled_from((IMAGE, f"{IMAGE}2")))
+    def update(self, image):
+        # The set of a pod's containers never changes, their images may.
         self.generation += 1
-        pod = wanted(*("abc" if changed else "a"), policy=self.pod.spec.restart_policy)
-        self.hand.update(pod, generation=self.generation)
+        spec = self.pod.spec
+        containers = tuple(replace(c, image=image) for c in spec.containers)
+        self.pod = replace(self.pod, spec=replace(spec, containers=containers))
+        self.hand.update(self.pod, generation=self.generation)
 
     @rule(steps=st.integers(1, 12))
     def all_goes_well(self, steps):
@@ -76,7 +80,7 @@ class PodMachine(RuleBasedStateMachine):
             if self.hand.open:
                 self.hand.end(min(self.hand.open))
 
-    @rule(name=st.sampled_from("abc"))
+    @rule(name=st.sampled_from("ab"))
     def a_record_vanishes(self, name):
         self.hand.world.lose(name)
 
@@ -102,7 +106,7 @@ class PodMachine(RuleBasedStateMachine):
         if stale:
             assert self.hand.state.observed is before
 
-    @rule(name=st.sampled_from("abc"), code=st.sampled_from((0, 1, 137)))
+    @rule(name=st.sampled_from("ab"), code=st.sampled_from((0, 1, 137)))
     def a_container_dies(self, name, code):
         self.hand.world.exit(name, code, self.hand.wall)
 
@@ -171,6 +175,8 @@ class PodMachine(RuleBasedStateMachine):
         if not hasattr(self, "hand"):
             return
         hand = self.hand
+        if hand.now != hand.decided_at:
+            return  # What is published may follow from the time alone, as the end of a wait does.
         again = decide(hand.state, None, hand.now, hand.wall, lambda: 10_000)
         if hand.open or (hand.wake_at is not None and hand.wake_at > hand.now):
             assert not [a for a in again.actions if isinstance(a, Start | Cancel)]
@@ -209,5 +215,7 @@ TestPodMachine.settings = settings(
     max_examples=60,
     stateful_step_count=40,
     deadline=None,
+    # Shrinking forty steps takes minutes: take a failure's steps as they come, or add Phase.shrink by hand.
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
