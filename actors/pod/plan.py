@@ -437,7 +437,7 @@ def host_call(port: str, call: msgspec.Struct) -> PortCall:
 
 def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
     """Return the call that stops a container; its deadline leaves room for the grace."""
-    grace = max(grace_s, MIN_STOP_S)
+    grace = grace_s if grace_s >= 1 else MIN_STOP_S
     call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
     return PortCall(
         port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name

@@ -50,7 +50,7 @@ class Inbox(Mailbox):
     cell: "Cell"
 
     def put(self, envelope: "Envelope[Any]", /) -> None:
-        """Take an envelope; never blocks, never raises."""
+        """Take an envelope; never blocks, never raises. An ordinary message is offered without a further call."""
         message = envelope.message
         try:
             key = message.conflation_key()
@@ -229,14 +229,17 @@ class Cell(pykka.Actor):
             streams.pop(stream.name, None)
         self.post(ended, ordered=True)
 
-    def run(self, limit: int, slice_s: float) -> None:
-        """Do up to `limit` commands and messages, or what fits into `slice_s`; queue again when more is left."""
+    def run(self, limit: int, slice_s: float) -> bool:
+        """Do up to `limit` commands and messages, or what fits into `slice_s`; return whether there may be more to do.
+
+        A cell that may have more to do counts as queued: its executor runs it again.
+        """
         take = self.inbox.take
         until = None
         for _ in range(limit):
             taken = take()
             if taken is None:
-                return
+                return False
             if type(taken) is tuple:
                 self._deliver(taken[1])
                 # Most runs end after one message: the clock that its delivery read anyway serves as their start.
@@ -246,7 +249,7 @@ class Cell(pykka.Actor):
                     break
             else:
                 taken()  # type: ignore[operator]  # narrowed by the exact type above
-        self.system.ready(self)
+        return True
 
     # Deliveries.
 
@@ -277,10 +280,19 @@ class Cell(pykka.Actor):
         ended = clock()
         took_s = ended - started
         self.handling_s += took_s
-        text = brief(message)
+        try:
+            text = message.brief()
+            if len(text) > TEXT_LIMIT or "\n" in text:
+                text = cut(text)
+        except Exception:  # noqa: BLE001  # `brief` says so in the trace
+            text = brief(message)
         if len(said) > TEXT_LIMIT:
             said = cut(said)
-        self.ring.append((started, took_s, text, said), system.trace_depth)
+        # As `Ring.append` does, without the call: this happens for every message.
+        entries = self.ring.entries
+        entries.append((started, took_s, text, said))
+        if len(entries) > system.trace_depth:
+            del entries[0]
         if system.trace_log is not None:
             system.trace_log(f"{started:.6f} {self.path}#{self.number} {text} | {said}")
 

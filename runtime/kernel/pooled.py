@@ -154,18 +154,26 @@ class PooledSystem(System):
         worker.thread.start()
 
     def _work(self, worker: Worker) -> None:
-        get = self._queue.get
+        get, put, is_free = self._queue.get, self._queue.put, self._queue.empty
+        cell: Cell | None = None
         try:
             while not worker.replaced:
-                cell = get()
+                if cell is None:
+                    cell = get()
                 if cell is None:
                     return
                 worker.cell = cell
                 if not self._watching:
                     self._watching = True
                     self._busy.set()
-                cell.run(BATCH, SLICE_S)
+                more = cell.run(BATCH, SLICE_S)
                 worker.cell = None
+                if not more:
+                    cell = None
+                elif worker.replaced or not is_free():
+                    # Others wait for their turn. With nobody there, queueing it would only rouse the other thread.
+                    put(cell)
+                    cell = None
         except Exception as error:
             # A bug of the kernel itself: nothing it would do from here on can be trusted.
             self.fail("the kernel failed while it ran an actor", error)

@@ -182,7 +182,8 @@ class SimSystem(System):
                 cell = ready[index]
                 ready[index] = ready[-1]
                 ready.pop()
-            cell.run(1, 0.0)
+            if cell.run(1, 0.0):
+                self.ready(cell)
         elif not self.time.fire_next():
             return False
         if self.on_step is not None:
