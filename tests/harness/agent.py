@@ -4,6 +4,7 @@ Everything is asked from outside: the admin socket, the command line, /proc. Wai
 deadline, never for time to pass.
 """
 
+import contextlib
 import hashlib
 import http.client
 import json
@@ -282,9 +283,14 @@ class Agent:
         return f"nodeagent-{digest[:12]}"
 
     def keepers(self):
-        """Return the pids of this root's nursery and keepers."""
+        """Return the pids of this root's nursery, of what it holds ready, and of the keepers of its pods."""
         name = self.cgroup_name().encode()
         return [pid for pid in processes.all_pids() if name in command_line(pid)]
+
+    def pod_keepers(self):
+        """Return the pids of the keepers of pods: each works in the folder of its sandbox."""
+        sandboxes = str(self.root / "run" / "sandboxes") + "/"
+        return [pid for pid in self.keepers() if working_folder(pid).startswith(sandboxes)]
 
     def remains(self):
         """Return all that is left on the machine of this agent and its pods."""
@@ -309,7 +315,8 @@ class Agent:
             self.kill9()
         for pid in self.keepers():
             # One that a test stopped would hang its own removal.
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         if (self.root / "run" / "sandboxes").is_dir() and os.access(self.root, os.W_OK):
             remove_pods(str(self.root))
             until(lambda: not self.keepers(), "no keeper is left", 20.0, lambda: "\n".join(self.remains()))
@@ -361,6 +368,14 @@ def command_line(pid):
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
+
+
+def working_folder(pid):
+    """Return a process's working folder, empty when it is gone."""
+    try:
+        return str(Path(f"/proc/{pid}/cwd").readlink())
+    except OSError:
+        return ""
 
 
 def environment(pid, name):

@@ -122,9 +122,11 @@ def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
     agent.until_status("web", "Running")
     main = agent.mains("web")
     agent.stop()
-    away = agent.folder / "away"
+    # A link changes what the path is in one step: without one there would be a moment with no folder at all.
+    away, pipe, link = (agent.folder / name for name in ("away", "pipe", "link"))
     agent.manifests.rename(away)
-    os.mkfifo(agent.manifests)
+    os.mkfifo(pipe)
+    agent.manifests.symlink_to(pipe)
     agent.start(ready=False)
     agent.until(lambda: "a pipe" in " ".join(agent.source("manifests")["problems"]), "it is told")
     # Nobody has spoken for the pod yet: it is shown, and left alone.
@@ -132,7 +134,7 @@ def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
     assert row["status"] == "Waiting"
     assert "file" in row["why"]
     assert "something of it runs" in agent.explain("web")["state"]
-    agent.manifests.unlink()
-    away.rename(agent.manifests)
+    link.symlink_to(away)
+    link.replace(agent.manifests)
     agent.until_status("web", "Running")
     assert agent.mains("web") == main
