@@ -14,7 +14,7 @@ from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.event import with_changes, with_event
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
-from actors.pod.plan import NS, Stage, fresh_memo, next_stage, waits_of
+from actors.pod.plan import MIN_STOP_S, NS, Stage, fresh_memo, next_stage, waits_of
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.state import (
     Finished,
@@ -135,12 +135,12 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
 
 
 def first_grace_s(state: PodState, message: KillPod) -> int:
-    """Return the grace of a kill: the pod's own or the override if smaller, at least 1 s (reference section 4.6)."""
+    """Return the grace of a kill: the pod's own or the override if smaller, and the floor of a stop where that is none."""
     own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
     # A supervisor that just began anew takes a pod for an orphan whose actor still knows what it was promised.
     described = message.cause is KillCause.ORPHAN and state.desired is not None
     asked = own if message.grace_s is None or described else min(own, message.grace_s)
-    return max(1, asked)
+    return asked if asked >= 1 else MIN_STOP_S
 
 
 def merged(kill: Kill | None, asked: Kill) -> Kill:

@@ -236,8 +236,8 @@ def test_what_comes_back_after_the_end_is_stopped_again():
     assert isinstance(hand.state.life, Finished)
 
 
-@pytest.mark.parametrize(("grace", "stops_with"), [(0, 2), (1, 2), (2, 2), (3, 3), (None, 30)])
-def test_a_stop_never_has_less_than_two_seconds(grace, stops_with):
+@pytest.mark.parametrize(("grace", "stops_with"), [(0, 2), (1, 1), (2, 2), (3, 3), (None, 30)])
+def test_a_stop_has_its_grace_and_two_seconds_where_there_is_none(grace, stops_with):
     hand = running_pod(wanted(grace=30))
     hand.kill(grace=grace), hand.settle()
     assert [c.grace_s for c in hand.started if isinstance(c, StopContainer)] == [stops_with]
