@@ -35,13 +35,13 @@ def run(args: argparse.Namespace) -> int:
     log = logs.log_factory("")
     for warning in configured.warnings:
         log.warning("configuration field not honoured yet", where=warning.where)
+    signals = StopSignals()
+    agent = Agent(settings, args.node_ip)
+    agent.start()
     if not settings.pod_manifest_path and not settings.manifest_url:
         log.warning(
             "no source of pods: nothing will run", what_to_do="give --pod-manifest-path or --manifest-url"
         )
-    signals = StopSignals()
-    agent = Agent(settings, args.node_ip)
-    agent.start()
     try:
         return run_once(agent, signals) if args.runonce else run_on(agent, signals)
     finally:

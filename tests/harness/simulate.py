@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -38,7 +39,12 @@ def main(words: list[str] | None = None) -> int:
 
         return hunt_all(range(asked.first, asked.first + asked.seeds))
     if asked.seed is not None:
-        return one(asked.seed, trace=asked.trace)
+        try:
+            return one(asked.seed, trace=asked.trace)
+        except BrokenPipeError:
+            # The reader has what it wanted; Python must not find the pipe broken again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
     return many(range(asked.first, asked.first + asked.seeds), asked.jobs, keep_going=asked.keep_going)
 
 
