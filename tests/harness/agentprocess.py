@@ -54,7 +54,7 @@ def wait_for(what: str, found: Callable[[], Any], every_s: float = 0.002, limit_
 class AgentProcess:
     """One agent on the embedded runtime; `close` leaves no process, cgroup or file."""
 
-    def __init__(self, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="nodeagent-bench-"))
         self.root, self.manifests, self.stage = (
             self.folder / name for name in ("root", "manifests", "stage")
@@ -69,8 +69,16 @@ class AgentProcess:
         with (self.folder / "log").open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(prefix or (sys.executable,)),
-                    *("-m", "actors.main", "run", "--config", configuration, "--root-dir", self.root),
+                    *(
+                        sys.executable,
+                        "-m",
+                        "actors.main",
+                        "run",
+                        "--config",
+                        configuration,
+                        "--root-dir",
+                        self.root,
+                    ),
                     *("--pod-manifest-path", self.manifests, "--container-runtime-endpoint", "embedded"),
                 ],
                 cwd=REPOSITORY,

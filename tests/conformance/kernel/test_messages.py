@@ -1,6 +1,6 @@
 """Mailboxes, handles, dead letters: what becomes of a message."""
 
-from threading import Thread
+from threading import Event, Thread
 
 import pykka
 import pytest
@@ -297,3 +297,35 @@ def test_many_threads_telling_lose_nothing_reorder_nothing_and_never_run_a_cell_
             assert levels[-1] == each - 1
     total = world.system.summarize_actors()
     assert total.accepted == senders * each * 2 * 3 == total.handled + total.conflated
+
+
+class Restless(Actor):
+    """Always has one more message for itself, until it is to end."""
+
+    def __init__(self, end):
+        self.end = end
+
+    def receive(self, message, ctx):
+        if not self.end.is_set():
+            ctx.self.tell(message)
+
+
+def test_an_actor_that_never_runs_dry_leaves_the_only_thread_to_others(make_pooled):
+    world = make_pooled(workers=1)
+    end = Event()
+    try:
+        world.system.spawn(Restless.options(name="restless").bind(end)).tell(Note())
+        world.spawn("other").tell(Other(n=1))
+        world.heard(Other(n=1))
+    finally:
+        end.set()
+    assert world.journal.of(Other) == [Other(n=1)]
+
+
+def test_an_actor_goes_on_by_itself_after_a_full_batch(make_pooled):
+    world = make_pooled(workers=1)
+    handle = world.spawn("a", mailbox=1000)
+    for n in range(500):
+        handle.tell(Note(n=n))
+    world.heard(Note(n=499))
+    assert world.journal.of(Note) == [Note(n=n) for n in range(500)]
