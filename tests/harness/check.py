@@ -248,6 +248,7 @@ class Checker:
 
     def agent_started(self) -> None:
         """Take over what the ledger holds as the truth that this life of the agent begins with."""
+        self._referee.agent_began(self.world.time.now())
         self.states.clear()
         self.seen_sources.clear()
         self._touched = None

@@ -70,6 +70,8 @@ class Referee:
         self._records: dict[Uid, set[str]] = {}
         self._running: dict[tuple[Uid, str], set[str]] = {}
         self._started: set[tuple[Uid, str, int]] = set()
+        self._lost: dict[tuple[Uid, str, int], Instant] = {}
+        self._began: Instant = float("-inf")
         self._exited: set[str] = set()
         self._shown: set[str] = set()
 
@@ -98,6 +100,8 @@ class Referee:
                 self._exited.add(row.container_id)
             case Happening.EXIT_SHOWN:
                 self._shown.add(row.container_id)
+            case Happening.REMOVED if row.cause is Cause.WORLD:
+                self._lost[row.uid, row.name, row.attempt] = row.at
             case Happening.REMOVED if row.cause is Cause.AGENT:
                 if row.running:
                     yield f"{where}: running container {row.name} ({row.container_id}) was removed"
@@ -110,9 +114,17 @@ class Referee:
         """Let a pod begin anew: whoever counts its restarts has forgotten it too."""
         self._started = {key for key in self._started if key[0] != uid}
 
+    def agent_began(self, at: Instant) -> None:
+        """Excuse a new agent for numbers whose records the world removed: its predecessor may have died before it said.
+
+        A number is written down with the status, after the start; a container that somebody removed by hand and an
+        agent killed in between leave it nowhere but in the name of a log file.
+        """
+        self._began = at
+
     def _start(self, row: HistoryRow, where: str) -> Iterator[str]:
         key = (row.uid, row.name, row.attempt)
-        if key in self._started:
+        if key in self._started and self._lost.get(key, float("inf")) > self._began:
             yield f"{where}: container {row.name} attempt {row.attempt} started twice"
         self._started.add(key)
         alive = self._running.setdefault((row.uid, row.name), set())
