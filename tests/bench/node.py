@@ -10,41 +10,72 @@ does not become part of the cost.
 
 import argparse
 import os
+import shutil
 import statistics
 import sys
+import tempfile
 import time
+from pathlib import Path
 from threading import Event
 
-from tests.harness.agentprocess import AgentProcess, started_at, wait_for
+from runtime.drivers.embedded.keeper.process import all_pids
+from tests.harness.agent import Agent, until
 from tests.harness.budget import Row, show
+from tests.harness.usage import cpu_s, parent, private_bytes, read, resident_bytes, started_at
 
 SINGLES = 15
 IDLE_S = 10.0
 SETTLE_S = 3.0
 MB = 1_000_000
+RUN = "exec sleep 600"
+
+
+PATIENCE_S = 60.0
+LOOK_S = 0.002
+
+
+def running(agent: Agent, restarts: int = 0) -> int:
+    """Return how many pods have their container running after so many restarts, as the agent says."""
+    return sum(
+        "running" in status.get("state", {}) and status.get("restartCount", 0) >= restarts
+        for pod in agent.json("/pods")["items"]
+        for status in pod["status"].get("containerStatuses", ())
+    )
+
+
+def containers(agent: Agent) -> list[int]:
+    """Return the first process of each container: what a keeper has started, and what runs its command already."""
+    keepers = set(agent.keepers())
+    return [
+        pid
+        for pid in all_pids()
+        if pid not in keepers
+        and parent(pid) in keepers
+        and read(f"/proc/{pid}/cmdline").startswith(b"sleep\0")
+    ]
 
 
 def boot_now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def one_by_one(agent: AgentProcess) -> list[Row]:
+def one_by_one(agent: Agent) -> list[Row]:
     """Return how long single pods take to start, to be replaced and to go."""
     starts, successors, ends = [], [], []
     for number in range(SINGLES):
         name = f"single-{number}"
         began = time.monotonic()
-        agent.write([name])
-        wait_for("a single pod starts", lambda: agent.running() == 1)
+        agent.put(name, RUN, grace=1)
+        until(lambda: running(agent) == 1, "a single pod starts", PATIENCE_S, every_s=LOOK_S)
         starts.append(time.monotonic() - began)
-        (pid,) = wait_for("its process shows", agent.containers)
+        (pid,) = until(lambda: containers(agent), "its process shows", PATIENCE_S, every_s=LOOK_S)
         began = time.monotonic()
         os.kill(pid, 9)
-        wait_for("its successor starts", lambda: agent.running(restarts=1) == 1)
+        until(lambda: running(agent, restarts=1) == 1, "its successor starts", PATIENCE_S, every_s=LOOK_S)
         successors.append(time.monotonic() - began)
         began = time.monotonic()
-        agent.withdraw([name])
-        wait_for("it goes", lambda: agent.pods() == [])
+        agent.drop(name)
+        until(lambda: not agent.json("/pods")["items"], "it goes", PATIENCE_S, every_s=LOOK_S)
         ends.append(time.monotonic() - began)
     return [
         spans("manifest written -> started", starts, "kubelet on containerd 172 / 607"),
@@ -58,22 +89,21 @@ def spans(what: str, seconds: list[float], detail: str) -> Row:
     return Row(what=what, ours=p50, unit="ms", detail=f"p50 of {len(seconds)}, max {most:,.0f} ms; {detail}")
 
 
-def burst(agent: AgentProcess, count: int) -> list[Row]:
+def burst(agent: Agent, count: int) -> list[Row]:
     """Return what so many pods at once take, and what they cost afterwards."""
     names = [f"burst-{number}" for number in range(count)]
-    cpu, began = agent.cpu_s(), boot_now()
-    agent.write(names)
-    pids = wait_for(
-        "all pods start", lambda: len(found := agent.containers()) == count and found, every_s=0.1
-    )
-    wait_for("the agent says so", lambda: agent.running() == count, every_s=0.05)
+    cpu, began = cpu_s(agent.process.pid), boot_now()
+    for name in names:
+        agent.put(name, RUN, grace=1)
+    pids = until(lambda: len(found := containers(agent)) == count and found, "all pods start", PATIENCE_S)
+    until(lambda: running(agent) == count, "the agent says so", PATIENCE_S)
     all_s = boot_now() - began
     starts = sorted(started_at(pid) - began for pid in pids)
     Event().wait(SETTLE_S)
-    burst_cpu, idle_from, from_ = agent.cpu_s() - cpu, agent.cpu_s(), time.monotonic()
+    burst_cpu, idle_from, from_ = cpu_s(agent.process.pid) - cpu, cpu_s(agent.process.pid), time.monotonic()
     Event().wait(IDLE_S)
-    idle = 100 * (agent.cpu_s() - idle_from) / (time.monotonic() - from_)
-    rss, private = agent.resident_bytes() / MB, agent.keepers_private_bytes() / MB
+    idle = 100 * (cpu_s(agent.process.pid) - idle_from) / (time.monotonic() - from_)
+    rss, private = resident_bytes(agent.process.pid) / MB, private_bytes(agent.keepers()) / MB
     share = max(1.0, count / 100)
     rows = [
         Row(
@@ -101,8 +131,9 @@ def burst(agent: AgentProcess, count: int) -> list[Row]:
         ),
     ]
     began = boot_now()
-    agent.withdraw(names)
-    wait_for("all pods go", lambda: not agent.containers() and agent.pods() == [], every_s=0.1)
+    for name in names:
+        agent.drop(name)
+    until(lambda: not containers(agent) and not agent.json("/pods")["items"], "all pods go", PATIENCE_S)
     gone_s = boot_now() - began
     rows.append(
         Row(
@@ -121,15 +152,21 @@ def main(words: list[str]) -> int:
     parser.add_argument("--embedded", action="store_true", required=True, help="on the embedded runtime")
     parser.add_argument("--pods", type=int, default=100, help="how many at once (100)")
     args = parser.parse_args(words)
-    agent = AgentProcess()
+    folder = Path(tempfile.mkdtemp(prefix="nodeagent-bench-"))
+    agent = Agent(folder)
+    left = ""
     try:
-        wait_for("the agent answers", lambda: agent.pods() is not None)
+        agent.start()
         rows = one_by_one(agent) + burst(agent, args.pods)
+        agent.stop()
+        until(lambda: not agent.keepers(), "nursery and keepers go", PATIENCE_S)
     finally:
-        left = agent.close()
-    rows.append(
-        Row(what="left behind", ours=len(left), unit="things", at_most=0.0, detail=", ".join(left[:5]))
-    )
+        try:
+            agent.clean_up()
+        except AssertionError as error:
+            left = str(error)
+        shutil.rmtree(folder, ignore_errors=True)
+    rows.append(Row(what="left behind", ours=float(bool(left)), unit="", at_most=0.0, detail=left[:200]))
     print(show(rows, beside=False))
     return 0 if all(row.met for row in rows) else 1
 

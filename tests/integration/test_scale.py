@@ -1,33 +1,19 @@
 """A hundred pods: how fast they start, what they cost, and that nothing of them stays."""
 
-import os
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
+from tests.harness.usage import cpu_s, private_bytes, resident_bytes
+
 PODS = 100
 START_LIMIT_S = 15.0
-AGENT_LIMIT_KB = 70 * 1024
+AGENT_LIMIT_BYTES = 70_000_000
 IDLE_S = 10.0
 IDLE_LIMIT = 0.02
-KEEPERS_LIMIT_KB = 200 * 1024
+KEEPERS_LIMIT_BYTES = 200_000_000
 RUN = "exec sleep 600"
-
-
-def field(path, name):
-    """Return a figure in KiB of a file in /proc."""
-    for line in Path(path).read_text().splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1])
-    raise AssertionError(f"{path} has no {name}")
-
-
-def cpu_s(pid):
-    """Return how many seconds of processor a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def running(agent):
@@ -38,7 +24,6 @@ def running(agent):
 @pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
-    agent.configure(maxPods=PODS + 10)
     for number in range(PODS):
         agent.put(f"p{number}", RUN)
     begun = time.monotonic()
@@ -55,12 +40,10 @@ def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
     before, since = cpu_s(pid), time.monotonic()
     threading.Event().wait(IDLE_S)
     idle = (cpu_s(pid) - before) / (time.monotonic() - since)
-    rss_kb, peak_kb = field(f"/proc/{pid}/status", "VmRSS"), field(f"/proc/{pid}/status", "VmHWM")
+    resident = resident_bytes(pid)
     keepers = agent.keepers()
     assert len(agent.pod_keepers()) == PODS
-    private_kb = sum(
-        field(f"/proc/{k}/smaps_rollup", name) for k in keepers for name in ("Private_Clean", "Private_Dirty")
-    )
+    private = private_bytes(keepers)
 
     begun = time.monotonic()
     for number in range(PODS):
@@ -69,14 +52,14 @@ def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
     removed_s = time.monotonic() - begun
     with capsys.disabled():
         print(  # noqa: T201 - the figures are what this test is for
-            f"\n{PODS} pods: started in {started_s:.1f} s; agent {rss_kb / 1024:.1f} MiB resident (peak {peak_kb / 1024:.1f});"
-            f" idle {100 * idle:.2f} % of a core; {len(keepers)} keepers {private_kb / 1024:.0f} MiB private;"
+            f"\n{PODS} pods: started in {started_s:.1f} s; agent {resident / 1e6:.1f} MB resident;"
+            f" idle {100 * idle:.2f} % of a core; {len(keepers)} keepers {private / 1e6:.0f} MB private;"
             f" removed in {removed_s:.1f} s"
         )
     assert started_s < START_LIMIT_S
-    assert max(rss_kb, peak_kb) < AGENT_LIMIT_KB
+    assert resident < AGENT_LIMIT_BYTES
     assert idle < IDLE_LIMIT
-    assert private_kb < KEEPERS_LIMIT_KB
+    assert private < KEEPERS_LIMIT_BYTES
 
     for folder in (
         agent.logs,
