@@ -14,8 +14,9 @@ from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.event import with_changes, with_event
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
-from actors.pod.plan import MIN_STOP_S, NS, Stage, fresh_memo, next_stage, waits_of
+from actors.pod.plan import next_stage, waits_of
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
+from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
     Finished,
     Flight,

@@ -16,11 +16,28 @@ from typing import assert_never
 import msgspec
 
 from actors.pod.containerconfig import (
-    container_hash,
     container_spec,
-    log_directory,
     own_grace_s,
     sandbox_spec,
+)
+from actors.pod.stage import (
+    HOST_DEADLINE_S,
+    NS,
+    Stage,
+    counted_memo,
+    crash_text,
+    crash_wait_s,
+    grace_left_s,
+    host_call,
+    inspection,
+    is_changed,
+    look_first,
+    paused,
+    prunable,
+    remember,
+    runtime_call,
+    stop,
+    tries,
 )
 from actors.pod.state import (
     MEMO_SECTION,
@@ -29,7 +46,6 @@ from actors.pod.state import (
     Finished,
     Gone,
     Kill,
-    PodMemo,
     PodState,
     PortCall,
     Recalling,
@@ -38,54 +54,24 @@ from actors.pod.state import (
     Terminating,
 )
 from actors.pod.status import next_attempt, status_named
-from actors.pod.support import unsupported_paths
-from actors.rules.backoff import counted, wait_s
-from actors.rules.instance import instances_of, is_alive, newest_of, ready_sandboxes, running
+from actors.pod.support import refused_host_image, unsupported_paths
+from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
 from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
-    ANNOTATION_HASH,
-    HOST_IMAGE,
     Container,
     ContainerState,
     CreateContainer,
-    InspectPod,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
     StartContainer,
-    StopContainer,
     StopSandbox,
 )
-from api.duration import write
-from api.host import Forget, MakePodFolders, Recall, Remember, RemovePodFolders
+from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
 from api.ids import Instant, WallNs
 from api.objects import pod as v1
-
-MIN_STOP_S = 2
-"""Floor of every stop's grace: less would kill before the runtime cleaned up."""
-HOST_DEADLINE_S = 30.0
-NS = 1_000_000_000
-
-
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next. No calls: nothing to do before `wake_at`, or before something changes."""
-
-    calls: tuple[PortCall, ...] = ()
-    why: str = ""
-    """In words: what the calls are for, or what is waited for."""
-    wake_at: Instant | None = None
-    since_s: float | None = None
-    """For how long it has been waited already, where that is known."""
-    memo: PodMemo | None = None
-    """The memo that the calls make durable."""
-    waiting: tuple[tuple[str, str, str], ...] = ()
-    """Container, reason, message: what to publish of containers that wait."""
-    ended: bool = False
-    """Nothing of the pod runs and nothing of it is to run again."""
-    pod_reason: str = ""
-    pod_message: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,19 +119,6 @@ def stage_of_life(state: PodState, now: Instant, wall: WallNs) -> Stage:
             assert_never(state.life)
 
 
-def refused_host_image(state: PodState, pod: v1.Pod) -> str:
-    """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
-    if state.allow_host_image or state.source in ("", "file"):
-        return ""
-    for index, container in enumerate(pod.spec.containers):
-        if container.image.partition(":")[0] == HOST_IMAGE:
-            return (
-                f"spec.containers[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
-                f" manifest files only, not from {state.source}; start the agent with --allow-host-image to accept it"
-            )
-    return ""
-
-
 def recall(state: PodState, now: Instant) -> Stage:
     """Ask what the ledger and the runtime know."""
     held = paused(state, now)
@@ -177,7 +150,7 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
             pod_reason="Unsupported",
             pod_message=message,
         )
-    refused = refused_host_image(state, pod)
+    refused = refused_host_image(pod, state.source, allowed=state.allow_host_image)
     if refused:
         return Stage(
             why="waiting for a spec that this node accepts",
@@ -278,11 +251,6 @@ def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
         )
         waits.append(wait)
     return tuple(waits)
-
-
-def tries(failures: int) -> str:
-    """Return how often something failed, in words."""
-    return "a failed try" if failures == 1 else f"{failures} failed tries"
 
 
 def bring_up(
@@ -387,125 +355,3 @@ def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
         for s in ready_sandboxes(state.observed)
     )
     return Stage(calls=calls, why="stopping a sandbox that came back after the pod had ended")
-
-
-# ---------------------------------------------------------------- parts of stages
-
-
-def paused(state: PodState, now: Instant) -> Stage | None:
-    """Return the wait after a failed try of the pod as a whole, None when there is none."""
-    hold = state.hold("")
-    if hold is None or now >= hold.until:
-        return None
-    names = [c.name for c in state.desired.spec.containers] if state.desired else []
-    waiting = tuple((name, hold.reason, hold.message) for name in names)
-    return Stage(
-        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
-        wake_at=hold.until,
-        since_s=max(0.0, now - hold.since),
-        waiting=waiting,
-    )
-
-
-def look_first(state: PodState, now: Instant, why: str) -> Stage:
-    """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
-    hold = state.hold("")
-    held = paused(state, now) if hold is not None and hold.call == InspectPod.__name__ else None
-    return held or Stage(calls=(inspection(state),), why=why)
-
-
-def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:
-    """Return the stage that writes the memo; once it is written the next stage can follow."""
-    entry = Remember(section=MEMO_SECTION, key=state.uid, data=msgspec.msgpack.encode(memo), durable=durable)
-    return Stage(calls=(host_call("ledger", entry),), why=why, memo=memo)
-
-
-def inspection(state: PodState) -> PortCall:
-    """Return the call that shows what the runtime holds of the pod."""
-    return runtime_call(state, InspectPod(uid=state.uid))
-
-
-def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
-    """Return a call on the container runtime with the pod's deadline."""
-    return PortCall(port="runtime", call=call, deadline_s=state.call_deadline_s, container=container)
-
-
-def host_call(port: str, call: msgspec.Struct) -> PortCall:
-    """Return a call on a port of the host."""
-    return PortCall(port=port, call=call, deadline_s=HOST_DEADLINE_S)
-
-
-def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
-    """Return the call that stops a container; its deadline leaves room for the grace."""
-    grace = grace_s if grace_s >= 1 else MIN_STOP_S
-    call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
-    return PortCall(
-        port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
-    )
-
-
-def grace_left_s(kill: Kill, wall: WallNs) -> int:
-    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
-
-    Where it is used up the floor of a stop is left. A wall clock that jumped backwards gives no more than the grace.
-    """
-    left_s = -((wall - kill.stop_by) // NS)
-    return int(min(left_s if left_s >= 1 else MIN_STOP_S, kill.grace_s))
-
-
-def is_changed(container: v1.Container, instance: Container) -> bool:
-    """Tell whether a live instance was made from another definition of its container."""
-    if instance.state not in (ContainerState.RUNNING, ContainerState.CREATED):
-        return False
-    recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")
-    return recorded != container_hash(container.name, container.image)
-
-
-def prunable(pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[msgspec.Struct, ...]:
-    """Return calls that remove dead instances: keep two per container, the newest and the one before it."""
-    uid = observed.uid
-    known = {c.name for c in pod.spec.containers}
-    old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
-    dead = tuple(RemoveContainer(uid=uid, container_id=c.id) for c in old if c.state is ContainerState.EXITED)
-    if dead:
-        return dead
-    used = {c.sandbox_id for c in observed.containers} | {sandbox_id}
-    return tuple(RemoveSandbox(uid=uid, sandbox_id=s.id) for s in observed.sandboxes if s.id not in used)
-
-
-def crash_wait_s(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> float:
-    """Return how long the crash-loop back-off still holds a container."""
-    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
-        return 0.0
-    return wait_s(state.memo.backoff(name), newest.finished_at, wall, attempt)
-
-
-def counted_memo(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> PodMemo:
-    """Return the memo that counts the start of a container; the first start needs no entry."""
-    memo = msgspec.structs.replace(state.memo, kill=None)
-    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
-        return memo
-    limit_s = state.restart_limit_s
-    return memo.with_backoff(counted(memo.backoff(name), name, newest.finished_at, wall, attempt, limit_s))
-
-
-def crash_text(state: PodState, pod: v1.Pod, name: str) -> str:
-    """Return the message of CrashLoopBackOff, as users know it."""
-    entry = state.memo.backoff(name)
-    delay = write(int((entry.delay_s if entry else 0.0) * 1e9))
-    meta = pod.metadata
-    return f"back-off {delay} restarting failed container={name} pod={meta.name}_{meta.namespace}({meta.uid})"
-
-
-def fresh_memo(state: PodState) -> PodMemo:
-    """Return the memo with what identifies the pod, so that it can be cleaned up when no source knows it any more."""
-    pod, observed = state.desired, state.observed
-    if pod is not None:
-        meta = pod.metadata
-        name, namespace, folder = meta.name, meta.namespace, log_directory(state.log_root, pod)
-    elif observed is not None and observed.name:
-        name, namespace = observed.name, observed.namespace
-        folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
-    else:
-        return state.memo
-    return msgspec.structs.replace(state.memo, name=name, namespace=namespace, log_directory=folder)

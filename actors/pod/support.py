@@ -9,6 +9,7 @@ from functools import cache
 
 import msgspec
 
+from api.containers import HOST_IMAGE
 from api.objects.pod import Pod
 
 HONOURED: dict[str, tuple[object, ...]] = {
@@ -123,3 +124,16 @@ def is_set(default: object, value: object) -> bool:
     if isinstance(value, Mapping):
         return bool(value)
     return bool(value != default)
+
+
+def refused_host_image(pod: Pod, source: str, *, allowed: bool) -> str:
+    """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
+    if allowed or source in ("", "file"):
+        return ""
+    for index, container in enumerate(pod.spec.containers):
+        if container.image.partition(":")[0] == HOST_IMAGE:
+            return (
+                f"spec.containers[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
+                f" manifest files only, not from {source}; start the agent with --allow-host-image to accept it"
+            )
+    return ""

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from actors.pod.core import decide
-from actors.pod.plan import fresh_memo
+from actors.pod.stage import fresh_memo
 from actors.pod.state import Finished, Kill, PodState, Syncing, Terminated, Terminating
 from actors.rules.backoff import Backoff
 from api.ids import Path
