@@ -105,8 +105,12 @@ class View:
     # ------------------------------------------------------------ the kernel
 
     def actors(self) -> tuple[ActorRow, ...]:
-        """Return every actor, parents before children."""
-        return self._kernel.list_actors()
+        """Return every actor, parents before children; a pod's actor has the pod's name, its path ends in the UID."""
+        named = {uid: "/".join(pods.full_name(state)) for uid, state in self._states().items()}
+        return tuple(
+            msgspec.structs.replace(row, name=named[Uid(row.name)]) if row.name in named else row
+            for row in self._kernel.list_actors()
+        )
 
     def kernel(self) -> KernelRow:
         """Return the figures of the actor system."""

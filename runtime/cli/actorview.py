@@ -94,6 +94,7 @@ def listing(rows: tuple[ActorRow, ...], screen: Screen, *, detail: bool) -> str:
     columns: tuple[Column, ...] = (
         # A path is there to be copied: one with a UID in it is never cut.
         Column("PATH", least=47),
+        Column("NAME", least=12, optional=True),
         Column("CLASS", least=12, optional=True),
         Column("STATE"),
         Column("RESTARTS", right=True, optional=True),
@@ -130,6 +131,7 @@ def _alarm(row: ActorRow) -> str:
 def _row(row: ActorRow, *, detail: bool) -> tuple[Cell | str, ...]:
     cells: tuple[Cell | str, ...] = (
         row.path,
+        _name(row),
         row.class_name,
         Cell(row.state.value, STYLE[row.state]),
         Cell(str(row.num_restarts), "warn" if row.num_restarts else ""),
@@ -144,6 +146,11 @@ def _row(row: ActorRow, *, detail: bool) -> tuple[Cell | str, ...]:
             age(row.alarm_in_s),
         )
     return (*cells, _now(row))
+
+
+def _name(row: ActorRow) -> str:
+    """Return an actor's name where its path does not say it: a pod's actor lives under the pod's UID."""
+    return "" if row.path.endswith(f"/{row.name}") else row.name
 
 
 def _now(row: ActorRow) -> Cell:
@@ -175,7 +182,14 @@ def tree(rows: tuple[ActorRow, ...], screen: Screen) -> str:
         now = _now(row)
         mailbox = Cell(str(row.mailbox_depth), "warn" if row.mailbox_depth > 16 else "")
         drawn.append(
-            (lead + branch + name, row.class_name, Cell(row.state.value, STYLE[row.state]), mailbox, now)
+            (
+                lead + branch + name,
+                _name(row),
+                row.class_name,
+                Cell(row.state.value, STYLE[row.state]),
+                mailbox,
+                now,
+            )
         )
         children = below.get(row.path, [])
         for at, child in enumerate(children):
@@ -186,6 +200,7 @@ def tree(rows: tuple[ActorRow, ...], screen: Screen) -> str:
         draw(root, "", "", "")
     columns = (
         Column("ACTOR", least=42),
+        Column("NAME", least=12, optional=True),
         Column("CLASS", least=12, optional=True),
         Column("STATE"),
         Column("MAILBOX", right=True),
