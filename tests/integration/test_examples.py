@@ -71,7 +71,7 @@ def test_the_examples_reach_the_right_states_and_the_verbs_tell_the_truth(exampl
 
     tree = agent.verb("actors", "--tree").stdout
     for name in ("web", "job", "retry", "crash", "pair"):
-        assert re.search(rf"─ {agent.row(name)['uid']} +PodActor +ALIVE", tree), tree
+        assert re.search(rf"─ {agent.row(name)['uid']} +default/{name}-n1 +PodActor +ALIVE", tree), tree
     for path in ("/node/pods", "/node/pleg", "/node/status", "/node/config", "/node/file"):
         assert re.search(rf"^{path} .*ALIVE", tree, re.MULTILINE), tree
 
