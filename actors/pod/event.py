@@ -24,7 +24,8 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
         ended = after.state.terminated or after.last_state.terminated
         if ended and ended.container_id not in known and ended.reason != "StartError":
             kind = "Normal" if ended.exit_code == 0 or state.killed is not None else "Warning"
-            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason})"
+            told = f": {ended.message}" if ended.message else ""
+            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason}){told}"
             state = with_event(state, wall, kind, "Exited", text, after.name)
         if backs_off(after) and not backs_off(before) and state.desired is not None:
             meta = state.desired.metadata
