@@ -29,19 +29,10 @@ from actors.supervisor.explain import (
     unclaimed_row,
 )
 from actors.supervisor.state import SupervisorState
-from api.containers import (
-    Container,
-    ContainerState,
-    ExecInContainer,
-    ExecResult,
-    ImageListing,
-    ImageRow,
-    ListImages,
-    RuntimeInfo,
-    RuntimeStatus,
-)
+from api.containers import Container, ContainerState, ExecInContainer, ExecResult, RuntimeInfo, RuntimeStatus
 from api.errors import NotFoundError, OperatingError, RejectedError
 from api.ids import Instant, Path, Uid, WallNs
+from api.images import ImageListing, ImageRow, ListImages
 from api.introspection import (
     ActorRow,
     DeadLetterRow,

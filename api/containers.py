@@ -1,7 +1,8 @@
 """What a container runtime shows and accepts, in our words.
 
 The port that takes these calls is named ``runtime``. Three drivers implement it (CRI, embedded, memory) and one
-conformance suite holds them to this page. No driver ever sees a v1 Pod.
+conformance suite holds them to this page. No driver ever sees a v1 Pod. What a pod asks to be confined by is in
+`api.confinement`, images are in `api.images`.
 
 Rules of the port:
 
@@ -17,8 +18,22 @@ from enum import StrEnum
 
 import msgspec
 
+from api.confinement import (
+    Device,
+    Dns,
+    Mount,
+    Namespaces,
+    Pairs,
+    PortMapping,
+    ProfileKind,
+    Resources,
+    Security,
+    SecurityProfile,
+)
 from api.ids import Uid, WallNs
+from api.images import ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
 from api.messages import Message
+from api.runtimecall import Call
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
 LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -30,14 +45,13 @@ ANNOTATION_TERMINATION_PATH = "io.kubernetes.container.terminationMessagePath"
 ANNOTATION_TERMINATION_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 ANNOTATION_POD_GRACE = "io.kubernetes.pod.terminationGracePeriod"
 ANNOTATION_DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
+ANNOTATION_PRE_STOP = "io.kubernetes.container.preStopHandler"
+ANNOTATION_PORTS = "io.kubernetes.container.ports"
 ANNOTATION_OWNER = "nodeagent.local/owner"
 """On our sandboxes, value ``nodeagent``: what makes an orphan ours to kill."""
 
 HOST_IMAGE = "nodeagent.local/host"
 """The embedded runtime's built-in image: plain processes on the host's own files."""
-
-Pairs = tuple[tuple[str, str], ...]
-"""A mapping as sorted pairs: mappings are never written into messages."""
 
 
 class SandboxState(StrEnum):
@@ -81,6 +95,21 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     host_network: bool = False
     grace_s: int = 30
     """The pod's own grace period: what the runtime itself uses when it must stop the pod without being told how."""
+    runtime_handler: str = ""
+    """Which of the runtime's handlers is to run the pod; empty for its default."""
+    dns: Dns = Dns()
+    ports: tuple[PortMapping, ...] = ()
+    cgroup_parent: str = ""
+    """The pod's cgroup as a full path below the cgroup root, also for the systemd driver; empty: the runtime's choice."""
+    sysctls: Pairs = ()
+    namespaces: Namespaces = Namespaces()
+    security: Security = Security(seccomp=SecurityProfile(kind=ProfileKind.RUNTIME_DEFAULT))
+    """Of the process that holds the sandbox; `privileged` when any container of the pod is."""
+    user: int | None = None
+    group: int | None = None
+    resources: Resources | None = None
+    """Sum over the pod, informative: for runtimes that size a virtual machine by it."""
+    overhead: Resources | None = None
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +118,9 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     attempt: int
     image: str
+    """What the runtime is to run: the reference that pulling or looking up the image gave, normally its id."""
+    image_asked: str = ""
+    """The image as the pod names it; empty when `image` is that."""
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
@@ -98,10 +130,22 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     log_path: str
     """Relative to the sandbox's log directory: ``<container>/<attempt>.log``."""
     stdin: bool = False
+    stdin_once: bool = False
     tty: bool = False
     user: int | None = None
-    """Numeric user id to run as; None is the runtime's own choice."""
+    """Numeric user id to run as; None is `user_name`, or the runtime's own choice when that is empty too."""
+    user_name: str = ""
     group: int | None = None
+    host_network: bool = False
+    """The same as its sandbox's."""
+    namespaces: Namespaces = Namespaces()
+    security: Security = Security()
+    resources: Resources | None = None
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[Device, ...] = ()
+    cdi_devices: tuple[str, ...] = ()
+    stop_signal: str = ""
+    """Name of the signal that asks it to end, ``SIGTERM``; empty for the image's own."""
 
 
 class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +160,9 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     created_at: WallNs
     host_network: bool = False
     ips: tuple[str, ...] = ()
+    network_known: bool = True
+    """False when the runtime says nothing of its network: then no addresses means unknown, not none."""
+    runtime_handler: str = ""
     labels: Pairs = ()
     annotations: Pairs = ()
 
@@ -148,6 +195,10 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Pairs = ()
     log_path: str = ""
     """Absolute."""
+    termination_log: str = ""
+    """Absolute path on the host of what is mounted at its termination message path, empty when nothing is."""
+    image_mounts: tuple[str, ...] = ()
+    """Images that are mounted into it as volumes."""
 
 
 class RuntimePod(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -160,23 +211,6 @@ class RuntimePod(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     containers: tuple[Container, ...] = ()
     ours: bool = True
     """False for a pod that another agent made (no owner annotation on any sandbox)."""
-
-
-class ImageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One image that the runtime holds."""
-
-    id: str
-    names: tuple[str, ...] = ()
-    size_bytes: int = 0
-    pinned: bool = False
-
-
-class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """One call on the container runtime's port."""
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return type(self).__name__
 
 
 class RunSandbox(Call, frozen=True, kw_only=True):
@@ -292,8 +326,34 @@ class ExecInContainer(Call, frozen=True, kw_only=True):
         return f"ExecInContainer {self.container_id} {self.command[0] if self.command else ''}"
 
 
-class ListImages(Call, frozen=True, kw_only=True):
-    """List images -> ImageListing."""
+class ReopenContainerLog(Call, frozen=True, kw_only=True):
+    """Close a running container's log file and open its path anew, after a rotation -> RuntimePod."""
+
+    uid: Uid
+    container_id: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReopenContainerLog {self.container_id}"
+
+
+class OpenExec(Call, frozen=True, kw_only=True):
+    """Prepare a command in a running container whose streams are reached over a URL -> StreamUrl.
+
+    At least one of the streams is asked for; `tty` excludes `stderr`.
+    """
+
+    uid: Uid
+    container_id: str
+    command: tuple[str, ...]
+    tty: bool = False
+    stdin: bool = False
+    stdout: bool = True
+    stderr: bool = True
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"OpenExec {self.container_id} {self.command[0] if self.command else ''}"
 
 
 class RuntimeStatus(Call, frozen=True, kw_only=True):
@@ -311,7 +371,13 @@ RuntimeCall = (
     | ListPods
     | InspectPod
     | ExecInContainer
+    | ReopenContainerLog
+    | OpenExec
     | ListImages
+    | ImageStatus
+    | PullImage
+    | RemoveImage
+    | ImageFsUsage
     | RuntimeStatus
 )
 
@@ -336,10 +402,22 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     truncated: bool = False
 
 
-class ImageListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Every image of the runtime."""
+class StreamUrl(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Where the streams of a command are reached, once and soon: SPDY/3.1 or WebSocket by HTTP upgrade."""
 
-    images: tuple[ImageRow, ...] = ()
+    url: str
+
+    def __repr__(self) -> str:
+        # Whoever has it has the command.
+        return "StreamUrl(url=<hidden>)"
+
+
+class RuntimeHandler(msgspec.Struct, frozen=True, kw_only=True):
+    """One way in which the runtime can run a pod, and what it offers."""
+
+    name: str
+    recursive_read_only_mounts: bool = False
+    user_namespaces: bool = False
 
 
 class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -351,6 +429,10 @@ class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     network_ready: bool = True
     detail: str = ""
     """Why not ready, or which of its powers the machine does not allow (cgroups, namespaces)."""
+    cgroup_driver: str = ""
+    """``cgroupfs`` or ``systemd``; empty when the runtime does not say."""
+    handlers: tuple[RuntimeHandler, ...] = ()
+    supplemental_groups_policy: bool = False
 
 
 class RuntimeChanged(Message, frozen=True, kw_only=True):

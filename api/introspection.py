@@ -6,8 +6,9 @@ from typing import Protocol
 
 import msgspec
 
-from api.containers import ExecResult, ImageRow
+from api.containers import ExecResult
 from api.ids import Path
+from api.images import ImageRow
 
 
 class ActorState(StrEnum):

@@ -8,6 +8,7 @@ import json
 import re
 from functools import lru_cache
 
+from api.confinement import Pairs
 from api.containers import (
     ANNOTATION_HASH,
     ANNOTATION_OWNER,
@@ -21,7 +22,6 @@ from api.containers import (
     LABEL_POD_UID,
     ContainerSpec,
     EnvVar,
-    Pairs,
     RuntimePod,
     SandboxSpec,
 )

@@ -37,7 +37,7 @@ from api.ids import Instant, OpId, Path, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import WatchPod
-from api.messages.pod import KillCause, KillPod, PodMessage, PodObserved, UpdatePod
+from api.messages.pod import ImageReport, KillCause, KillPod, PodMessage, PodObserved, UpdatePod
 from api.objects.pod import Pod
 from api.objects.podstatus import PodStatus
 
@@ -89,7 +89,7 @@ def absorb(
         case Restarted(path=path) if path == SUPERVISOR:
             # A new supervisor counts its updates from the beginning.
             return replace(state, generation=0)
-        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
+        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | ImageReport() | None:
             return state
         case _:
             assert_never(message)

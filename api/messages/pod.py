@@ -1,8 +1,9 @@
 """Messages to a PodActor, the owner of one UID.
 
-Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`). Order: per sender. Delivery: `UpdatePod` and
-`PodObserved` are levels, the newest wins; `KillPod` is kept. A lost `UpdatePod` or `KillPod` is repaired by the
-supervisor's housekeeping, a lost `PodObserved` by the next relist.
+Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`). Order: per sender.
+Delivery: `UpdatePod`, `PodObserved` and `ImageReport` are levels, the newest wins; `KillPod` is kept. A lost `UpdatePod` or
+`KillPod` is repaired by the supervisor's housekeeping, a lost `PodObserved` by the next relist, a lost `ImageReport` by
+asking again.
 """
 
 from enum import StrEnum
@@ -86,4 +87,46 @@ class PodObserved(Message, frozen=True, kw_only=True):
         return "observed"
 
 
-PodMessage = UpdatePod | KillPod | PodObserved
+class ImageProgress(StrEnum):
+    """How far a wanted image is."""
+
+    PULLING = "pulling"
+    READY = "ready"
+    WAITING = "waiting"
+
+
+class ImageReport(Message, frozen=True, kw_only=True):
+    """To a PodActor: how far the image of a container's next instance is. A level, per container."""
+
+    uid: Uid
+    container: str
+    attempt: int
+    image: str
+    progress: ImageProgress
+    ref: str = ""
+    """READY: what the container is to be made from."""
+    user: int | None = None
+    """READY: numeric user that the image runs as."""
+    user_name: str = ""
+    pulled: bool = False
+    """READY: it was fetched for this want, not found."""
+    took_s: float = 0.0
+    """READY and pulled: how long the fetching took; `waited_s` of it in the queue."""
+    waited_s: float = 0.0
+    size_bytes: int = 0
+    reason: str = ""
+    """WAITING: ErrImagePull, ImagePullBackOff, ErrImageNeverPull, InvalidImageName, ImageInspectError ..."""
+    message: str = ""
+    retry_at: Instant | None = None
+    """WAITING: when it is tried again, None when only a new want changes anything."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ImageReport {self.container}#{self.attempt} {self.progress} {self.reason}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest of each container."""
+        return f"image:{self.container}"
+
+
+PodMessage = UpdatePod | KillPod | PodObserved | ImageReport

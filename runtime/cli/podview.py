@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from api.containers import ImageRow
+from api.images import ImageRow
 from api.introspection import EventRow, Explanation, PodRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
 from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, size, table

@@ -3,9 +3,10 @@
 import threading
 import zlib
 
-from api.containers import ExecResult, ImageRow
+from api.containers import ExecResult
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
+from api.images import ImageRow
 from api.introspection import (
     ActorRow,
     ActorState,

@@ -13,13 +13,15 @@ from typing import Any, assert_never
 import msgspec
 
 from api import containers as c
+from api import images
 from api.errors import ConflictError, Failure, FailureKind, NotFoundError, OperatingError, RejectedError
 from api.ids import Uid
 from api.messages import Message
 from api.ports import Done, Undo
+from api.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
-from runtime.drivers.embedded.image import require_runnable
+from runtime.drivers.embedded.image import HOST_ROW, is_host_image, require_host_image, require_runnable
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.loop import Loop
 from runtime.drivers.embedded.nest import Nest
@@ -126,7 +128,7 @@ class EmbeddedRuntime:
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start one call of `RuntimeCall`; the deadline is in seconds."""
-        assert isinstance(call, c.Call)
+        assert isinstance(call, Call)
         ticket = Ticket(call, deadline_s, done)  # type: ignore[arg-type]
         self._start()
         if not self._loop.submit(lambda: self._accept(ticket)):
@@ -250,9 +252,26 @@ class EmbeddedRuntime:
                 self._remove_container(ticket, call)
             case c.ExecInContainer():
                 self._exec(ticket, call)
-            case c.ListImages():
-                row = c.ImageRow(id=c.HOST_IMAGE, names=(records.HOST_IMAGE_NAME,), pinned=True)
-                self._succeed(ticket, c.ImageListing(images=(row,)))
+            case c.ReopenContainerLog() | c.OpenExec():
+                what = (
+                    "log rotation" if isinstance(call, c.ReopenContainerLog) else "interactive exec (-i, -t)"
+                )
+                raise RejectedError(f"container {call.container_id}: the embedded runtime has no {what} yet")
+            case images.ListImages():
+                self._succeed(ticket, images.ImageListing(images=(HOST_ROW,)))
+            case images.ImageStatus():
+                self._succeed(
+                    ticket, images.ImageShown(image=HOST_ROW if is_host_image(call.image) else None)
+                )
+            case images.PullImage():
+                require_host_image(call.image)
+                self._succeed(ticket, images.ImagePulled(ref=call.image))
+            case images.RemoveImage():
+                if is_host_image(call.image):
+                    raise RejectedError(f"image {call.image} is built in and cannot be removed")
+                self._succeed(ticket, images.ImageRemoved())
+            case images.ImageFsUsage():
+                raise RejectedError("the embedded runtime keeps no images on any file system")
             case c.RuntimeStatus():
                 self._status(ticket)
             case _:

@@ -4,6 +4,7 @@ import re
 
 from api.containers import HOST_IMAGE, ContainerSpec
 from api.errors import RejectedError
+from api.images import ImageRow
 
 _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
@@ -15,22 +16,38 @@ _REFERENCE = re.compile(
 )
 
 
-def require_runnable(spec: ContainerSpec) -> None:
-    """Raise RejectedError, with the reason to publish, for what this runtime cannot run."""
-    parsed = _REFERENCE.fullmatch(spec.image)
-    if parsed is None:
+HOST_ROW = ImageRow(id=HOST_IMAGE, names=(f"{HOST_IMAGE}:latest",), pinned=True)
+"""The built-in image as it is listed."""
+
+
+def is_host_image(image: str) -> bool:
+    """Tell whether a reference names the built-in image, whatever its tag."""
+    parsed = _REFERENCE.fullmatch(image)
+    return parsed is not None and parsed["path"] == HOST_IMAGE and not parsed["digest"]
+
+
+def require_host_image(image: str) -> None:
+    """Raise RejectedError, with the reason to publish, for an image that this runtime does not have."""
+    if _REFERENCE.fullmatch(image) is None:
         raise RejectedError(
-            f"container {spec.name}: image {spec.image!r} is not a valid image reference; "
-            "write [registry/]name[:tag][@digest]",
+            f"image {image!r} is not a valid image reference; write [registry/]name[:tag][@digest]",
             reason="InvalidImageName",
         )
-    if parsed["path"] != HOST_IMAGE or parsed["digest"]:
+    if not is_host_image(image):
         raise RejectedError(
-            f"container {spec.name}: image {spec.image!r} cannot run here: the embedded runtime runs only its built-in "
-            f"image {HOST_IMAGE} (commands on the host's own files). containerd or CRI-O would run it, over CRI: "
-            "--container-runtime-endpoint unix:///run/containerd/containerd.sock, in a build that has it",
+            f"image {image!r} cannot run here: the embedded runtime runs only its built-in image {HOST_IMAGE} (commands"
+            " on the host's own files). containerd or CRI-O would run it:"
+            " --container-runtime-endpoint unix:///run/containerd/containerd.sock",
             reason="ErrImagePull",
         )
+
+
+def require_runnable(spec: ContainerSpec) -> None:
+    """Raise RejectedError, with the reason to publish, for what this runtime cannot run."""
+    try:
+        require_host_image(spec.image)
+    except RejectedError as error:
+        raise RejectedError(f"container {spec.name}: {error}", reason=error.reason) from None
     if not (spec.command or spec.args):
         raise RejectedError(
             f"container {spec.name}: image {HOST_IMAGE} has no entry point of its own; set command",

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 
 from api import containers as c
+from api.confinement import Pairs
 from api.ids import Uid, WallNs
 
 SCHEME = "embedded://"
-HOST_IMAGE_NAME = f"{c.HOST_IMAGE}:latest"
 
 
 class SandboxRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,8 +28,8 @@ class ContainerRow(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     attempt: int
     image: str
-    labels: c.Pairs = ()
-    annotations: c.Pairs = ()
+    labels: Pairs = ()
+    annotations: Pairs = ()
     log_path: str = ""
     state: str
     created_at: WallNs

@@ -27,14 +27,13 @@ from api.containers import (
     CreateContainer,
     ExecInContainer,
     ExecResult,
-    ImageListing,
-    ImageRow,
     InspectPod,
-    ListImages,
     ListPods,
+    OpenExec,
     PodListing,
     RemoveContainer,
     RemoveSandbox,
+    ReopenContainerLog,
     RunSandbox,
     RuntimeCall,
     RuntimeChanged,
@@ -52,8 +51,22 @@ from api.errors import (
     FailureKind,
     NotFoundError,
     OperatingError,
+    RejectedError,
 )
 from api.ids import Uid
+from api.images import (
+    ImageFs,
+    ImageFsUsage,
+    ImageListing,
+    ImagePulled,
+    ImageRemoved,
+    ImageRow,
+    ImageShown,
+    ImageStatus,
+    ListImages,
+    PullImage,
+    RemoveImage,
+)
 from api.ports import Done, Timers, Undo
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
@@ -181,6 +194,25 @@ class MemoryRuntime:
                 return None
             case ListImages():
                 return ImageListing(images=tuple(sorted(world.images, key=lambda row: row.id)))
+            case ReopenContainerLog():
+                world.known_container(call.uid, call.container_id)
+                return world.pod(call.uid)
+            case OpenExec():
+                raise RejectedError("the memory runtime has no streams")
+            case ImageStatus():
+                return ImageShown(image=world.image(call.image))
+            case PullImage():
+                return ImagePulled(ref=world.pull(call.image))
+            case RemoveImage():
+                world.images = tuple(row for row in world.images if call.image not in (row.id, *row.names))
+                return ImageRemoved()
+            case ImageFsUsage():
+                return ImageFs(
+                    mountpoint="/",
+                    capacity_bytes=1 << 40,
+                    available_bytes=(1 << 40) - sum(row.size_bytes for row in world.images),
+                    measured_at=self._timers.wall(),
+                )
             case RuntimeStatus():
                 return self.info
             case _:

@@ -15,7 +15,6 @@ from api.containers import (
     ContainerSpec,
     ContainerState,
     CreateContainer,
-    ImageRow,
     PodListing,
     RemoveContainer,
     RemoveSandbox,
@@ -27,8 +26,9 @@ from api.containers import (
     StartContainer,
     StopSandbox,
 )
-from api.errors import AlreadyExistsError, ConflictError, NotFoundError, RejectedError
+from api.errors import AlreadyExistsError, ConflictError, DeniedError, NotFoundError, RejectedError
 from api.ids import Uid, WallNs
+from api.images import ImageRow
 from api.ports import Timers, Undo
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
@@ -198,7 +198,7 @@ class World:
                 )
         if sandbox.state is not SandboxState.READY:
             raise ConflictError(f"sandbox {sandbox.id} of pod {call.uid} is not ready; run a new one first")
-        image = next((row for row in self.images if spec.image in (row.id, *row.names)), None)
+        image = self.image(spec.image)
         if image is None:
             known_names = ", ".join(sorted(name for row in self.images for name in row.names))
             raise RejectedError(
@@ -225,6 +225,17 @@ class World:
         self.logs[container.log_path] = []
         self._tell(Happening.CREATED, container)
         return call.uid
+
+    def image(self, name: str) -> ImageRow | None:
+        """Return the image of this name or id."""
+        return next((row for row in self.images if name in (row.id, *row.names)), None)
+
+    def pull(self, name: str) -> str:
+        """Fetch an image and return its id; there is none that is not held from the beginning."""
+        found = self.image(name)
+        if found is None:
+            raise DeniedError(f"image {name!r} is in no registry that the memory runtime knows")
+        return found.id
 
     def start_container(self, call: StartContainer) -> Uid:
         """Start a created container."""

@@ -1,13 +1,7 @@
 """Listings and inspections: complete, sorted, and the same truth as an outcome's."""
 
-from api.containers import (
-    ContainerState,
-    CreateContainer,
-    ListImages,
-    RuntimeStatus,
-    StartContainer,
-    StopSandbox,
-)
+from api.containers import ContainerState, CreateContainer, RuntimeStatus, StartContainer, StopSandbox
+from api.images import ListImages
 from tests.conformance.containers.script import ExitWith, Run
 
 

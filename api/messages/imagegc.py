@@ -1,0 +1,36 @@
+"""Messages to ImageGCManager, who frees the space of images that nobody uses.
+
+Sent by: ImagePuller (`ImageDropped`), the admin socket and eviction (`CollectImages`). Delivery: a lost answer is repaired
+by the next round's listing.
+"""
+
+from api.ids import Path
+from api.messages import Message
+
+
+class CollectImages(Message, frozen=True, kw_only=True):
+    """Collect now, whatever the usage: every image that nobody uses and that is old enough."""
+
+    run: str
+    """Names this run, so that whoever asked finds it in the manager's state."""
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"CollectImages {self.run}"
+
+
+class ImageDropped(Message, frozen=True, kw_only=True):
+    """To ImageGCManager: what became of a `DropImage`."""
+
+    id: str
+    removed: bool
+    why: str = ""
+    """Why it was not removed: wanted by a pod, or the runtime's error."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ImageDropped {self.id} {'removed' if self.removed else self.why}"
+
+
+ImageGCMessage = CollectImages | ImageDropped
