@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("tests.harness.lab",)
+
 INTEGRATION = Path(__file__).parent / "integration"
 REQUIRED = bool(os.environ.get("NODEAGENT_REQUIRE"))
 

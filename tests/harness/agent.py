@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from runtime.drivers.embedded.driver import EmbeddedRuntime
 from runtime.drivers.embedded.keeper import process as processes
 from runtime.drivers.http.endpoint import connect_unix
 from runtime.edge import perform
+from tests.harness.wait import until
 
 REPOSITORY = Path(__file__).parents[2]
 NODE = "n1"
@@ -31,17 +31,6 @@ IMAGE = "nodeagent.local/host"
 MARK = "HARNESS_FOLDER"
 """Environment variable of every container made by `pod`: names the folder of the agent that runs it."""
 CGROUPS = Path("/sys/fs/cgroup")
-
-
-def until(condition, what, deadline_s=20.0, seen=None, every_s=0.03):
-    """Wait for a condition on a level and return its value; `seen` describes what there was instead."""
-    end = time.monotonic() + deadline_s
-    pause = threading.Event()
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}\n{seen() if seen else ''}")
-        pause.wait(every_s)
-    return found
 
 
 class _OverUnix(http.client.HTTPConnection):
