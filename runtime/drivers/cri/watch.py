@@ -25,8 +25,8 @@ from runtime.drivers.cri.poller import Poller
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
-FIRST_LOOK_S = 0.02
-"""After an exit; no runtime knows it earlier."""
+FIRST_LOOK_S = 0.006
+"""After an exit; no runtime was seen to know it earlier."""
 LOOK_EVERY_S = 0.007
 EAGER_LOOKS = 60
 SLOW_LOOK_EVERY_S = 0.25
