@@ -118,7 +118,9 @@ class Channel:
             if method is None:
                 make = self._channel.unary_stream if rpc.streams else self._channel.unary_unary
                 method = make(
-                    rpc.path, request_serializer=rpc.request.SerializeToString, response_deserializer=rpc.decode
+                    rpc.path,
+                    request_serializer=rpc.request.SerializeToString,
+                    response_deserializer=rpc.decode,
                 )
                 self._methods[rpc.path] = method
         return method
@@ -135,11 +137,15 @@ class Channel:
             trouble = self.endpoint.trouble()
             if code is grpc.StatusCode.UNAVAILABLE:
                 return Failure(
-                    kind=FailureKind.UNAVAILABLE, message=f"{what}: {trouble or self._said(details)}", reason=BROKEN
+                    kind=FailureKind.UNAVAILABLE,
+                    message=f"{what}: {trouble or self._said(details)}",
+                    reason=BROKEN,
                 )
             if trouble:
                 return Failure(
-                    kind=FailureKind.TIMED_OUT, message=f"{what}: not answered in time, and {trouble}", reason=BROKEN
+                    kind=FailureKind.TIMED_OUT,
+                    message=f"{what}: not answered in time, and {trouble}",
+                    reason=BROKEN,
                 )
         return failure_of(code.name, details, what=what, where=f"socket {self.endpoint.path}")
 
