@@ -27,7 +27,7 @@ from runtime.wire.generated import cri_pb2 as pb
 
 FIRST_LOOK_S = 0.006
 """After an exit; no runtime was seen to know it earlier."""
-LOOK_EVERY_S = 0.007
+LOOK_EVERY_S = 0.005
 EAGER_LOOKS = 60
 SLOW_LOOK_EVERY_S = 0.25
 PATIENCE_LOOKS = 100

@@ -13,7 +13,7 @@ import pytest
 from api.containers import HOST_IMAGE, Container
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
-from tests.conformance.containers.cri import CriDriver
+from tests.conformance.containers.cri import ContainerdDriver, PersonalityDriver
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.embedded import EmbeddedDriver
 from tests.conformance.containers.script import (
@@ -27,6 +27,7 @@ from tests.conformance.containers.script import (
     SleepThenExit,
     SlowTerm,
 )
+from tests.harness.critrait import CONTAINERD_2, CRIO
 
 LATENCY = Latency(effect_s=(0.0, 0.003), reply_s=(0.0, 0.003), event_s=(0.0, 0.01))
 
@@ -90,8 +91,10 @@ class MemoryDriver(Driver):
 
 # In ``memory-still`` calls take no time, so that many things happen in one tick of the clock.
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
-    "containerd-1.6": lambda folder: CriDriver(folder, "1.6"),
-    "containerd-1.7": lambda folder: CriDriver(folder, "1.7"),
+    "containerd-1.6": lambda folder: ContainerdDriver(folder, "1.6"),
+    "containerd-1.7": lambda folder: ContainerdDriver(folder, "1.7"),
+    "containerd-2 (stand-in)": lambda folder: PersonalityDriver(folder, CONTAINERD_2),
+    "cri-o (stand-in)": lambda folder: PersonalityDriver(folder, CRIO),
     "embedded": EmbeddedDriver,
     "memory": lambda folder: MemoryDriver(folder, RealClock()),
     "memory-still": lambda folder: MemoryDriver(folder, VirtualClock()),
