@@ -127,15 +127,20 @@ class Calls:
 
     def stop_sandbox(self, call: c.StopSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox; an unknown one is stopped."""
-        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
-        return (yield from self._after(call.uid))
+        message = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        with self._watch.held(call.sandbox_id):
+            yield from self._quietly(cri.STOP_SANDBOX, message)
+            return (yield from self._after(call.uid))
 
     def remove_sandbox(self, call: c.RemoveSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox, which gives its addresses back, then RemovePodSandbox."""
-        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
-        yield from self._quietly(
-            cri.REMOVE_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id=call.sandbox_id)
-        )
+        stop = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        remove = pb.RemovePodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        with self._watch.held(call.sandbox_id):
+            yield from self._quietly(cri.STOP_SANDBOX, stop)
+            yield from self._quietly(cri.REMOVE_SANDBOX, remove)
+            # Nobody is to be told of its end but by what this call returns.
+            self._watch.forget(call.sandbox_id)
         self._specs.pop(call.sandbox_id, None)
         return (yield from self._after(call.uid))
 
@@ -239,16 +244,10 @@ class Calls:
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         timeout = max(0, math.ceil(call.grace_s))
-        self._watch.hold(identity)
-        try:
-            yield from self._quietly(
-                cri.STOP,
-                pb.StopContainerRequest(container_id=identity, timeout=timeout),
-                timeout + STOP_MARGIN_S,
-            )
-        finally:
-            self._watch.release(identity)
-        return (yield from self._after(call.uid))
+        message = pb.StopContainerRequest(container_id=identity, timeout=timeout)
+        with self._watch.held(identity):
+            yield from self._quietly(cri.STOP, message, timeout + STOP_MARGIN_S)
+            return (yield from self._after(call.uid))
 
     def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
         """RemoveContainer, of one that does not run: runtimes would kill it without a word."""
