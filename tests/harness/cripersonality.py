@@ -371,7 +371,9 @@ class Personality:
             container.exit_code, container.reason = 128, "StartError"
             container.message = f"failed to create containerd task: {_not_run(program, error)}"
         else:
-            container.exit_code, container.started_at = self.traits.unknown_code, container.created_at
+            container.exit_code, container.reason = self.traits.unknown_code, "Error"
+            container.started_at = container.finished_at = container.created_at
+            container.message = _not_run(program, error)
         container.ended.set()
         self._tell(container.sandbox, container.id, pb.CONTAINER_STOPPED_EVENT)
         raise unknown(f"failed to start container {container.id}: {_not_run(program, error)}")

@@ -1,6 +1,6 @@
 """In what container runtimes differ, as far as an agent can see it: the table that personalities are made from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,5 @@ CRIO = Traits(
     host_address="192.0.2.1",
     bare_exit_s=0.02,
 )
+CRIO_WITH_EVENTS = replace(CRIO, events="stream", status_has_containers=True)
+"""CRI-O with ``enable_pod_events``."""

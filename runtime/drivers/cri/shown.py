@@ -29,6 +29,7 @@ STATES = {
     pb.CONTAINER_UNKNOWN: ContainerState.UNKNOWN,
 }
 UNKNOWN_EXIT = 255
+START_FAILED = 128
 DRIVERS = {pb.SYSTEMD: "systemd", pb.CGROUPFS: "cgroupfs"}
 _ID = re.compile(r"(sha256:)?[0-9a-f]{64}")
 
@@ -140,6 +141,16 @@ def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Cont
     )
     if shown.state is not ContainerState.EXITED:
         return shown
+    if 0 < status.started_at <= status.created_at:
+        # CRI-O says of one that could not be started that it began and ended when it was created.
+        return replace(
+            shown,
+            started_at=None,
+            finished_at=status.finished_at,
+            exit_code=START_FAILED,
+            reason="StartError",
+            message=status.message,
+        )
     # CRI-O says -1 where it does not know, containerd 255.
     code = status.exit_code & 0xFF if status.exit_code >= 0 else UNKNOWN_EXIT
     return replace(

@@ -1,8 +1,4 @@
-"""The CRI driver in the suite: on a private containerd that all tests of a session share, and on stand-ins.
-
-A containerd runs busybox scripts in real containers. The stand-ins (`tests/harness/cripersonality.py`) answer as
-containerd 2 and CRI-O do where they differ; their containers are processes of this machine.
-"""
+"""The CRI driver in the suite, on a private containerd that all tests of a session share: busybox scripts as containers."""
 
 import shlex
 import tempfile
@@ -24,8 +20,6 @@ from tests.conformance.containers.script import (
     SlowTerm,
 )
 from tests.harness.containerd import Containerd
-from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.critrait import Traits
 from tests.harness.image import BUSYBOX_NAME
 from tests.harness.part import containerd_folder
 
@@ -52,15 +46,14 @@ def clean_up_shared() -> None:
 
 
 class CriDriver(Driver):
-    """The driver on whatever listens on `endpoint`."""
-
     scheme = "containerd://"
+    image = BUSYBOX_NAME
     shows_signals = False
     escalates_after_cancel = False
 
-    def __init__(self, folder: Path, endpoint: str) -> None:
+    def __init__(self, folder: Path, version: str) -> None:
         super().__init__(folder)
-        self.endpoint = endpoint
+        self.containerd = shared(version)
         self._open()
 
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -89,6 +82,11 @@ class CriDriver(Driver):
                 assert_never(script)
         return ("/bin/sh", "-c"), (text,)
 
+    def fields_for(self, script: Script) -> dict[str, object]:
+        # Process number 1 of a namespace cannot be killed from within it.
+        shares = isinstance(script, DieBySignal)
+        return {"namespaces": Namespaces(pid=NamespaceMode.POD)} if shares else {}
+
     def reopen(self) -> None:
         self.runtime.close()
         self._open()
@@ -97,35 +95,5 @@ class CriDriver(Driver):
         self.runtime.close()
 
     def _open(self) -> None:
-        self.runtime = CriRuntime(endpoint=self.endpoint)
+        self.runtime = CriRuntime(endpoint=self.containerd.endpoint)
         self.port, self.events = self.runtime, self.runtime.events
-
-
-class ContainerdDriver(CriDriver):
-    """A real containerd, `1.6` or `1.7`."""
-
-    image = BUSYBOX_NAME
-
-    def __init__(self, folder: Path, version: str) -> None:
-        super().__init__(folder, shared(version).endpoint)
-
-    def fields_for(self, script: Script) -> dict[str, object]:
-        # Process number 1 of a namespace cannot be killed from within it.
-        shares = isinstance(script, DieBySignal)
-        return {"namespaces": Namespaces(pid=NamespaceMode.POD)} if shares else {}
-
-
-class PersonalityDriver(CriDriver):
-    """A stand-in for a runtime that cannot be had here."""
-
-    image = IMAGE
-
-    def __init__(self, folder: Path, traits: Traits) -> None:
-        self.scheme = f"{traits.name}://"
-        self.escalates_after_cancel = traits.short_stop_shortens
-        self.personality = Personality(folder, traits).__enter__()
-        super().__init__(folder, self.personality.endpoint)
-
-    def close(self) -> None:
-        super().close()
-        self.personality.close()

@@ -102,7 +102,7 @@ def test_a_program_that_is_not_there_fails_the_start_and_shows_as_each_runtime_s
     assert "executable file not found" in failure.message
     status = client.status(container)
     shown = (status.exit_code, status.reason)
-    assert shown == ((-1, "") if runtime.traits is CRIO else (128, "StartError"))
+    assert shown == ((-1, "Error") if runtime.traits is CRIO else (128, "StartError"))
 
 
 def test_a_command_that_takes_too_long_is_told_in_each_runtimes_form(runtime, client, tmp_path):
