@@ -34,8 +34,9 @@ UID = "0a0a0a0a-0000-4000-8000-000000000001"
 class Pod:
     """One pod of one container, which sleeps, on a driver of its own."""
 
-    def __init__(self, endpoint, folder):
-        self.runtime = CriRuntime(endpoint=endpoint)
+    def __init__(self, containerd, folder):
+        self.runtime = CriRuntime(endpoint=containerd.endpoint)
+        self.cgroup_parent = f"{containerd.cgroup_root}/pod"
         self.folder = folder
         self.heard = []
         self.runtime.events.open(lambda item: self.heard.append(time.monotonic()), lambda _: None)
@@ -58,6 +59,7 @@ class Pod:
             labels=((LABEL_POD_UID, UID),),
             annotations=((ANNOTATION_OWNER, "nodeagent"),),
             log_directory=str(self.folder / "logs"),
+            cgroup_parent=self.cgroup_parent,
         )
         self.sandbox = self.call(RunSandbox(spec=spec)).sandboxes[0]
         container = ContainerSpec(
@@ -80,7 +82,7 @@ def containerd(tmp_path):
 
 @pytest.fixture
 def pod(containerd, tmp_path):
-    pod = Pod(containerd.endpoint, tmp_path)
+    pod = Pod(containerd, tmp_path)
     yield pod
     pod.call(RemoveSandbox(uid=UID, sandbox_id=pod.sandbox.id))
     pod.runtime.close()
