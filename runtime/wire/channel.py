@@ -38,6 +38,8 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 3_000),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
+    # A stream is read by the thread that waits for it, not by a second one.
+    ("SingleThreadedUnaryStream", 1),
     # Without it two channels to one endpoint in a process share a connection, and each other's fate.
     ("grpc.use_local_subchannel_pool", 1),
 )
@@ -98,7 +100,8 @@ class Channel:
                     push(item)
             except grpc.RpcError:
                 failure = self._failure(call, rpc.name)
-            ended(failure)
+            finally:
+                ended(failure)
 
         threading.Thread(target=read, name=f"wire.{rpc.name}", daemon=True).start()
         cancel: Undo = call.cancel
@@ -118,7 +121,9 @@ class Channel:
             if method is None:
                 make = self._channel.unary_stream if rpc.streams else self._channel.unary_unary
                 method = make(
-                    rpc.path, request_serializer=rpc.request.SerializeToString, response_deserializer=rpc.decode
+                    rpc.path,
+                    request_serializer=rpc.request.SerializeToString,
+                    response_deserializer=rpc.decode,
                 )
                 self._methods[rpc.path] = method
         return method
@@ -135,11 +140,15 @@ class Channel:
             trouble = self.endpoint.trouble()
             if code is grpc.StatusCode.UNAVAILABLE:
                 return Failure(
-                    kind=FailureKind.UNAVAILABLE, message=f"{what}: {trouble or self._said(details)}", reason=BROKEN
+                    kind=FailureKind.UNAVAILABLE,
+                    message=f"{what}: {trouble or self._said(details)}",
+                    reason=BROKEN,
                 )
             if trouble:
                 return Failure(
-                    kind=FailureKind.TIMED_OUT, message=f"{what}: not answered in time, and {trouble}", reason=BROKEN
+                    kind=FailureKind.TIMED_OUT,
+                    message=f"{what}: not answered in time, and {trouble}",
+                    reason=BROKEN,
                 )
         return failure_of(code.name, details, what=what, where=f"socket {self.endpoint.path}")
 

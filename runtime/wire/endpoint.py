@@ -42,9 +42,7 @@ def _explain(path: str, error: OSError) -> str:
         case errno.ENOENT:
             return f"there is no socket {path}: start the container runtime, or name its socket"
         case errno.EACCES | errno.EPERM:
-            return (
-                f"socket {path} may not be opened by user {os.geteuid()}: run as root, or give that user access to it"
-            )
+            return f"socket {path} may not be opened by user {os.geteuid()}: run as root, or give that user access to it"
         case errno.ECONNREFUSED:
             return f"nobody listens on socket {path}: start the container runtime"
         case errno.ENOTSOCK | errno.EPROTOTYPE | errno.ENOTDIR:

@@ -34,10 +34,15 @@ def failure_of(code: str, details: str, *, what: str, where: str) -> Failure:
     said = " ".join(details.split())
     match code:
         case "DEADLINE_EXCEEDED":
-            return Failure(kind=kind, message=f"{what}: not answered in time over {where}; what it did is unknown")
+            return Failure(
+                kind=kind,
+                message=f"{what}: not answered in time over {where}: the server behind it hangs or is overloaded; what the call did is unknown",
+            )
         case "CANCELLED":
             return Failure(kind=kind, message=f"{what}: cancelled")
         case "UNIMPLEMENTED":
-            return Failure(kind=kind, message=f"{what}: the server on {where} does not offer this", reason=UNIMPLEMENTED)
+            return Failure(
+                kind=kind, message=f"{what}: the server on {where} does not offer this", reason=UNIMPLEMENTED
+            )
         case _:
             return Failure(kind=kind, message=f"{what}: {said or code.lower().replace('_', ' ')}")

@@ -331,10 +331,12 @@ def remove_pods(root):
         runtime.close()
 
 
-def pod(name, script, *, folder="", restart="Always", grace=None, env=(), image=IMAGE, **spec):
+def pod(name, script, *, folder="", restart="Always", grace=None, env=(), image=IMAGE, pull="", **spec):
     """Return a pod with one container ``main`` that runs a shell script."""
     pairs = [{"name": MARK, "value": str(folder)}, *({"name": k, "value": v} for k, v in dict(env).items())]
     container = {"name": "main", "image": image, "command": ["sh", "-c", script], "env": pairs}
+    if pull:
+        container["imagePullPolicy"] = pull
     fields = {"restartPolicy": restart, "containers": [container], **spec}
     if grace is not None:
         fields["terminationGracePeriodSeconds"] = grace

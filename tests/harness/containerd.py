@@ -205,13 +205,26 @@ class Containerd:
         left += [f"iptables rule {line}" for line in self._rules()]
         return left
 
+    def remove_pods(self) -> None:
+        """Remove every pod, bringing it back up when it does not answer; raises grpc.RpcError or AssertionError."""
+        if self._runs():
+            self.resume()
+        else:
+            self.start()
+        if not self.link.is_ready():
+            self._end(signal.SIGKILL)
+            self.start()
+        self._remember()
+        self.link.remove_pods()
+        until(lambda: not self.shims(), "no shim is left", 20.0, self._last_words)
+
     def clean_up(self) -> None:
         """Remove every pod and all that was made, then fail if that did not go as it should."""
         trouble = ""
         if self.process is not None:
             self._remember()
             try:
-                self._remove_pods()
+                self.remove_pods()
             except (grpc.RpcError, AssertionError) as error:
                 trouble = f"the pods could not be removed: {error}\n{self._last_words()}"
             self._end(signal.SIGTERM if self._runs() else signal.SIGKILL)
@@ -309,18 +322,6 @@ class Containerd:
             if address.startswith("unix://"):
                 self._shim_sockets.add(address.removeprefix("unix://"))
         self._ports |= {port.name for port in _entries(Path(f"/sys/class/net/{self.bridge}/brif"))}
-
-    def _remove_pods(self) -> None:
-        if self._runs():
-            self.resume()
-        else:
-            self.start()
-        if not self.link.is_ready():
-            self._end(signal.SIGKILL)
-            self.start()
-        self._remember()
-        self.link.remove_pods()
-        until(lambda: not self.shims(), "no shim is left", 20.0, self._last_words)
 
     def _container_pids(self) -> list[int]:
         names = [name.encode() for name in self._seen]

@@ -1,5 +1,6 @@
 """The few CRI calls that the harness itself needs, in bare bytes: apart from the agent's own client, which is under test."""
 
+import json
 from collections.abc import Iterator
 
 import grpc
@@ -53,6 +54,17 @@ class CriLink:
         """Return the ids of all containers."""
         return [text(item, 1) for item in items(self.call(f"{RUNTIME}ListContainers"), 1)]
 
+    def pid(self, container: str) -> int:
+        """Return the process id of a container, 0 when it does not run; raises grpc.RpcError."""
+        answer = self.call(f"{RUNTIME}ContainerStatus", field(1, container.encode()) + flag(2))
+        told = {text(entry, 1): text(entry, 2) for entry in items(answer, 2)}
+        return int(json.loads(told["info"])["pid"])
+
+    def address(self, sandbox: str) -> str:
+        """Return the address of a sandbox, empty when it has none of its own; raises grpc.RpcError."""
+        status = next(items(self.call(f"{RUNTIME}PodSandboxStatus", field(1, sandbox.encode())), 1))
+        return text(next(items(status, 5), b""), 1)
+
     def images(self) -> dict[str, tuple[str, ...]]:
         """Return the names of each image, by id."""
         found = items(self.call(f"{IMAGE}ListImages"), 1)
@@ -74,6 +86,11 @@ class CriLink:
 def field(number: int, data: bytes) -> bytes:
     """Return one field of a message that holds bytes, text or a message."""
     return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def flag(number: int) -> bytes:
+    """Return one field of a message that is set."""
+    return _varint(number << 3) + b"\1"
 
 
 def items(message: bytes, number: int) -> Iterator[bytes]:

@@ -1,21 +1,38 @@
 """Fixtures of the private containerd and the private registry, for every folder of tests."""
 
+import contextlib
+
 import pytest
 
 from tests.harness.containerd import Containerd
-from tests.harness.part import CONTAINERD_PARTS, containerd_folder, need
+from tests.harness.part import containerd_folder, need
 from tests.harness.registry import Registry
+
+VERSIONS = ("1.6", pytest.param("1.7", marks=pytest.mark.optional))
+"""For tests that hold on every containerd: the distribution's, and the optional second one."""
 
 
 @pytest.fixture(scope="session")
-def containerd(tmp_path_factory):
-    """Return a containerd 1.6 for all tests that leave it as they found it."""
-    need(*CONTAINERD_PARTS)
-    runtime = Containerd(tmp_path_factory.mktemp("containerd"), containerd_folder("1.6"))
-    try:
-        yield runtime.start()
-    finally:
-        runtime.clean_up()
+def shared_containerd(tmp_path_factory):
+    """Return a function from a version to a containerd for all tests that leave it as they found it."""
+    made = {}
+    with contextlib.ExitStack() as ends:
+
+        def get(version="1.6"):
+            if version not in made:
+                folder = tmp_path_factory.mktemp(f"containerd-{version}-")
+                runtime = Containerd(folder, containerd_folder(version))
+                ends.callback(runtime.clean_up)
+                made[version] = runtime.start()
+            return made[version]
+
+        yield get
+
+
+@pytest.fixture
+def containerd(shared_containerd):
+    """Return the shared containerd 1.6."""
+    return shared_containerd("1.6")
 
 
 @pytest.fixture

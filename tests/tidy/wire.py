@@ -31,14 +31,16 @@ def plain(text):
             in_check = line != ")"
         elif line.startswith("_runtime_version.ValidateProtobufRuntimeVersion"):
             in_check = True
-        elif not line.startswith(("# ", '"""Generated')) and not line.endswith("import runtime_version as _runtime_version"):
+        elif not line.startswith(("# ", '"""Generated')) and not line.endswith(
+            "import runtime_version as _runtime_version"
+        ):
             kept.append(line)
     return HEAD + "\n".join(kept).strip() + "\n"
 
 
 def compiled():
     """Return {file name: text} of everything that is generated."""
-    from grpc_tools import protoc
+    from grpc_tools import protoc  # noqa: PLC0415 it may be missing
 
     with tempfile.TemporaryDirectory() as folder:
         protos = sorted(str(path.relative_to(PROTO)) for path in PROTO.rglob("*.proto"))

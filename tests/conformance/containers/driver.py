@@ -71,6 +71,14 @@ class Driver(ABC):
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (command, args) that do what `script` says."""
 
+    def fields_for(self, script: Script) -> dict[str, Any]:
+        """Return what else a container's spec needs for this runtime to do what `script` says."""
+        return {}
+
+    def sandbox_fields(self) -> dict[str, Any]:
+        """Return what else a sandbox's spec needs for nothing of it to be left on this machine."""
+        return {}
+
     @abstractmethod
     def reopen(self) -> None:
         """Replace `port` and `events` by those of a new driver object over the same world, as after kill -9."""
@@ -210,6 +218,7 @@ class Bench:
             "log_directory": str(self.driver.folder / "logs" / f"suite_{name}_{uid}"),
             "host_network": True,
             "grace_s": 5,
+            **self.driver.sandbox_fields(),
         }
         return SandboxSpec(**(values | fields))
 
@@ -233,6 +242,7 @@ class Bench:
             "labels": ((LABEL_CONTAINER_NAME, name),),
             "annotations": ((ANNOTATION_HASH, f"{attempt:x}"),),
             "log_path": f"{name}/{attempt}.log",
+            **self.driver.fields_for(script),
         }
         return ContainerSpec(**(values | fields))
 

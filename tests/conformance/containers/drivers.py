@@ -8,11 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
+import pytest
+
 from api.containers import HOST_IMAGE, Container
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
+from tests.conformance.containers.cri import CriDriver
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.embedded import EmbeddedDriver
+from tests.conformance.containers.personality import PersonalityDriver
 from tests.conformance.containers.script import (
     DieBySignal,
     ExitWith,
@@ -24,6 +28,7 @@ from tests.conformance.containers.script import (
     SleepThenExit,
     SlowTerm,
 )
+from tests.harness.critrait import CONTAINERD_2, CRIO, CRIO_WITH_EVENTS
 
 LATENCY = Latency(effect_s=(0.0, 0.003), reply_s=(0.0, 0.003), event_s=(0.0, 0.01))
 
@@ -87,8 +92,18 @@ class MemoryDriver(Driver):
 
 # In ``memory-still`` calls take no time, so that many things happen in one tick of the clock.
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
+    "containerd-1.6": lambda folder: CriDriver(folder, "1.6"),
+    "containerd-1.7": lambda folder: CriDriver(folder, "1.7"),
+    "cri-containerd2": lambda folder: PersonalityDriver(folder, CONTAINERD_2),
+    "cri-crio": lambda folder: PersonalityDriver(folder, CRIO),
+    "cri-crio-events": lambda folder: PersonalityDriver(folder, CRIO_WITH_EVENTS),
     "embedded": EmbeddedDriver,
     "memory": lambda folder: MemoryDriver(folder, RealClock()),
     "memory-still": lambda folder: MemoryDriver(folder, VirtualClock()),
     "memory-virtual": lambda folder: MemoryDriver(folder, VirtualClock(), LATENCY),
+}
+MARKS: dict[str, list[pytest.MarkDecorator]] = {
+    "containerd-1.6": [pytest.mark.real],
+    # Optional: an environment variable names its folder, and without it these say that they did not run.
+    "containerd-1.7": [pytest.mark.slow, pytest.mark.optional],
 }

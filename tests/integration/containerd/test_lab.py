@@ -20,12 +20,6 @@ def run_sandbox(runtime, name):
     return text(runtime.link.call(f"{RUNTIME}RunPodSandbox", field(1, config)), 1)
 
 
-def address(runtime, sandbox):
-    answer = runtime.link.call(f"{RUNTIME}PodSandboxStatus", field(1, sandbox.encode()))
-    status = next(crilink.items(answer, 1))
-    return text(next(crilink.items(status, 5)), 1)
-
-
 def pull(runtime, name, user="", password=""):
     login = field(1, user.encode()) + field(2, password.encode()) if user else b""
     request = field(1, field(1, name.encode())) + (field(2, login) if login else b"")
@@ -35,7 +29,7 @@ def pull(runtime, name, user="", password=""):
 def test_a_pod_outlives_its_containerd_and_nothing_outlives_the_clean_up(make_containerd):
     runtime = make_containerd().start()
     sandbox = run_sandbox(runtime, "one")
-    assert address(runtime, sandbox).startswith("198.1")
+    assert runtime.link.address(sandbox).startswith("198.1")
     [shim] = runtime.shims()
     runtime.kill9()
     assert runtime.shims() == [shim]
@@ -68,7 +62,7 @@ def test_two_containerds_know_nothing_of_each_other(make_containerd):
     assert one.link.sandboxes() == [sandbox]
     # The node reaches the pod, in which nobody listens.
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((address(one, sandbox), 9), 5.0)
+        socket.create_connection((one.link.address(sandbox), 9), 5.0)
 
 
 def test_throw_away_images_differ_and_go(containerd):
