@@ -115,8 +115,9 @@ def run_streams(sock: socket.socket, early: bytes, wanted: Wanted) -> int:
         try:
             stack.enter_context(ending_signals())
             resized = stack.enter_context(window_changes()) if wanted.tty else -1
-            if wanted.tty and wanted.stdin:
-                stack.enter_context(raw(STDIN))
+            if wanted.tty:
+                # Without input, keys stay the user's own: ^C ends the verb.
+                stack.enter_context(raw(STDIN, keys=wanted.stdin))
             return _Streams(sock, wanted, resized).run(early)
         except EndedBySignalError as ended:
             return 128 + ended.number
@@ -127,7 +128,8 @@ def run_streams(sock: socket.socket, early: bytes, wanted: Wanted) -> int:
 class _Streams:
     def __init__(self, sock: socket.socket, wanted: Wanted, resized: int) -> None:
         self._sock, self._resized = sock, resized
-        self._session = Session()
+        # Every endpoint of these streams is Go's spdystream, which has no windows.
+        self._session = Session(windows=False)
         self._out = bytearray()
         self._status = bytearray()
         self._error = self._open("error")

@@ -40,13 +40,16 @@ def size_of(fd: int) -> Size | None:
 
 
 @contextlib.contextmanager
-def raw(fd: int) -> Iterator[None]:
-    """Pass every key as it is, and set the terminal back afterwards.
+def raw(fd: int, *, keys: bool) -> Iterator[None]:
+    """Show what comes as it is, with `keys` also pass every key as it is, and set the terminal back afterwards.
 
     What was typed ahead stays, and setting back does not wait for output that a stopped terminal does not take.
     """
     before = termios.tcgetattr(fd)
-    tty.setraw(fd, termios.TCSANOW)
+    if keys:
+        tty.setraw(fd, termios.TCSANOW)
+    else:
+        termios.tcsetattr(fd, termios.TCSANOW, [before[0], before[1] & ~termios.OPOST, *before[2:]])
     try:
         yield
     finally:

@@ -1,5 +1,8 @@
 """Commands with streams in tests: an admin socket in front of a real containerd, or of a small SPDY server of our own."""
 
+import contextlib
+import json
+import socket
 import subprocess
 import sys
 import threading
@@ -9,6 +12,7 @@ from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.http.endpoint import listen_unix
 from runtime.drivers.http.server import Server
 from runtime.drivers.http.view import Admin
+from runtime.drivers.net.spdy.session import Finished, Opened, Received, Session
 from runtime.wire.generated import cri_pb2 as cri
 from tests.harness.crilink import RUNTIME
 from tests.harness.image import BUSYBOX_NAME
@@ -113,3 +117,129 @@ class BusyboxPod:
 
     def _call(self, method, request):
         return self.link.call(f"{RUNTIME}{method}", request.SerializeToString())
+
+
+class SpdyServer:
+    """A streaming endpoint of our own on loopback. What it runs is not a program: the words say what the "command" does.
+
+    ``echo`` says what it hears until its input ends; ``exit N`` ends at once; ``fail TEXT`` cannot be run; ``cut`` loses
+    the connection without a status; ``size`` says each window size that it is told; ``flood N`` says N bytes.
+    """
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.requests, self.commands, self._conns = [], [], []
+        self.refuse = b""
+        """What it answers instead of switching."""
+        self._thread = threading.Thread(target=self._accept, name="spdy-server", daemon=True)
+        self._thread.start()
+
+    def open(self, command, **streams):
+        """Return the URL of a command's streams."""
+        self.commands.append((command, streams))
+        return f"http://127.0.0.1:{self.port}/exec/{len(self.commands) - 1}"
+
+    def close(self):
+        """End all connections and wait for their threads."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for conn in self._conns:
+            with contextlib.suppress(OSError):
+                conn.shutdown(socket.SHUT_RDWR)
+        until(
+            lambda: not [t for t in threading.enumerate() if t.name.startswith("spdy-server")],
+            "the SPDY server has ended",
+        )
+
+    def _accept(self):
+        while True:
+            try:
+                conn, _ = self._listener.accept()
+            except OSError:
+                return
+            self._conns.append(conn)
+            threading.Thread(target=self._serve, args=(conn,), name="spdy-server-conn", daemon=True).start()
+
+    def _serve(self, conn):
+        with conn, contextlib.suppress(OSError):
+            data = b""
+            while b"\r\n\r\n" not in data:
+                data += conn.recv(65536) or b"\r\n\r\n"
+            head, _, rest = data.partition(b"\r\n\r\n")
+            self.requests.append(head.decode())
+            if self.refuse:
+                conn.sendall(self.refuse)
+                return
+            conn.sendall(
+                b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+                b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\nX-Secret: of the runtime\r\n\r\n"
+            )
+            command, streams = self.commands[int(head.split(b" ")[1].partition(b"?")[0].rpartition(b"/")[2])]
+            Command(conn, command, streams).run(rest)
+
+
+class Command:
+    """One "command" of a `SpdyServer`."""
+
+    def __init__(self, conn, command, streams):
+        self.conn, self.command, self.session = conn, command, Session(server=True)
+        self.kinds = {}
+        wanted = {kind for kind in ("stdin", "stdout", "stderr") if streams[kind]}
+        self.missing = {"error", *wanted, *(("resize",) if streams["tty"] else ())}
+        self.over = False
+
+    def run(self, data):
+        while True:
+            for event in self.session.receive(data):
+                self._take(event)
+            self.conn.sendall(self.session.outgoing())
+            # Once its windows count, the client decides when the last byte has gone out.
+            if self.over and not any(self.session.waiting(stream) for stream in self.kinds):
+                return
+            if not (data := self.conn.recv(65536)):
+                return
+
+    def _take(self, event):
+        match event:
+            case Opened(stream=stream, headers=headers):
+                kind = dict(headers)["streamtype"]
+                self.missing.remove(kind)
+                self.kinds[stream] = kind
+                self.session.reply(stream)
+                if not self.missing:
+                    self._begin()
+            case Received(stream=stream, data=data):
+                self.session.consumed(stream, len(data))
+                echoed = {"echo": "stdin", "size": "resize"}.get(self.command[0])
+                if self.kinds[stream] == echoed:
+                    self._say("stdout", data)
+            case Finished(stream=stream) if self.kinds[stream] == "stdin" and self.command[0] != "size":
+                self._end({"status": "Success"})
+
+    def _begin(self):
+        match self.command:
+            case ("exit", code):
+                self._say("stderr", b"bye\n")
+                cause = {"reason": "ExitCode", "message": code}
+                self._end({"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": [cause]}})
+            case ("fail", why):
+                self._end({"status": "Failure", "reason": "InternalError", "message": why})
+            case ("flood", size):
+                self._say("stdout", bytes(int(size)))
+                self._end({"status": "Success"})
+            case ("cut",):
+                self.over = True
+
+    def _say(self, kind, data):
+        for stream, found in self.kinds.items():
+            if found == kind:
+                self.session.send(stream, data)
+
+    def _end(self, status):
+        self._say("error", json.dumps(status).encode())
+        for stream, kind in self.kinds.items():
+            if kind in {"stdout", "stderr", "error"}:
+                self.session.finish(stream)
+        self.over = True

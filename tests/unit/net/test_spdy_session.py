@@ -143,6 +143,18 @@ def test_what_is_consumed_is_given_back_in_large_pieces():
     assert peer.hear() == [f.WindowUpdate(stream=stream, delta=half), f.WindowUpdate(stream=0, delta=half)]
 
 
+def test_nothing_is_given_back_to_a_peer_that_keeps_no_windows():
+    session, server = Session(windows=False), Session(server=True)
+    stream = session.open(())
+    server.receive(session.outgoing())
+    server.reply(stream)
+    server.send(stream, bytes(10 * WINDOW_BYTES))
+    for event in session.receive(server.outgoing()):
+        if isinstance(event, Received):
+            session.consumed(stream, len(event.data))
+    assert session.outgoing() == b""
+
+
 def test_a_reset_ends_both_directions():
     peer = Peer()
     stream = peer.accept()

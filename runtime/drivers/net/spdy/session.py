@@ -9,11 +9,15 @@
 What is sent on a stream that the peer has not accepted yet waits here: the peers that there are (Go's spdystream, in
 containerd, CRI-O and kubelets) lose data that comes before their reply.
 
-Windows: what we have consumed is given back to the peer (`consumed`), which may rely on it. The other way round the
-same peers never speak of windows, so waiting for their word after 64 KiB would wait for ever. Hence the rule: a window
-of the peer counts from its first word about windows of that scope (streams, or the connection), and until then the
+Windows: what we have consumed is given back to the peer (`consumed`), which may rely on it. The other way round those
+peers never speak of windows, so waiting for their word after 64 KiB would wait for ever. Hence the rule: a window of
+the peer counts from its first word about windows of that scope (streams, or the connection), and until then the
 transport's own back-pressure is the bound. What was sent before is counted, so that nothing is lost by the late start.
 For the same reason a peer that sends more than our windows allow is not reset; who reads bounds it by not reading.
+
+Towards a peer that is known to keep no windows, nothing is given back (`windows` False), and that is more than a
+saving: it closes the connection right behind a command's last output, and a frame of ours that reaches a closed
+connection makes the kernel throw away what it has not delivered yet.
 """
 
 from collections import deque
@@ -120,9 +124,10 @@ class _Stream(msgspec.Struct):
 
 
 class Session:
-    """One end of a connection; the client's unless `server`."""
+    """One end of a connection; the client's unless `server`. `windows` False: the peer is known to keep none."""
 
-    def __init__(self, *, server: bool = False) -> None:
+    def __init__(self, *, server: bool = False, windows: bool = True) -> None:
+        self._windows = windows
         self._encoder, self._decoder = Encoder(), Decoder()
         self._next = 2 if server else 1
         self._next_ping = self._next
@@ -358,7 +363,7 @@ class Session:
 
     def _give_back(self, stream: int, window: _Window, size: int) -> None:
         window.owed += size
-        if window.owed >= WINDOW_BYTES // 2:
+        if self._windows and window.owed >= WINDOW_BYTES // 2:
             self._put(WindowUpdate(stream=stream, delta=window.owed))
             window.owed = 0
 
