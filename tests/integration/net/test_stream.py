@@ -132,6 +132,13 @@ def test_a_terminal_that_is_asked_for_where_there_is_none_is_warned_of(admin):
     assert admin.window.ran[0][3:] == (False, True, True, True)
 
 
+def test_a_command_of_many_words_arrives_whole(admin):
+    words = ("echo", *(f"file-{n}" for n in range(300)), "", "a b&c=d\n")
+    ran = admin.exec("-i", "loop", "--", *words)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+    assert admin.window.ran[0][2] == words
+
+
 def test_a_timeout_is_not_for_streams(admin):
     ran = admin.exec("-i", "loop", "--timeout", "5s", "--", "echo")
     assert ran.returncode == 1
