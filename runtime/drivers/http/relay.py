@@ -73,17 +73,17 @@ def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
     No error names the URL itself, for whoever has it has the command. Raises `RejectedError` for a URL that is not
     plain HTTP, `UnavailableError` when nobody answers there or the answer is no upgrade.
     """
-    parts = urlsplit(urljoin(f"http://{host}/", url))
     try:
-        address = (parts.hostname or host, parts.port or 80)
+        parts = urlsplit(urljoin(f"http://{host}/", url))
+        address = (parts.hostname or "", parts.port or 80)
     except ValueError:
-        address = ("", 0)
+        parts, address = urlsplit(""), ("", 0)
     if parts.scheme != "http" or not address[0]:
         raise RejectedError(
             "the container runtime serves its streams at an address that is not plain http; "
             "turn TLS of its streaming server off (containerd: enable_tls_streaming = false)"
         )
-    where = f"{address[0]}:{address[1]}"
+    where = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     try:
         sock = socket.create_connection(address, CONNECT_S)
     except OSError as error:

@@ -300,6 +300,8 @@ def test_a_runtime_that_does_not_switch_is_told_without_its_url(admin, server, a
         ("https://127.0.0.1:1/token", "not plain http"),
         ("http://127.0.0.1:99999/token", "not plain http"),
         ("ftp://127.0.0.1/token", "not plain http"),
+        ("http://[::1/token", "not plain http"),
+        ("http://[::1]:1/token", "[::1]:1 cannot be reached"),
         ("http://127.0.0.1:1/token", "127.0.0.1:1 cannot be reached"),
     ],
 )
