@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ("tests.harness.lab",)
+
 INTEGRATION = Path(__file__).parent / "integration"
 REQUIRED = bool(os.environ.get("NODEAGENT_REQUIRE"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "optional: needs a part that no package of the distribution brings")
     config.addinivalue_line("markers", "integration: real sockets, processes and the agent as a subprocess")
 
 
@@ -23,7 +26,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
     """Where every mandatory part is required, a test of a real part that skips has failed."""
     report = yield
-    if REQUIRED and report.skipped and item.get_closest_marker("real") and not hasattr(report, "wasxfail"):
+    mandatory = item.get_closest_marker("real") and not item.get_closest_marker("optional")
+    if REQUIRED and report.skipped and mandatory and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"a mandatory part is missing: {report.longrepr}"
     return report

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from runtime.drivers.embedded.driver import EmbeddedRuntime
 from runtime.drivers.embedded.keeper import process as processes
 from runtime.drivers.http.endpoint import connect_unix
 from runtime.edge import perform
+from tests.harness.wait import until
 
 REPOSITORY = Path(__file__).parents[2]
 NODE = "n1"
@@ -31,17 +31,6 @@ IMAGE = "nodeagent.local/host"
 MARK = "HARNESS_FOLDER"
 """Environment variable of every container made by `pod`: names the folder of the agent that runs it."""
 CGROUPS = Path("/sys/fs/cgroup")
-
-
-def until(condition, what, deadline_s=20.0, seen=None, every_s=0.03):
-    """Wait for a condition on a level and return its value; `seen` describes what there was instead."""
-    end = time.monotonic() + deadline_s
-    pause = threading.Event()
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {deadline_s:g} s: {what}\n{seen() if seen else ''}")
-        pause.wait(every_s)
-    return found
 
 
 class _OverUnix(http.client.HTTPConnection):
@@ -342,10 +331,12 @@ def remove_pods(root):
         runtime.close()
 
 
-def pod(name, script, *, folder="", restart="Always", grace=None, env=(), image=IMAGE, **spec):
+def pod(name, script, *, folder="", restart="Always", grace=None, env=(), image=IMAGE, pull="", **spec):
     """Return a pod with one container ``main`` that runs a shell script."""
     pairs = [{"name": MARK, "value": str(folder)}, *({"name": k, "value": v} for k, v in dict(env).items())]
     container = {"name": "main", "image": image, "command": ["sh", "-c", script], "env": pairs}
+    if pull:
+        container["imagePullPolicy"] = pull
     fields = {"restartPolicy": restart, "containers": [container], **spec}
     if grace is not None:
         fields["terminationGracePeriodSeconds"] = grace

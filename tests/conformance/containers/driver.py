@@ -71,6 +71,10 @@ class Driver(ABC):
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return (command, args) that do what `script` says."""
 
+    def fields_for(self, script: Script) -> dict[str, Any]:
+        """Return what else a container's spec needs for this runtime to do what `script` says."""
+        return {}
+
     @abstractmethod
     def reopen(self) -> None:
         """Replace `port` and `events` by those of a new driver object over the same world, as after kill -9."""
@@ -233,6 +237,7 @@ class Bench:
             "labels": ((LABEL_CONTAINER_NAME, name),),
             "annotations": ((ANNOTATION_HASH, f"{attempt:x}"),),
             "log_path": f"{name}/{attempt}.log",
+            **self.driver.fields_for(script),
         }
         return ContainerSpec(**(values | fields))
 

@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import assert_never
 
+import pytest
+
 from api.containers import HOST_IMAGE, Container
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
+from tests.conformance.containers.cri import CriDriver
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.embedded import EmbeddedDriver
 from tests.conformance.containers.script import (
@@ -87,8 +90,15 @@ class MemoryDriver(Driver):
 
 # In ``memory-still`` calls take no time, so that many things happen in one tick of the clock.
 DRIVERS: dict[str, Callable[[Path], Driver]] = {
+    "containerd-1.6": lambda folder: CriDriver(folder, "1.6"),
+    "containerd-1.7": lambda folder: CriDriver(folder, "1.7"),
     "embedded": EmbeddedDriver,
     "memory": lambda folder: MemoryDriver(folder, RealClock()),
     "memory-still": lambda folder: MemoryDriver(folder, VirtualClock()),
     "memory-virtual": lambda folder: MemoryDriver(folder, VirtualClock(), LATENCY),
+}
+MARKS: dict[str, list[pytest.MarkDecorator]] = {
+    "containerd-1.6": [pytest.mark.real],
+    # Optional: an environment variable names its folder, and without it these say that they did not run.
+    "containerd-1.7": [pytest.mark.slow],
 }

@@ -1,0 +1,359 @@
+"""The calls that change a pod or run something in it, step by step.
+
+A call that fails is not over: the pod is looked at, because the failure may be that of a call whose like succeeded
+before. Only when nobody answered, or in time, is that left to the caller.
+"""
+
+import math
+import os
+from collections import OrderedDict
+from typing import Any
+
+from msgspec.structs import replace
+
+from api import containers as c
+from api.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ExhaustedError,
+    FailureKind,
+    NotFoundError,
+    OperatingError,
+    RejectedError,
+    TimedOutError,
+)
+from runtime.drivers.cri import mark, request, shown
+from runtime.drivers.cri.errand import Steps
+from runtime.drivers.cri.gate import Gate
+from runtime.drivers.cri.hint import Hints
+from runtime.drivers.cri.known import Known
+from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.view import View, is_ready
+from runtime.drivers.cri.watch import ExitWatch
+from runtime.wire import cri
+from runtime.wire.generated import cri_pb2 as pb
+from runtime.wire.status import BROKEN
+
+SANDBOX_LIMIT_S = 240.0
+CALL_LIMIT_S = 120.0
+STOP_MARGIN_S = 120.0
+"""What a stop may take beyond its grace: the kill itself, and the runtime's own book-keeping."""
+EXEC_MARGIN_S = 10.0
+REMEMBERED_SPECS = 64
+"""Specs of sandboxes that were made just now, for their first containers."""
+IMAGE_MISSING = "ImageNotFound"
+"""The reason of a container that could not be made because its image is gone."""
+
+
+class Calls:
+    """The steps of each call; what they need is passed in once."""
+
+    def __init__(
+        self, link: Link, known: Known, view: View, gate: Gate, hints: Hints, watch: ExitWatch
+    ) -> None:
+        self._link, self._known, self._view = link, known, view
+        self._gate, self._hints, self._watch = gate, hints, watch
+        self._specs: OrderedDict[str, c.SandboxSpec] = OrderedDict()
+
+    def _heavy(self, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
+        """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
+        yield self._gate
+        try:
+            return (yield self._link.ask(rpc, message, limit_s=limit_s))
+        finally:
+            self._gate.leave()
+
+    def _after(self, uid: Any) -> Steps[c.RuntimePod]:
+        """Show what a change led to, and hint at it for everybody else."""
+        self._hints.soon(uid)
+        return (yield from self._view.pod(uid))
+
+    # -- sandboxes
+
+    def run_sandbox(self, call: c.RunSandbox) -> Steps[c.RuntimePod]:
+        """RunPodSandbox, idempotent on (uid, attempt)."""
+        spec = call.spec
+        _make_log_folder(spec)
+        message = pb.RunPodSandboxRequest(
+            config=request.sandbox_config(spec), runtime_handler=spec.runtime_handler
+        )
+        yield from self._view.hello()
+        try:
+            reply = yield from self._heavy(cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
+        except OperatingError as error:
+            pod = yield from self._look_after(error, spec.uid)
+            if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
+                raise error from None
+        else:
+            self._remember(reply.pod_sandbox_id, spec)
+            pod = yield from self._after(spec.uid)
+        made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
+        if made is not None and self._known.digest(made.id) != mark.digest(spec):
+            raise AlreadyExistsError(
+                f"pod {spec.namespace}/{spec.name}: the runtime holds a sandbox of attempt {spec.attempt} already "
+                f"({made.id[:12]}), made otherwise; remove it or use the next attempt"
+            )
+        return pod
+
+    def _look_after(self, error: OperatingError, uid: Any) -> Steps[c.RuntimePod]:
+        """Look at a pod after a failure, unless it is one of which nothing can be learnt now."""
+        if error.kind in (FailureKind.TIMED_OUT, FailureKind.CANCELLED) or error.reason == BROKEN:
+            raise error
+        try:
+            return (yield from self._after(uid))
+        except OperatingError:
+            raise error from None
+
+    def _remember(self, sandbox_id: str, spec: c.SandboxSpec) -> None:
+        self._specs[sandbox_id] = spec
+        while len(self._specs) > REMEMBERED_SPECS:
+            self._specs.popitem(last=False)
+
+    def _spec_of(self, sandbox_id: str) -> Steps[c.SandboxSpec]:
+        """Return what a sandbox was made from, asking the runtime when that was long ago or another agent's life."""
+        if sandbox_id in self._specs:
+            return self._specs[sandbox_id]
+        reply = yield self._link.ask(
+            cri.SANDBOX_STATUS, pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
+        )
+        spec: c.SandboxSpec | None = shown.spec_of(reply.status)
+        if spec is None:
+            raise ConflictError(
+                f"sandbox {sandbox_id[:12]} was made by another agent: no containers are made in it; "
+                "stop it and run a new sandbox"
+            )
+        self._remember(sandbox_id, spec)
+        return spec
+
+    def stop_sandbox(self, call: c.StopSandbox) -> Steps[c.RuntimePod]:
+        """StopPodSandbox; an unknown one is stopped."""
+        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
+        return (yield from self._after(call.uid))
+
+    def remove_sandbox(self, call: c.RemoveSandbox) -> Steps[c.RuntimePod]:
+        """StopPodSandbox, which gives its addresses back, then RemovePodSandbox."""
+        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
+        yield from self._quietly(
+            cri.REMOVE_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        )
+        self._specs.pop(call.sandbox_id, None)
+        return (yield from self._after(call.uid))
+
+    def _quietly(self, rpc: Any, message: Any, limit_s: float = CALL_LIMIT_S) -> Steps[None]:
+        """Ask for an end; what is not there has ended."""
+        try:
+            yield self._link.ask(rpc, message, limit_s=limit_s)
+        except NotFoundError:
+            return
+
+    # -- containers
+
+    def create(self, call: c.CreateContainer) -> Steps[c.RuntimePod]:
+        """CreateContainer, idempotent on (sandbox, name, attempt)."""
+        spec = call.spec
+        yield from self._view.hello()
+        sandbox = yield from self._spec_of(call.sandbox_id)
+        message = pb.CreateContainerRequest(
+            pod_sandbox_id=call.sandbox_id,
+            config=request.container_config(spec, sandbox),
+            sandbox_config=request.sandbox_config(sandbox),
+        )
+        try:
+            yield from self._heavy(cri.CREATE, message, CALL_LIMIT_S)
+        except OperatingError as error:
+            pod = yield from self._look_after(error, call.uid)
+            if not any(_is_made_from(one, call) for one in pod.containers):
+                raise (yield from self._why_not_created(call, pod, error)) from None
+        else:
+            pod = yield from self._after(call.uid)
+        made = next((one for one in pod.containers if _is_made_from(one, call)), None)
+        if made is not None and self._known.digest(request.bare(made.id)) != mark.digest(spec):
+            raise AlreadyExistsError(
+                f"container {spec.name}: the runtime holds one of attempt {spec.attempt} already, made otherwise; "
+                "remove it or use the next attempt"
+            )
+        return pod
+
+    def _why_not_created(
+        self, call: c.CreateContainer, pod: c.RuntimePod, error: OperatingError
+    ) -> Steps[OperatingError]:
+        """Return what a failed creation comes to, now that the pod was looked at."""
+        ready = is_ready(pod, call.sandbox_id)
+        if ready is None:
+            self._specs.pop(call.sandbox_id, None)
+            return NotFoundError(f"container {call.spec.name}: its sandbox {call.sandbox_id} is gone")
+        if not ready:
+            return ConflictError(
+                f"container {call.spec.name}: its sandbox {call.sandbox_id[:12]} is not ready"
+            )
+        same = ((one.name, one.attempt) == (call.spec.name, call.spec.attempt) for one in pod.containers)
+        if _is_reserved(error) and any(same):
+            return AlreadyExistsError(
+                f"container {call.spec.name}: attempt {call.spec.attempt} is in another sandbox of this pod"
+            )
+        image = yield self._link.ask(
+            cri.IMAGE_STATUS, pb.ImageStatusRequest(image=pb.ImageSpec(image=call.spec.image))
+        )
+        if not image.HasField("image"):
+            asked = call.spec.image_asked or call.spec.image
+            return RejectedError(
+                f"container {call.spec.name}: the runtime has no image {asked!r} (any more): pull it again",
+                reason=IMAGE_MISSING,
+            )
+        return error
+
+    def start(self, call: c.StartContainer) -> Steps[c.RuntimePod]:
+        """StartContainer; a command that can not be run is told by the container itself."""
+        yield from self._view.hello()
+        identity = request.bare(call.container_id)
+        known = self._known.container(identity)
+        if known is not None and known.state is c.ContainerState.EXITED:
+            raise _not_startable(call, known)
+        try:
+            yield from self._heavy(cri.START, pb.StartContainerRequest(container_id=identity), CALL_LIMIT_S)
+        except OperatingError as error:
+            pod = yield from self._look_after(error, call.uid)
+            now = next((one for one in pod.containers if one.id == call.container_id), None)
+            if now is None or now.state is c.ContainerState.CREATED:
+                raise error from None
+            if now.state is not c.ContainerState.EXITED or now.started_at is not None:
+                raise _not_startable(call, now) from None
+            self._known.tell_start_failure(identity, str(error))
+            told = self._known.container(identity) or now
+            fixed = replace(told, created_at=now.created_at)
+            return replace(
+                pod, containers=tuple(fixed if one.id == now.id else one for one in pod.containers)
+            )
+        return (yield from self._after(call.uid))
+
+    def stop(self, call: c.StopContainer) -> Steps[c.RuntimePod]:
+        """StopContainer. Whole seconds, upwards: a grace of half a second is not none."""
+        yield from self._view.hello()
+        identity = request.bare(call.container_id)
+        timeout = max(0, math.ceil(call.grace_s))
+        self._watch.hold(identity)
+        try:
+            yield from self._quietly(
+                cri.STOP,
+                pb.StopContainerRequest(container_id=identity, timeout=timeout),
+                timeout + STOP_MARGIN_S,
+            )
+        finally:
+            self._watch.release(identity)
+        return (yield from self._after(call.uid))
+
+    def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
+        """RemoveContainer, of one that does not run: runtimes would kill it without a word."""
+        yield from self._view.hello()
+        identity = request.bare(call.container_id)
+        known = self._known.container(identity)
+        if known is None or known.state not in (c.ContainerState.CREATED, c.ContainerState.EXITED):
+            try:
+                self._view.take((yield self._view.look_at_container(identity, verbose=False)))
+            except NotFoundError:
+                return (yield from self._after(call.uid))
+            known = self._known.container(identity)
+        if known is not None and known.state is c.ContainerState.RUNNING:
+            raise ConflictError(f"container {known.name} runs; stop it before it is removed")
+        yield from self._quietly(cri.REMOVE, pb.RemoveContainerRequest(container_id=identity))
+        return (yield from self._after(call.uid))
+
+    def reopen_log(self, call: c.ReopenContainerLog) -> Steps[c.RuntimePod]:
+        """ReopenContainerLog."""
+        yield from self._view.hello()
+        identity = request.bare(call.container_id)
+        try:
+            yield self._link.ask(cri.REOPEN_LOG, pb.ReopenContainerLogRequest(container_id=identity))
+        except OperatingError as error:
+            yield from self._raise_for_state(identity, error)
+        return (yield from self._view.pod(call.uid))
+
+    # -- commands
+
+    def exec(self, call: c.ExecInContainer) -> Steps[c.ExecResult]:
+        """ExecSync. A command that takes too long is TimedOut in whatever way the runtime says it."""
+        identity = request.bare(call.container_id)
+        timeout = max(1, math.ceil(call.timeout_s))
+        message = pb.ExecSyncRequest(container_id=identity, cmd=call.command, timeout=timeout)
+        late = TimedOutError(f"the command took longer than {call.timeout_s:g} s")
+        try:
+            reply = yield self._link.ask(cri.EXEC_SYNC, message, limit_s=timeout + EXEC_MARGIN_S)
+        except TimedOutError:
+            raise late from None
+        except ExhaustedError:
+            raise ExhaustedError("the command printed more than the runtime hands on (16 MiB)") from None
+        except OperatingError as error:
+            yield from self._raise_for_state(identity, error)
+        if reply.exit_code == -1 and reply.stderr.strip() == b"command timed out":
+            raise late
+        limit = max(0, call.limit_bytes)
+        return c.ExecResult(
+            exit_code=reply.exit_code,
+            stdout=reply.stdout[:limit],
+            stderr=reply.stderr[:limit],
+            truncated=max(len(reply.stdout), len(reply.stderr)) > limit,
+        )
+
+    def open_exec(self, call: c.OpenExec) -> Steps[c.StreamUrl]:
+        """Exec: the runtime's streaming server gives a URL."""
+        if call.tty and call.stderr:
+            raise RejectedError("a command on a terminal has one output: ask for it without stderr")
+        identity = request.bare(call.container_id)
+        message = pb.ExecRequest(
+            container_id=identity,
+            cmd=call.command,
+            tty=call.tty,
+            stdin=call.stdin,
+            stdout=call.stdout,
+            stderr=call.stderr,
+        )
+        try:
+            reply = yield self._link.ask(cri.EXEC, message)
+        except OperatingError as error:
+            yield from self._raise_for_state(identity, error)
+        return c.StreamUrl(url=reply.url)
+
+    def _raise_for_state(self, identity: str, error: OperatingError) -> Steps[None]:
+        """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
+        if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
+            raise error
+        try:
+            reply = yield self._view.look_at_container(identity, verbose=False)
+        except OperatingError:
+            raise error from None
+        state = shown.STATES.get(reply.status.state, c.ContainerState.UNKNOWN)
+        if state is not c.ContainerState.RUNNING:
+            raise ConflictError(
+                f"container {reply.status.metadata.name} does not run: it is {state}"
+            ) from None
+        raise error from None
+
+
+def _make_log_folder(spec: c.SandboxSpec) -> None:
+    """Make the folder of a pod's logs. Raises RejectedError with one line."""
+    where = f"pod {spec.namespace}/{spec.name}: log directory {spec.log_directory!r}"
+    if not spec.log_directory.startswith("/") or "\0" in spec.log_directory:
+        raise RejectedError(f"{where} is not absolute")
+    try:
+        os.makedirs(spec.log_directory, mode=0o755, exist_ok=True)  # noqa: PTH103 a path of bytes that need not be one of text
+    except OSError as error:
+        raise RejectedError(
+            f"{where} can not be made: {error.strerror}; choose another podLogsDir",
+            reason="FailedCreatePodSandBox",
+        ) from None
+
+
+def _is_reserved(error: OperatingError) -> bool:
+    """Say whether a runtime refused a name because it was given away; only the text tells it."""
+    return error.kind is FailureKind.ALREADY_EXISTS or "reserve" in str(error)
+
+
+def _is_made_from(one: c.Container, call: c.CreateContainer) -> bool:
+    wanted = (call.sandbox_id, call.spec.name, call.spec.attempt)
+    return (one.sandbox_id, one.name, one.attempt) == wanted
+
+
+def _not_startable(call: c.StartContainer, known: c.Container) -> ConflictError:
+    return ConflictError(
+        f"container {known.name} ({call.container_id}) is {known.state} already: it is started once"
+    )

@@ -1,0 +1,204 @@
+"""The port ``runtime`` on a container runtime behind a socket; see `api.containers` for the rules that it keeps."""
+
+from collections.abc import Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from api import containers as c
+from api import images as i
+from api.errors import Failure, FailureKind, OperatingError
+from api.ports import Done, Undo
+from api.runtimecall import Call
+from runtime.drivers.cri import shown
+from runtime.drivers.cri.call import Calls
+from runtime.drivers.cri.errand import Ask, Errand, Steps, Together
+from runtime.drivers.cri.follow import EventFollower
+from runtime.drivers.cri.gate import HEAVY_AT_ONCE, Gate
+from runtime.drivers.cri.hint import Hints
+from runtime.drivers.cri.image import ImageCalls
+from runtime.drivers.cri.known import Known
+from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.pause import Pause
+from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.view import View
+from runtime.drivers.cri.watch import ExitWatch
+from runtime.wire import cri
+from runtime.wire.endpoint import parse_endpoint
+from runtime.wire.generated import cri_pb2 as pb
+from runtime.wire.status import UNIMPLEMENTED
+
+CANCELLABLE = (
+    c.ExecInContainer,
+    c.StopContainer,
+    c.ListPods,
+    c.InspectPod,
+    c.OpenExec,
+    c.RuntimeStatus,
+    i.ListImages,
+    i.ImageStatus,
+    i.PullImage,
+    i.ImageFsUsage,
+)
+"""The rest is seen through: half of a change would help nobody."""
+ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
+"""When, after somebody began to listen, what runs already is watched too; by then most was looked at anyway."""
+
+
+class CriRuntime:
+    """A container runtime over CRI v1. Pods outlive it; a later one on the same socket adopts them.
+
+    `endpoint` and `image_endpoint` are as users write them (``unix:///path``); without the second, images are kept by
+    the runtime itself. `heavy_at_once` bounds RunPodSandbox, CreateContainer and StartContainer together. Connections
+    and the one thread begin with the first use. Raises RejectedError for an endpoint that is none.
+    """
+
+    name = "runtime"
+
+    def __init__(
+        self, *, endpoint: str, image_endpoint: str = "", heavy_at_once: int = HEAVY_AT_ONCE
+    ) -> None:
+        runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
+        images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
+        self._link = Link(runtime, images)
+        self._poller = Poller("cri")
+        self.events = Hints(self._poller, self._listened_to)
+        self._watch = ExitWatch(self._link, self._poller, self.events.now)
+        self._known = Known(self._watch.add, self._watch.forget)
+        self._watch.known = self._known
+        self._view = View(self._link, self._known, self._poller)
+        self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
+        self._calls = Calls(
+            self._link, self._known, self._view, Gate(heavy_at_once), self.events, self._watch
+        )
+        self._images = ImageCalls(self._link)
+        self._cgroup_driver: str | None = None
+        self._adopting = False
+        self._closed = False
+
+    def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
+        """Start one call of `RuntimeCall`; the deadline is in seconds."""
+        assert isinstance(call, Call)
+        errand = Errand(
+            self._steps(call),  # type: ignore[arg-type]
+            deadline_s,
+            done,
+            what=call.brief(),
+            cancellable=isinstance(call, CANCELLABLE),
+        )
+        errand.start()
+        return errand.cancel
+
+    def close(self) -> None:
+        """Let go of everything; pods run on. Calls under way fail with Cancelled."""
+        if self._closed:
+            return
+        self._closed = True
+        self._follower.close()
+        self._link.close()
+        self._poller.close()
+        self.events.end(
+            Failure(kind=FailureKind.CANCELLED, message="the driver of the container runtime was closed")
+        )
+
+    def _steps(self, call: c.RuntimeCall) -> Steps[Any]:  # noqa: C901 one case per call
+        match call:
+            case c.RunSandbox():
+                return self._calls.run_sandbox(call)
+            case c.StopSandbox():
+                return self._calls.stop_sandbox(call)
+            case c.RemoveSandbox():
+                return self._calls.remove_sandbox(call)
+            case c.CreateContainer():
+                return self._calls.create(call)
+            case c.StartContainer():
+                return self._calls.start(call)
+            case c.StopContainer():
+                return self._calls.stop(call)
+            case c.RemoveContainer():
+                return self._calls.remove(call)
+            case c.ListPods():
+                return self._view.listing()
+            case c.InspectPod():
+                return self._view.pod(call.uid)
+            case c.ExecInContainer():
+                return self._calls.exec(call)
+            case c.ReopenContainerLog():
+                return self._calls.reopen_log(call)
+            case c.OpenExec():
+                return self._calls.open_exec(call)
+            case i.ListImages():
+                return self._images.list_images()
+            case i.ImageStatus():
+                return self._images.status(call)
+            case i.PullImage():
+                return self._images.pull(call)
+            case i.RemoveImage():
+                return self._images.remove(call)
+            case i.ImageFsUsage():
+                return self._images.fs_usage()
+            case c.RuntimeStatus():
+                return self._status()
+            case _:
+                assert_never(call)
+
+    def _status(self) -> Steps[c.RuntimeInfo]:
+        """Ask who it is, whether it is ready, and, until that was answered once, what else it says of itself."""
+        asks: list[Ask] = [
+            self._link.ask(cri.VERSION, pb.VersionRequest()),
+            self._link.ask(cri.STATUS, pb.StatusRequest()),
+        ]
+        if self._cgroup_driver is None:
+            asks.append(self._link.ask(cri.RUNTIME_CONFIG, pb.RuntimeConfigRequest()))
+            asks.append(self._link.ask(cri.IMAGE_FS, pb.ImageFsInfoRequest()))
+        answers: Sequence[Any] = yield Together(asks)
+        version, status, *rest = answers
+        if isinstance(version, OperatingError):
+            raise self._view.explained(version)
+        self._view.greet(version)
+        if isinstance(status, OperatingError):
+            raise status
+        if rest:
+            if isinstance(rest[1], OperatingError):
+                raise rest[1]
+            self._cgroup_driver = _cgroup_driver(rest[0])
+        return shown.runtime_info(version, status, self._cgroup_driver or "")
+
+    # -- exits
+
+    def _listened_to(self) -> None:
+        """Somebody wants to hear: follow the runtime's events, and watch what runs already."""
+        self._follower.start()
+        if not self._adopting:
+            self._adopting = True
+            self._poller.after(ADOPT_AFTER_S, self._adopt)
+
+    def _adopt(self) -> None:
+        def done(_: msgspec.Struct | None, failure: Failure | None) -> None:
+            if failure is not None and not self._closed:
+                self._poller.after(ADOPT_AGAIN_S, self._adopt)
+
+        Errand(self._adoption(), 120.0, done, what="adoption", cancellable=False).start()
+
+    def _adoption(self) -> Steps[c.PodListing]:
+        """Look at every pod of ours of which something is not known yet, one after the other."""
+        listing = yield from self._view.listing()
+        if listing.complete:
+            return listing
+        for pod in listing.pods:
+            if pod.ours:
+                yield from self._view.pod(pod.uid)
+                # Whoever starts now has more urgent things to ask.
+                yield Pause(self._poller, 0.01)
+        return listing
+
+
+def _cgroup_driver(answer: Any) -> str:
+    """Return which cgroup driver the runtime says it uses, empty when it does not say."""
+    if isinstance(answer, OperatingError):
+        if answer.reason != UNIMPLEMENTED:
+            raise answer
+        return ""
+    if not answer.HasField("linux"):
+        return ""
+    return shown.DRIVERS.get(answer.linux.cgroup_driver, "")

@@ -1,0 +1,130 @@
+"""The calls on images."""
+
+import os
+import re
+import time
+
+from api import images as i
+from api.errors import (
+    DeniedError,
+    FailureKind,
+    NotFoundError,
+    OperatingError,
+    RejectedError,
+    UnavailableError,
+)
+from runtime.drivers.cri import request, shown
+from runtime.drivers.cri.errand import Steps
+from runtime.drivers.cri.link import Link
+from runtime.wire import cri
+from runtime.wire.generated import cri_pb2 as pb
+from runtime.wire.status import BROKEN
+
+NO_LIMIT_S = 365 * 86400.0
+"""A pull takes as long as it takes; the caller's own deadline and cancellation hold."""
+PUBLISHED = ("RegistryUnavailable", "SignatureValidationFailed")
+"""What a runtime puts before a message when it knows better why a pull failed."""
+_REFUSED = re.compile(
+    r"pull access denied|access to the resource is denied|authorization failed|failed to authorize|"
+    r"no basic auth credentials|authentication required|unauthorized|\b40[13]\b|insufficient_scope|requested access",
+    re.IGNORECASE,
+)
+_NO_REFERENCE = re.compile(
+    r"invalid reference format|parse image reference|invalid image (name|reference)", re.IGNORECASE
+)
+
+
+class ImageCalls:
+    """The steps of each call on images."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def list_images(self) -> Steps[i.ImageListing]:
+        """ListImages."""
+        reply = yield self._link.ask(cri.LIST_IMAGES, pb.ListImagesRequest())
+        rows = (shown.image(row) for row in reply.images)
+        return i.ImageListing(images=tuple(sorted(rows, key=lambda row: row.id)))
+
+    def status(self, call: i.ImageStatus) -> Steps[i.ImageShown]:
+        """ImageStatus; absent is an answer, not an error."""
+        spec = pb.ImageSpec(image=call.image, annotations=dict(call.annotations))
+        try:
+            reply = yield self._link.ask(cri.IMAGE_STATUS, pb.ImageStatusRequest(image=spec))
+        except NotFoundError:
+            return i.ImageShown()
+        return i.ImageShown(image=shown.image(reply.image) if reply.HasField("image") else None)
+
+    def pull(self, call: i.PullImage) -> Steps[i.ImagePulled]:
+        """PullImage."""
+        message = pb.PullImageRequest(
+            image=pb.ImageSpec(image=call.image, annotations=dict(call.annotations)),
+            auth=request.auth_config(call.auth),
+        )
+        try:
+            reply = yield self._link.ask(
+                cri.PULL_IMAGE, message, limit_s=NO_LIMIT_S, what=f"image {call.image}"
+            )
+        except OperatingError as error:
+            raise pull_error(error, call) from None
+        return i.ImagePulled(ref=reply.image_ref)
+
+    def remove(self, call: i.RemoveImage) -> Steps[i.ImageRemoved]:
+        """RemoveImage; an unknown one is removed."""
+        try:
+            yield self._link.ask(
+                cri.REMOVE_IMAGE, pb.RemoveImageRequest(image=pb.ImageSpec(image=call.image))
+            )
+        except NotFoundError:
+            return i.ImageRemoved()
+        return i.ImageRemoved()
+
+    def fs_usage(self) -> Steps[i.ImageFs]:
+        """ImageFsInfo for where and how much, the file system itself for the rest."""
+        reply = yield self._link.ask(cri.IMAGE_FS, pb.ImageFsInfoRequest())
+        if not reply.image_filesystems:
+            raise UnavailableError("the runtime names no file system that its images are on")
+        told = reply.image_filesystems[0]
+        mountpoint = told.fs_id.mountpoint
+        try:
+            measured = os.statvfs(mountpoint)
+        except OSError as error:
+            raise UnavailableError(
+                f"the file system of images at {mountpoint!r} can not be measured: {error.strerror}; "
+                "agent and runtime must see the same files"
+            ) from None
+        return i.ImageFs(
+            mountpoint=mountpoint,
+            capacity_bytes=measured.f_blocks * measured.f_frsize,
+            available_bytes=measured.f_bavail * measured.f_frsize,
+            used_bytes=told.used_bytes.value,
+            inodes=measured.f_files,
+            inodes_free=measured.f_favail,
+            measured_at=told.timestamp or time.time_ns(),
+        )
+
+
+def pull_error(error: OperatingError, call: i.PullImage) -> OperatingError:
+    """Return what a failed pull comes to. Runtimes have no codes for it, only texts; credentials never are in them."""
+    text = hidden(str(error), call)
+    if error.kind in (FailureKind.CANCELLED, FailureKind.TIMED_OUT) or error.reason == BROKEN:
+        return type(error)(text, reason=error.reason)
+    said = text.removeprefix(f"image {call.image}: ")
+    for reason in PUBLISHED:
+        if said.startswith(reason):
+            return UnavailableError(text, reason=reason)
+    if _NO_REFERENCE.search(said):
+        return RejectedError(text, reason="InvalidImageName")
+    if error.kind is FailureKind.DENIED or _REFUSED.search(said.replace(call.image, "")):
+        return DeniedError(text)
+    return UnavailableError(text)
+
+
+def hidden(text: str, call: i.PullImage) -> str:
+    """Return a text without the secrets of a call and without passwords in URLs."""
+    if call.auth is not None:
+        auth = call.auth
+        for secret in (auth.password, auth.auth, auth.identity_token, auth.registry_token):
+            if secret:
+                text = text.replace(secret, "<hidden>")
+    return re.sub(r"(\w+://)[^/\s@]+@", r"\1<hidden>@", text)

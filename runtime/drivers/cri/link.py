@@ -1,0 +1,42 @@
+"""The two services of a runtime as things that an errand can ask."""
+
+from typing import Any
+
+from api.ports import Undo
+from runtime.drivers.cri.errand import Answer
+from runtime.wire.channel import Channel
+from runtime.wire.endpoint import Endpoint
+from runtime.wire.rpc import Rpc
+
+IMAGE_SERVICE = "/runtime.v1.ImageService/"
+
+
+class Unary:
+    """One call to the runtime; the answer is its reply."""
+
+    def __init__(self, channel: Channel, rpc: Rpc[Any, Any], request: Any, limit_s: float, what: str) -> None:
+        self._channel, self._rpc, self._request = channel, rpc, request
+        self._limit_s, self._what = limit_s, what
+
+    def begin(self, left_s: float, answer: Answer) -> Undo:
+        """Make the call; its deadline counts from now."""
+        limit_s = min(left_s, self._limit_s)
+        return self._channel.begin(self._rpc, self._request, limit_s, answer, what=self._what)
+
+
+class Link:
+    """The channels to a runtime; images may be kept by another server."""
+
+    def __init__(self, endpoint: Endpoint, image_endpoint: Endpoint) -> None:
+        self.channel = Channel(endpoint)
+        self.images = self.channel if image_endpoint == endpoint else Channel(image_endpoint)
+
+    def ask(self, rpc: Rpc[Any, Any], request: Any, *, limit_s: float = 120.0, what: str = "") -> Unary:
+        """Return a call that can be asked for; `limit_s` bounds it besides the errand's own deadline."""
+        channel = self.images if rpc.path.startswith(IMAGE_SERVICE) else self.channel
+        return Unary(channel, rpc, request, limit_s, what)
+
+    def close(self) -> None:
+        """End both connections."""
+        self.channel.close()
+        self.images.close()

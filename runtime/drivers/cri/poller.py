@@ -1,0 +1,103 @@
+"""One thread for what has no callback of its own: pidfds and instants. It starts with the first of them."""
+
+import heapq
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+from api.ids import Instant
+
+
+class Poller:
+    """Runs work, alarms and descriptors' callbacks one after the other. `submit` and `after` may be called anywhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._submitted: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[Instant, int, Callable[[], None]]] = []
+        self._number = 0
+        self._watched: dict[int, Callable[[], None]] = {}
+        self._epoll: select.epoll | None = None
+        self._wake = -1
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run `work` on the thread; dropped after `close`."""
+        with self._lock:
+            if self._closed:
+                return
+            self._submitted.append(work)
+            if self._thread is None:
+                self._epoll = select.epoll()
+                self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                self._epoll.register(self._wake, select.EPOLLIN)
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._epoll,), name=self._name, daemon=True
+                )
+                self._thread.start()
+            else:
+                os.eventfd_write(self._wake, 1)
+
+    def after(self, seconds: float, then: Callable[[], None]) -> None:
+        """Run `then` on the thread in so many seconds."""
+        at = time.monotonic() + seconds
+
+        def add() -> None:
+            self._number += 1
+            heapq.heappush(self._timers, (at, self._number, then))
+
+        self.submit(add)
+
+    def watch(self, fd: int, then: Callable[[], None]) -> None:
+        """Call `then` once `fd` is readable, again and again until it is forgotten. On the thread only."""
+        assert self._epoll is not None
+        self._watched[fd] = then
+        self._epoll.register(fd, select.EPOLLIN)
+
+    def forget(self, fd: int) -> None:
+        """Stop watching `fd` and close it. On the thread only."""
+        assert self._epoll is not None
+        if self._watched.pop(fd, None) is not None:
+            self._epoll.unregister(fd)
+            os.close(fd)
+
+    def close(self, patience_s: float = 2.0) -> None:
+        """End the thread and close every descriptor that it watches."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            thread = self._thread
+            if thread is not None:
+                os.eventfd_write(self._wake, 1)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(patience_s)
+
+    def _run(self, epoll: select.epoll) -> None:
+        try:
+            while not self._closed:
+                self._work()
+                left_s = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+                for fd, _ in epoll.poll(left_s):
+                    if fd == self._wake:
+                        os.eventfd_read(fd)
+                    elif fd in self._watched:
+                        self._watched[fd]()
+                while self._timers and self._timers[0][0] <= time.monotonic():
+                    heapq.heappop(self._timers)[2]()
+        finally:
+            with self._lock:
+                self._closed = True
+                os.close(self._wake)
+            for fd in list(self._watched):
+                self.forget(fd)
+            epoll.close()
+
+    def _work(self) -> None:
+        for _ in range(len(self._submitted)):
+            self._submitted.popleft()()

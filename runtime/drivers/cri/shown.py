@@ -1,0 +1,215 @@
+"""From the runtime's words to ours: what it shows of sandboxes, containers and images."""
+
+import posixpath
+import re
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from api.containers import (
+    ANNOTATION_TERMINATION_PATH,
+    Container,
+    ContainerState,
+    RuntimeHandler,
+    RuntimeInfo,
+    Sandbox,
+    SandboxState,
+)
+from api.errors import UnavailableError
+from api.ids import Uid
+from api.images import ImageRow
+from runtime.drivers.cri import mark
+from runtime.wire.generated import cri_pb2 as pb
+
+STATES = {
+    pb.CONTAINER_CREATED: ContainerState.CREATED,
+    pb.CONTAINER_RUNNING: ContainerState.RUNNING,
+    pb.CONTAINER_EXITED: ContainerState.EXITED,
+    pb.CONTAINER_UNKNOWN: ContainerState.UNKNOWN,
+}
+UNKNOWN_EXIT = 255
+DRIVERS = {pb.SYSTEMD: "systemd", pb.CGROUPFS: "cgroupfs"}
+_ID = re.compile(r"(sha256:)?[0-9a-f]{64}")
+
+
+class _Info(msgspec.Struct):
+    """What is read of a verbose answer. The rest holds the environment, and is not even decoded."""
+
+    pid: int = 0
+
+
+_INFO = msgspec.json.Decoder(_Info)
+
+
+def pid_of(info: Any) -> int:
+    """Return the process id that a verbose answer tells, 0 for none."""
+    try:
+        return _INFO.decode(info["info"]).pid if "info" in info else 0
+    except msgspec.MsgspecError:
+        return 0
+
+
+def sandbox(row: pb.PodSandbox) -> Sandbox:
+    """Return what a listing shows of a sandbox; its network is not in it."""
+    meta = row.metadata
+    return Sandbox(
+        id=row.id,
+        uid=Uid(meta.uid),
+        name=meta.name,
+        namespace=meta.namespace,
+        attempt=meta.attempt,
+        state=SandboxState.READY if row.state == pb.SANDBOX_READY else SandboxState.NOT_READY,
+        created_at=row.created_at,
+        network_known=False,
+        runtime_handler=row.runtime_handler,
+        labels=mark.without_added(row.labels, row.annotations),
+        annotations=mark.without_own(row.annotations),
+    )
+
+
+def with_network(known: Sandbox, status: pb.PodSandboxStatus) -> Sandbox:
+    """Return a sandbox with its state and what is told of its network."""
+    ready = status.state == pb.SANDBOX_READY
+    host = status.linux.namespaces.options.network == pb.NODE
+    told = status.HasField("network") and ready
+    ips: tuple[str, ...] = ()
+    if told and not host:
+        ips = tuple(
+            ip for ip in (status.network.ip, *(one.ip for one in status.network.additional_ips)) if ip
+        )
+    return replace(
+        known,
+        state=SandboxState.READY if ready else SandboxState.NOT_READY,
+        host_network=host,
+        ips=ips,
+        network_known=told or (host and ready),
+    )
+
+
+def spec_of(status: pb.PodSandboxStatus) -> Any:
+    """Return the `SandboxSpec` that a sandbox was made from; None for one that no driver of ours made."""
+    if mark.SANDBOX not in status.annotations:
+        return None
+    meta = status.metadata
+    return mark.read_note(
+        status.annotations[mark.SANDBOX],
+        uid=meta.uid,
+        name=meta.name,
+        namespace=meta.namespace,
+        attempt=meta.attempt,
+        labels=mark.without_added(status.labels, status.annotations),
+        annotations=mark.without_own(status.annotations),
+    )
+
+
+def container(row: pb.Container, scheme: str) -> Container:
+    """Return what a listing shows of a container; times, exit code and log path are not in it."""
+    return Container(
+        id=f"{scheme}://{row.id}",
+        sandbox_id=row.pod_sandbox_id,
+        name=row.metadata.name,
+        attempt=row.metadata.attempt,
+        image=row.image.user_specified_image or row.image.image,
+        image_id=row.image_id or row.image_ref,
+        state=STATES.get(row.state, ContainerState.UNKNOWN),
+        created_at=row.created_at,
+        labels=mark.without_added(row.labels, row.annotations),
+        annotations=mark.without_own(row.annotations),
+    )
+
+
+def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Container:
+    """Return a container as an inspection shows it.
+
+    An exit that the runtime has not recorded to its end yet is shown as running still: its code would be a guess.
+    """
+    state = STATES.get(status.state, ContainerState.UNKNOWN)
+    unfinished = state is ContainerState.EXITED and status.finished_at <= 0
+    shown = replace(
+        known,
+        state=ContainerState.RUNNING if unfinished else state,
+        image=status.image.image or known.image if _ID.fullmatch(known.image) else known.image,
+        image_id=status.image_id or known.image_id,
+        image_ref=status.image_ref,
+        started_at=status.started_at if status.started_at > 0 else None,
+        pid=pid if state is ContainerState.RUNNING else 0,
+        log_path=status.log_path,
+        termination_log=_termination_log(known, status),
+        image_mounts=tuple(m.image.image for m in status.mounts if m.HasField("image") and m.image.image),
+    )
+    if shown.state is not ContainerState.EXITED:
+        return shown
+    # CRI-O says -1 where it does not know, containerd 255.
+    code = status.exit_code & 0xFF if status.exit_code >= 0 else UNKNOWN_EXIT
+    return replace(
+        shown,
+        # containerd notes the start when it is told of it, which may be after the end.
+        started_at=None if shown.started_at is None else min(shown.started_at, status.finished_at),
+        finished_at=status.finished_at,
+        exit_code=code,
+        reason=status.reason or ("Error" if code else "Completed"),
+        message=status.message,
+    )
+
+
+def _termination_log(known: Container, status: pb.ContainerStatus) -> str:
+    """Return the host's path of what is mounted where the container's last words go."""
+    path = dict(known.annotations).get(ANNOTATION_TERMINATION_PATH, "")
+    if not path:
+        return ""
+    target = posixpath.normpath(f"/{path.lstrip('/')}")
+    return next((m.host_path for m in status.mounts if m.container_path == target), "")
+
+
+def image(row: pb.Image) -> ImageRow:
+    """Return an image."""
+    return ImageRow(
+        id=row.id,
+        names=(*row.repo_tags, *row.repo_digests),
+        size_bytes=row.size,
+        pinned=row.pinned,
+        user=row.uid.value if row.HasField("uid") else None,
+        user_name=row.username,
+    )
+
+
+def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver: str) -> RuntimeInfo:
+    """Return what the runtime says of itself. Only two of its conditions matter."""
+    conditions = {one.type: one for one in status.status.conditions}
+    troubles = []
+    for kind in ("RuntimeReady", "NetworkReady"):
+        one = conditions.get(kind)
+        if one is None:
+            troubles.append(f"{kind} is not told")
+        elif not one.status:
+            troubles.append(": ".join(part for part in (kind, "false", one.reason, one.message) if part))
+    handlers = (
+        RuntimeHandler(
+            name=one.name,
+            recursive_read_only_mounts=one.features.recursive_read_only_mounts,
+            user_namespaces=one.features.user_namespaces,
+        )
+        for one in status.runtime_handlers
+    )
+    return RuntimeInfo(
+        name=version.runtime_name,
+        version=version.runtime_version,
+        ready="RuntimeReady" in conditions and conditions["RuntimeReady"].status,
+        network_ready="NetworkReady" in conditions and conditions["NetworkReady"].status,
+        detail="; ".join(troubles),
+        cgroup_driver=driver,
+        handlers=tuple(sorted(handlers, key=lambda one: one.name)),
+        supplemental_groups_policy=status.features.supplemental_groups_policy,
+    )
+
+
+def check_version(version: pb.VersionResponse, where: str) -> None:
+    """Raise UnavailableError for an answer that no container runtime gives."""
+    told = (version.version, version.runtime_name, version.runtime_version, version.runtime_api_version)
+    if not all(told) or version.version != "0.1.0":
+        raise UnavailableError(
+            f"the server on {where} says it is {version.runtime_name or 'nothing'} "
+            f"{version.runtime_version} with an interface {version.version or 'unnamed'}: not a container runtime "
+            "that is known here; name the socket of containerd or CRI-O"
+        )

@@ -1,0 +1,237 @@
+"""How the truth about a pod is put together: listings for what is there, inspections for what is not known yet."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from api.containers import (
+    ANNOTATION_OWNER,
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
+    LABEL_POD_UID,
+    Container,
+    PodListing,
+    RuntimePod,
+    Sandbox,
+    SandboxState,
+)
+from api.errors import NotFoundError, OperatingError, UnavailableError
+from api.ids import Uid
+from runtime.drivers.cri import shown
+from runtime.drivers.cri.errand import Ask, Steps, Together
+from runtime.drivers.cri.known import Known, is_unfinished
+from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.pause import Pause
+from runtime.drivers.cri.poller import Poller
+from runtime.wire import cri
+from runtime.wire.generated import cri_pb2 as pb
+from runtime.wire.status import UNIMPLEMENTED
+
+LIST_LIMIT_S = 30.0
+LOOK_LIMIT_S = 15.0
+"""For one inspection: a container whose runtime hangs must not hold up its pod for ever."""
+UNFINISHED_PAUSE_S = 0.01
+UNFINISHED_LOOKS = 50
+"""How often an exit is looked at again whose code is not recorded yet."""
+
+
+class View:
+    """Lists and inspects; its answers are as new as the call."""
+
+    def __init__(self, link: Link, known: Known, poller: Poller) -> None:
+        self._link, self._known, self._poller = link, known, poller
+        self._unlabelled: frozenset[Uid] = frozenset()
+        """Pods that somebody made without the label that a listing can be filtered by."""
+
+    def hello(self) -> Steps[None]:
+        """Shake hands, once: the name of the runtime is part of every container's id."""
+        if not self._known.scheme:
+            try:
+                version = yield self._link.ask(cri.VERSION, pb.VersionRequest())
+            except OperatingError as error:
+                raise self.explained(error) from None
+            self.greet(version)
+
+    def greet(self, version: pb.VersionResponse) -> None:
+        """Take in who the runtime says it is. Raises UnavailableError for what is none."""
+        shown.check_version(version, self._where)
+        self._known.scheme = version.runtime_name
+
+    @property
+    def _where(self) -> str:
+        return f"socket {self._link.channel.endpoint.path}"
+
+    def explained(self, error: OperatingError) -> OperatingError:
+        """Return the error of a handshake; a server that does not know the call is told apart."""
+        if error.reason != UNIMPLEMENTED:
+            return error
+        return UnavailableError(
+            f"the server on {self._where} does not speak CRI v1 (runtime.v1): it is no container runtime, speaks only "
+            "v1alpha2, or its CRI plugin is switched off; use containerd 1.6 or newer, or CRI-O 1.23 or newer",
+            reason=UNIMPLEMENTED,
+        )
+
+    # -- one pod
+
+    def pod(self, uid: Uid) -> Steps[RuntimePod]:
+        """Show one pod as it is now."""
+        yield from self.hello()
+        selector = {} if uid in self._unlabelled else {LABEL_POD_UID: uid}
+        sandboxes, containers = yield from self._rows(selector)
+        if not selector:
+            sandboxes = [row for row in sandboxes if row.metadata.uid == uid]
+            containers = [row for row in containers if self._known.uid_of(row) == uid]
+        gone = yield from self._complete(
+            [row.id for row in sandboxes if not self._known.settled(row.id)],
+            [row.id for row in containers if not self._known.settled(row.id)],
+        )
+        return self._compose(
+            uid,
+            [row for row in sandboxes if row.id not in gone],
+            [row for row in containers if row.id not in gone],
+        )
+
+    def _rows(self, selector: Mapping[str, str]) -> Steps[tuple[list[pb.PodSandbox], list[pb.Container]]]:
+        """List, both side by side, and take the rows in."""
+        answers = yield Together(
+            (
+                self._link.ask(
+                    cri.LIST_SANDBOXES,
+                    pb.ListPodSandboxRequest(filter=pb.PodSandboxFilter(label_selector=selector)),
+                    limit_s=LIST_LIMIT_S,
+                ),
+                self._link.ask(
+                    cri.LIST_CONTAINERS,
+                    pb.ListContainersRequest(filter=pb.ContainerFilter(label_selector=selector)),
+                    limit_s=LIST_LIMIT_S,
+                ),
+            )
+        )
+        for answer in answers:
+            if isinstance(answer, OperatingError):
+                raise answer
+        # Rows without metadata belong to no pod that could be named.
+        sandboxes = [row for row in answers[0].items if row.HasField("metadata")]
+        containers = [row for row in answers[1].containers if row.HasField("metadata")]
+        for sandbox in sandboxes:
+            self._known.see_sandbox(sandbox)
+        for container in containers:
+            self._known.see_container(container)
+        return sandboxes, containers
+
+    def _complete(self, sandboxes: Sequence[str], containers: Sequence[str]) -> Steps[set[str]]:
+        """Ask for what is missing of these ids, side by side; return those that are gone meanwhile."""
+        gone: set[str] = set()
+        for _ in range(UNFINISHED_LOOKS):
+            if not sandboxes and not containers:
+                break
+            asks: list[Ask] = [self._look_at_sandbox(identity) for identity in sandboxes]
+            asks += [self.look_at_container(identity, verbose=True) for identity in containers]
+            answers = yield Together(asks)
+            unfinished = []
+            for identity, answer in zip((*sandboxes, *containers), answers, strict=True):
+                if isinstance(answer, NotFoundError):
+                    gone.add(identity)
+                elif isinstance(answer, OperatingError):
+                    raise answer
+                elif self.take(answer):
+                    unfinished.append(identity)
+            sandboxes, containers = (), unfinished
+            if unfinished:
+                yield Pause(self._poller, UNFINISHED_PAUSE_S)
+        return gone
+
+    def take(self, answer: Any) -> bool:
+        """Take in an inspection; return whether it tells of an exit that is not recorded yet."""
+        pid = shown.pid_of(answer.info)
+        if isinstance(answer, pb.PodSandboxStatusResponse):
+            self._known.tell_sandbox(answer.status, pid)
+            return False
+        self._known.tell_container(answer.status, pid)
+        return is_unfinished(answer.status)
+
+    def _look_at_sandbox(self, identity: str) -> Ask:
+        return self._link.ask(
+            cri.SANDBOX_STATUS,
+            pb.PodSandboxStatusRequest(pod_sandbox_id=identity, verbose=True),
+            limit_s=LOOK_LIMIT_S,
+        )
+
+    def look_at_container(self, identity: str, *, verbose: bool) -> Ask:
+        """Ask for one container; `verbose` for its pid as well."""
+        return self._link.ask(
+            cri.CONTAINER_STATUS,
+            pb.ContainerStatusRequest(container_id=identity, verbose=verbose),
+            limit_s=LOOK_LIMIT_S,
+        )
+
+    def _compose(
+        self, uid: Uid, sandbox_rows: Iterable[pb.PodSandbox], container_rows: Iterable[pb.Container]
+    ) -> RuntimePod:
+        """Put a pod together from what is known of its rows."""
+        first: Mapping[str, str] = next((row.labels for row in container_rows), {})
+        sandboxes, containers = in_time(
+            [s for row in sandbox_rows if (s := self._known.sandbox(row.id))],
+            [k for row in container_rows if (k := self._known.container(row.id))],
+        )
+        newest = sandboxes[0] if sandboxes else None
+        return RuntimePod(
+            uid=uid,
+            name=newest.name if newest else first.get(LABEL_POD_NAME, ""),
+            namespace=newest.namespace if newest else first.get(LABEL_POD_NAMESPACE, ""),
+            sandboxes=tuple(sandboxes),
+            containers=tuple(containers),
+            # What is left of a pod without sandboxes is nobody's: it may well be ours.
+            ours=not sandboxes or any(key == ANNOTATION_OWNER for s in sandboxes for key, _ in s.annotations),
+        )
+
+    # -- all pods
+
+    def listing(self) -> Steps[PodListing]:
+        """List everything; complete when nothing is missing that an inspection would add.
+
+        What has no pod's UID of any kind stands under the empty UID: it is shown, and it is nobody's.
+        """
+        yield from self.hello()
+        before = self._known.moment
+        sandboxes, containers = yield from self._rows({})
+        ids = [row.id for row in sandboxes] + [row.id for row in containers]
+        self._known.keep(ids, before)
+        pods: dict[Uid, tuple[list[pb.PodSandbox], list[pb.Container]]] = {}
+        for sandbox in sandboxes:
+            pods.setdefault(Uid(sandbox.metadata.uid), ([], []))[0].append(sandbox)
+        for container in containers:
+            pods.setdefault(self._known.uid_of(container), ([], []))[1].append(container)
+        self._unlabelled = frozenset(
+            Uid(row.metadata.uid) for row in sandboxes if LABEL_POD_UID not in row.labels
+        )
+        shown_pods = (self._compose(uid, *pods[uid]) for uid in sorted(pods))
+        complete = all(self._known.settled(identity) for identity in ids)
+        return PodListing(
+            pods=tuple(replace(pod, ours=pod.ours and bool(pod.uid)) for pod in shown_pods), complete=complete
+        )
+
+
+def in_time(
+    sandboxes: Sequence[Sandbox], containers: Sequence[Container]
+) -> tuple[list[Sandbox], list[Container]]:
+    """Return both newest first, with creation times that strictly increase within the pod, also where the clock stood."""
+    things = [(s.created_at, 0, s.attempt, s.id) for s in sandboxes]
+    things += [(k.created_at, 1, k.attempt, k.id) for k in containers]
+    last = 0
+    times: dict[str, int] = {}
+    for created_at, _, _, identity in sorted(things):
+        last = times[identity] = max(created_at, last + 1)
+    moved_sandboxes = [
+        s if s.created_at == times[s.id] else replace(s, created_at=times[s.id]) for s in sandboxes
+    ]
+    moved = [c if c.created_at == times[c.id] else replace(c, created_at=times[c.id]) for c in containers]
+    moved_sandboxes.sort(key=lambda s: (s.attempt, s.created_at), reverse=True)
+    moved.sort(key=lambda c: c.created_at, reverse=True)
+    return moved_sandboxes, moved
+
+
+def is_ready(pod: RuntimePod, sandbox_id: str) -> bool | None:
+    """Say whether a sandbox of the pod is ready; None when there is none of this id."""
+    return next((s.state is SandboxState.READY for s in pod.sandboxes if s.id == sandbox_id), None)

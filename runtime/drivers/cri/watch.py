@@ -1,0 +1,187 @@
+"""Exits as they happen: a pidfd on every process that the runtime told us of.
+
+```text
+lives(id, pid) --> pidfd opened --> is it still that one? --> watched ... exit --> the runtime is asked until it
+                                                                               knows --> hint
+```
+
+The kernel tells of an exit within a millisecond, the runtime itself knows it some 30 to 60 ms later. The descriptor is
+only a reason to ask: what is shown comes from the runtime.
+"""
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from api.containers import ContainerState, SandboxState
+from api.errors import FailureKind
+from api.ids import Uid
+from runtime.drivers.cri import shown
+from runtime.drivers.cri.known import Known
+from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.poller import Poller
+from runtime.wire import cri
+from runtime.wire.generated import cri_pb2 as pb
+
+FIRST_LOOK_S = 0.006
+"""After an exit; no runtime was seen to know it earlier."""
+LOOK_EVERY_S = 0.007
+EAGER_LOOKS = 60
+SLOW_LOOK_EVERY_S = 0.25
+PATIENCE_LOOKS = 100
+"""After so many looks the listings have to find out."""
+LOOK_LIMIT_S = 5.0
+
+
+@dataclass
+class _Watched:
+    identity: str
+    uid: Uid
+    pid: int
+    is_sandbox: bool
+    fd: int = -1
+    looks: int = 0
+    ended: bool = False
+    """Its process is gone; the runtime is being asked."""
+    wanted: bool = True
+
+
+class ExitWatch:
+    """Watches processes on the poller's thread and pushes hints. Its public methods may be called anywhere."""
+
+    def __init__(self, link: Link, poller: Poller, changed: Callable[[Uid], None]) -> None:
+        self._link, self._poller, self._changed = link, poller, changed
+        self._watched: dict[str, _Watched] = {}
+        self._held: dict[str, int] = {}
+        self.known: Known | None = None
+        """Set by who puts the driver together: both know each other."""
+
+    def add(self, identity: str, uid: Uid, pid: int, is_sandbox: bool) -> None:
+        """Watch a process, unless it is watched already."""
+        if identity not in self._watched:
+            entry = _Watched(identity=identity, uid=uid, pid=pid, is_sandbox=is_sandbox)
+            self._poller.submit(lambda: self._open(entry))
+
+    def forget(self, identity: str) -> None:
+        """Stop watching what the runtime no longer holds."""
+        if identity in self._watched:
+            self._poller.submit(lambda: self._drop(identity))
+
+    def hold(self, identity: str) -> None:
+        """Leave the end of a container to a call that waits for it anyway."""
+        self._poller.submit(lambda: self._count(identity, 1))
+
+    def release(self, identity: str) -> None:
+        """Take the end of a container up again: the call is over, also when the container is not."""
+        self._poller.submit(lambda: self._count(identity, -1))
+
+    # -- on the poller's thread
+
+    def _count(self, identity: str, change: int) -> None:
+        held = self._held.get(identity, 0) + change
+        if held > 0:
+            self._held[identity] = held
+            return
+        self._held.pop(identity, None)
+        entry = self._watched.get(identity)
+        if entry is not None and entry.ended:
+            self._look(entry)
+
+    def _open(self, entry: _Watched) -> None:
+        if entry.identity in self._watched:
+            return
+        self._watched[entry.identity] = entry
+        try:
+            entry.fd = os.pidfd_open(entry.pid)
+        except OSError:
+            # It ended before it was watched, or is out of sight (another process namespace): ask once.
+            self._ask(entry)
+            return
+        self._poller.watch(entry.fd, lambda: self._fired(entry))
+        if not _is_of(entry.pid, entry.identity):
+            # Process ids are reused: only the runtime can say whether this one is still the container's.
+            self._ask(entry)
+
+    def _drop(self, identity: str) -> None:
+        entry = self._watched.pop(identity, None)
+        if entry is not None:
+            entry.wanted = False
+            self._close(entry)
+
+    def _close(self, entry: _Watched) -> None:
+        if entry.fd >= 0:
+            self._poller.forget(entry.fd)
+            entry.fd = -1
+
+    def _fired(self, entry: _Watched) -> None:
+        self._close(entry)
+        entry.ended = True
+        if entry.identity not in self._held:
+            self._poller.after(FIRST_LOOK_S, lambda: self._look(entry))
+
+    def _look(self, entry: _Watched) -> None:
+        if entry.wanted and entry.identity not in self._held:
+            self._ask(entry)
+
+    def _ask(self, entry: _Watched) -> None:
+        """Ask the runtime what became of it; the answer comes on gRPC's thread and goes on here."""
+
+        def answered(reply: object, failure: object) -> None:
+            self._poller.submit(lambda: self._answered(entry, reply, failure))
+
+        if entry.is_sandbox:
+            request = pb.PodSandboxStatusRequest(pod_sandbox_id=entry.identity, verbose=not entry.ended)
+            self._link.channel.begin(cri.SANDBOX_STATUS, request, LOOK_LIMIT_S, answered)
+        else:
+            look = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
+            self._link.channel.begin(cri.CONTAINER_STATUS, look, LOOK_LIMIT_S, answered)
+
+    def _answered(self, entry: _Watched, reply: object, failure: object) -> None:
+        if not entry.wanted or self.known is None:
+            return
+        if failure is not None:
+            if getattr(failure, "kind", None) is FailureKind.NOT_FOUND:
+                self._tell(entry)
+                return
+        elif isinstance(reply, pb.ContainerStatusResponse):
+            self.known.tell_container(reply.status, shown.pid_of(reply.info))
+            known = self.known.container(entry.identity)
+            if known is not None and known.state is ContainerState.EXITED:
+                self._tell(entry)
+                return
+            if not entry.ended and shown.pid_of(reply.info) == entry.pid and entry.fd >= 0:
+                return
+        elif isinstance(reply, pb.PodSandboxStatusResponse):
+            self.known.tell_sandbox(reply.status, shown.pid_of(reply.info))
+            sandbox = self.known.sandbox(entry.identity)
+            if sandbox is not None and sandbox.state is SandboxState.NOT_READY:
+                self._tell(entry)
+                return
+            if not entry.ended and shown.pid_of(reply.info) == entry.pid and entry.fd >= 0:
+                return
+        self._look_again(entry)
+
+    def _look_again(self, entry: _Watched) -> None:
+        """Ask once more in a moment: the runtime does not know of the exit yet."""
+        entry.ended = True
+        self._close(entry)
+        entry.looks += 1
+        if entry.looks >= PATIENCE_LOOKS:
+            self._tell(entry)
+            return
+        eager = entry.looks < EAGER_LOOKS
+        self._poller.after(LOOK_EVERY_S if eager else SLOW_LOOK_EVERY_S, lambda: self._look(entry))
+
+    def _tell(self, entry: _Watched) -> None:
+        if self._watched.get(entry.identity) is entry:
+            self._drop(entry.identity)
+        self._changed(entry.uid)
+
+
+def _is_of(pid: int, identity: str) -> bool:
+    """Say whether a process is in the cgroup of this container or sandbox, by which runtimes name them."""
+    with contextlib.suppress(OSError):
+        return identity in Path(f"/proc/{pid}/cgroup").read_text()
+    return False

@@ -1,0 +1,1 @@
+"""Made from ../proto by `python -m tests.tidy.wire`; not for editing."""
