@@ -27,7 +27,12 @@ def finish(
 ) -> ImageGCState:
     """End a round. What failed is tried again soon, then more and more slowly, at the latest after the usual period."""
     ended = replace(
-        collection_of(current, now), done=True, ended_at=wall, doing="", failure=failure, note=note
+        collection_of(current, now),
+        done=True,
+        ended_at=wall,
+        doing="",
+        failure=failure,
+        note=note or current.unmeasured,
     )
     failures = state.failures + 1 if failure else 0
     wait_s = (

@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -32,8 +32,8 @@ class AgentError(msgspec.Struct, frozen=True, kw_only=True):
 class Answer:
     """The agent's answer: status and body, read as it comes."""
 
-    def __init__(self, sock: socket.socket, wait_s: float) -> None:
-        self._sock, self._wait_s = sock, wait_s
+    def __init__(self, sock: socket.socket, wait_s: float, tick: Callable[[], None] | None = None) -> None:
+        self._sock, self._wait_s, self._tick = sock, wait_s, tick
         self._data = b""
         head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         status = head[0].split(" ")
@@ -75,7 +75,7 @@ class Answer:
 
     def _more(self) -> None:
         try:
-            piece = self._sock.recv(64 << 10)
+            piece = self._receive()
         except TimeoutError:
             raise VerbError(
                 f"the agent does not answer: nothing came within {self._wait_s:g} s; its log may say why"
@@ -85,6 +85,15 @@ class Answer:
         if not piece:
             raise VerbError("the agent ended the connection in the middle of its answer")
         self._data += piece
+
+    def _receive(self) -> bytes:
+        while True:
+            try:
+                return self._sock.recv(64 << 10)
+            except TimeoutError:
+                if self._tick is None:
+                    raise
+                self._tick()
 
 
 class Client:
@@ -102,8 +111,11 @@ class Client:
         *,
         body: bytes = b"",
         wait_s: float | None = ANSWER_S,
+        tick: Callable[[], None] | None = None,
     ) -> Iterator[Answer]:
         """Send one request and give its answer; `wait_s` None waits as long as it takes.
+
+        With a `tick`, it waits as long as it takes and calls it every `wait_s` seconds meanwhile.
 
         Raises `VerbError` when no agent answers, and for an answer that is an error.
         """
@@ -116,7 +128,7 @@ class Client:
             with contextlib.suppress(OSError):
                 sock.sendall(head.encode() + body)
             sock.settimeout(wait_s)
-            answer = Answer(sock, wait_s or 0.0)
+            answer = Answer(sock, wait_s or 0.0, tick)
             if answer.status >= 400:
                 raise VerbError(_sentence(answer))
             yield answer
