@@ -47,12 +47,12 @@ class CriLink:
         return True
 
     def sandboxes(self) -> list[str]:
-        """Return the ids of all sandboxes."""
-        return [text(item, 1) for item in items(self.call(f"{RUNTIME}ListPodSandbox"), 1)]
+        """Return the ids of all sandboxes, sorted."""
+        return sorted(text(item, 1) for item in items(self.call(f"{RUNTIME}ListPodSandbox"), 1))
 
     def containers(self) -> list[str]:
-        """Return the ids of all containers."""
-        return [text(item, 1) for item in items(self.call(f"{RUNTIME}ListContainers"), 1)]
+        """Return the ids of all containers, sorted."""
+        return sorted(text(item, 1) for item in items(self.call(f"{RUNTIME}ListContainers"), 1))
 
     def pid(self, container: str) -> int:
         """Return the process id of a container, 0 when it does not run; raises grpc.RpcError."""
