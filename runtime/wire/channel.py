@@ -38,6 +38,8 @@ OPTIONS = (
     ("grpc.max_reconnect_backoff_ms", 3_000),
     ("grpc.enable_http_proxy", 0),
     ("grpc.enable_retries", 0),
+    # A stream is read by the thread that waits for it, not by a second one.
+    ("SingleThreadedUnaryStream", 1),
     # Without it two channels to one endpoint in a process share a connection, and each other's fate.
     ("grpc.use_local_subchannel_pool", 1),
 )
@@ -98,7 +100,8 @@ class Channel:
                     push(item)
             except grpc.RpcError:
                 failure = self._failure(call, rpc.name)
-            ended(failure)
+            finally:
+                ended(failure)
 
         threading.Thread(target=read, name=f"wire.{rpc.name}", daemon=True).start()
         cancel: Undo = call.cancel

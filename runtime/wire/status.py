@@ -35,7 +35,8 @@ def failure_of(code: str, details: str, *, what: str, where: str) -> Failure:
     match code:
         case "DEADLINE_EXCEEDED":
             return Failure(
-                kind=kind, message=f"{what}: not answered in time over {where}; what it did is unknown"
+                kind=kind,
+                message=f"{what}: not answered in time over {where}: the server behind it hangs or is overloaded; what the call did is unknown",
             )
         case "CANCELLED":
             return Failure(kind=kind, message=f"{what}: cancelled")

@@ -24,7 +24,7 @@ from api.errors import (
 )
 from runtime.drivers.cri import mark, request, shown
 from runtime.drivers.cri.errand import Steps
-from runtime.drivers.cri.gate import Gate
+from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
 from runtime.drivers.cri.hint import Hints
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
@@ -55,9 +55,9 @@ class Calls:
         self._gate, self._hints, self._watch = gate, hints, watch
         self._specs: OrderedDict[str, c.SandboxSpec] = OrderedDict()
 
-    def _heavy(self, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
+    def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
         """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
-        yield self._gate
+        yield self._gate.enter(rank)
         try:
             return (yield self._link.ask(rpc, message, limit_s=limit_s))
         finally:
@@ -79,7 +79,7 @@ class Calls:
         )
         yield from self._view.hello()
         try:
-            reply = yield from self._heavy(cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
+            reply = yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
         except OperatingError as error:
             pod = yield from self._look_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
@@ -127,15 +127,20 @@ class Calls:
 
     def stop_sandbox(self, call: c.StopSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox; an unknown one is stopped."""
-        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
-        return (yield from self._after(call.uid))
+        message = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        with self._watch.held(call.sandbox_id):
+            yield from self._quietly(cri.STOP_SANDBOX, message)
+            return (yield from self._after(call.uid))
 
     def remove_sandbox(self, call: c.RemoveSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox, which gives its addresses back, then RemovePodSandbox."""
-        yield from self._quietly(cri.STOP_SANDBOX, pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id))
-        yield from self._quietly(
-            cri.REMOVE_SANDBOX, pb.RemovePodSandboxRequest(pod_sandbox_id=call.sandbox_id)
-        )
+        stop = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        remove = pb.RemovePodSandboxRequest(pod_sandbox_id=call.sandbox_id)
+        with self._watch.held(call.sandbox_id):
+            yield from self._quietly(cri.STOP_SANDBOX, stop)
+            yield from self._quietly(cri.REMOVE_SANDBOX, remove)
+            # Nobody is to be told of its end but by what this call returns.
+            self._watch.forget(call.sandbox_id)
         self._specs.pop(call.sandbox_id, None)
         return (yield from self._after(call.uid))
 
@@ -159,7 +164,7 @@ class Calls:
             sandbox_config=request.sandbox_config(sandbox),
         )
         try:
-            yield from self._heavy(cri.CREATE, message, CALL_LIMIT_S)
+            yield from self._heavy(CREATE, cri.CREATE, message, CALL_LIMIT_S)
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             if not any(_is_made_from(one, call) for one in pod.containers):
@@ -206,41 +211,43 @@ class Calls:
         """StartContainer; a command that can not be run is told by the container itself."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
-        known = self._known.container(identity)
-        if known is not None and known.state is c.ContainerState.EXITED:
-            raise _not_startable(call, known)
+        if self._known.container(identity) is None:
+            # Made by an earlier agent: what it is before the call decides what a failure of the call means.
+            yield from self._view.pod(call.uid)
+        before = self._known.container(identity)
+        if before is not None and before.state is not c.ContainerState.CREATED:
+            raise _not_startable(call, before)
         try:
-            yield from self._heavy(cri.START, pb.StartContainerRequest(container_id=identity), CALL_LIMIT_S)
+            yield from self._heavy(
+                START, cri.START, pb.StartContainerRequest(container_id=identity), CALL_LIMIT_S
+            )
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             now = next((one for one in pod.containers if one.id == call.container_id), None)
             if now is None or now.state is c.ContainerState.CREATED:
                 raise error from None
-            if now.state is not c.ContainerState.EXITED or now.started_at is not None:
+            if now.state is not c.ContainerState.EXITED:
                 raise _not_startable(call, now) from None
-            self._known.tell_start_failure(identity, str(error))
-            told = self._known.container(identity) or now
-            fixed = replace(told, created_at=now.created_at)
-            return replace(
-                pod, containers=tuple(fixed if one.id == now.id else one for one in pod.containers)
-            )
+            return self._with_reason(pod, now, str(error))
         return (yield from self._after(call.uid))
+
+    def _with_reason(self, pod: c.RuntimePod, failed: c.Container, message: str) -> c.RuntimePod:
+        """Return a pod whose container says why it could not be started, also where the runtime forgot it."""
+        identity = request.bare(failed.id)
+        self._known.tell_start_failure(identity, message)
+        told = self._known.container(identity) or failed
+        told = replace(told, created_at=failed.created_at)
+        return replace(pod, containers=tuple(told if one.id == failed.id else one for one in pod.containers))
 
     def stop(self, call: c.StopContainer) -> Steps[c.RuntimePod]:
         """StopContainer. Whole seconds, upwards: a grace of half a second is not none."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         timeout = max(0, math.ceil(call.grace_s))
-        self._watch.hold(identity)
-        try:
-            yield from self._quietly(
-                cri.STOP,
-                pb.StopContainerRequest(container_id=identity, timeout=timeout),
-                timeout + STOP_MARGIN_S,
-            )
-        finally:
-            self._watch.release(identity)
-        return (yield from self._after(call.uid))
+        message = pb.StopContainerRequest(container_id=identity, timeout=timeout)
+        with self._watch.held(identity):
+            yield from self._quietly(cri.STOP, message, timeout + STOP_MARGIN_S)
+            return (yield from self._after(call.uid))
 
     def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
         """RemoveContainer, of one that does not run: runtimes would kill it without a word."""

@@ -43,6 +43,7 @@ CANCELLABLE = (
 """The rest is seen through: half of a change would help nobody."""
 ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
 """When, after somebody began to listen, what runs already is watched too; by then most was looked at anyway."""
+ADOPTION_LIMIT_S = 300.0
 
 
 class CriRuntime:
@@ -73,7 +74,7 @@ class CriRuntime:
         )
         self._images = ImageCalls(self._link)
         self._cgroup_driver: str | None = None
-        self._adopting = False
+        self._heard = self._adopting = False
         self._closed = False
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
@@ -118,7 +119,7 @@ class CriRuntime:
             case c.RemoveContainer():
                 return self._calls.remove(call)
             case c.ListPods():
-                return self._view.listing()
+                return self._listing()
             case c.InspectPod():
                 return self._view.pod(call.uid)
             case c.ExecInContainer():
@@ -167,26 +168,38 @@ class CriRuntime:
     # -- exits
 
     def _listened_to(self) -> None:
-        """Somebody wants to hear: follow the runtime's events, and watch what runs already."""
+        """Follow the runtime's events, and watch what runs already: somebody wants to hear."""
+        self._heard = True
         self._follower.start()
-        if not self._adopting:
+        self._adopt_in(ADOPT_AFTER_S)
+
+    def _listing(self) -> Steps[c.PodListing]:
+        listing = yield from self._view.listing()
+        if not listing.complete and self._heard:
+            self._adopt_in(ADOPT_AFTER_S)
+        return listing
+
+    def _adopt_in(self, seconds: float) -> None:
+        if not self._adopting and not self._closed:
             self._adopting = True
-            self._poller.after(ADOPT_AFTER_S, self._adopt)
+            self._poller.after(seconds, self._adopt)
 
     def _adopt(self) -> None:
         def done(_: msgspec.Struct | None, failure: Failure | None) -> None:
-            if failure is not None and not self._closed:
-                self._poller.after(ADOPT_AGAIN_S, self._adopt)
+            self._adopting = False
+            if failure is not None:
+                self._adopt_in(ADOPT_AGAIN_S)
 
-        Errand(self._adoption(), 120.0, done, what="adoption", cancellable=False).start()
+        Errand(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False).start()
 
     def _adoption(self) -> Steps[c.PodListing]:
-        """Look at every pod of ours of which something is not known yet, one after the other."""
+        """Look at every pod of which something is not known yet, one after the other.
+
+        It is no part of a listing, which must not wait for a container whose runtime hangs.
+        """
         listing = yield from self._view.listing()
-        if listing.complete:
-            return listing
         for pod in listing.pods:
-            if pod.ours:
+            if not self._view.settled(pod):
                 yield from self._view.pod(pod.uid)
                 # Whoever starts now has more urgent things to ask.
                 yield Pause(self._poller, 0.01)

@@ -147,12 +147,18 @@ class Known:
             self._lives(status.id, uid, container.pid, False)
 
     def tell_start_failure(self, identity: str, message: str) -> None:
-        """Say why a container that ended without ever running did not run, where the runtime does not."""
+        """Say why a container that was to be started ended without ever running, where the runtime does not."""
         with self._lock:
             known = self._containers.get(identity)
-            if known is not None and known.state is ContainerState.EXITED and known.started_at is None:
+            if known is None or known.state is not ContainerState.EXITED:
+                return
+            if known.started_at is None or known.exit_code == shown.UNKNOWN_EXIT:
                 self._containers[identity] = replace(
-                    known, exit_code=128, reason="StartError", message=known.message or message
+                    known,
+                    started_at=None,
+                    exit_code=128,
+                    reason="StartError",
+                    message=known.message or message,
                 )
 
     # -- leaving

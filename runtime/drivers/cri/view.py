@@ -186,6 +186,12 @@ class View:
             ours=not sandboxes or any(key == ANNOTATION_OWNER for s in sandboxes for key, _ in s.annotations),
         )
 
+    def settled(self, pod: RuntimePod) -> bool:
+        """Say whether nothing is missing of what a listing shows of a pod."""
+        return all(self._known.settled(sandbox.id) for sandbox in pod.sandboxes) and all(
+            self._known.settled(container.id.rpartition("://")[2]) for container in pod.containers
+        )
+
     # -- all pods
 
     def listing(self) -> Steps[PodListing]:

@@ -11,12 +11,12 @@ only a reason to ask: what is shown comes from the runtime.
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from api.containers import ContainerState, SandboxState
-from api.errors import FailureKind
+from api.errors import Failure, FailureKind
 from api.ids import Uid
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.known import Known
@@ -25,9 +25,9 @@ from runtime.drivers.cri.poller import Poller
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
-FIRST_LOOK_S = 0.02
-"""After an exit; no runtime knows it earlier."""
-LOOK_EVERY_S = 0.007
+FIRST_LOOK_S = 0.006
+"""After an exit; no runtime was seen to know it earlier."""
+LOOK_EVERY_S = 0.005
 EAGER_LOOKS = 60
 SLOW_LOOK_EVERY_S = 0.25
 PATIENCE_LOOKS = 100
@@ -69,13 +69,14 @@ class ExitWatch:
         if identity in self._watched:
             self._poller.submit(lambda: self._drop(identity))
 
-    def hold(self, identity: str) -> None:
-        """Leave the end of a container to a call that waits for it anyway."""
+    @contextlib.contextmanager
+    def held(self, identity: str) -> Iterator[None]:
+        """Leave the end of a container or sandbox to a call that waits for it anyway, as long as that takes."""
         self._poller.submit(lambda: self._count(identity, 1))
-
-    def release(self, identity: str) -> None:
-        """Take the end of a container up again: the call is over, also when the container is not."""
-        self._poller.submit(lambda: self._count(identity, -1))
+        try:
+            yield
+        finally:
+            self._poller.submit(lambda: self._count(identity, -1))
 
     # -- on the poller's thread
 
@@ -122,13 +123,28 @@ class ExitWatch:
             self._poller.after(FIRST_LOOK_S, lambda: self._look(entry))
 
     def _look(self, entry: _Watched) -> None:
-        if entry.wanted and entry.identity not in self._held:
+        if not entry.wanted or entry.identity in self._held:
+            return
+        if self._is_known(entry):
+            # Whoever waited for the end has looked.
+            self._tell(entry)
+        else:
             self._ask(entry)
+
+    def _is_known(self, entry: _Watched) -> bool:
+        """Say whether the end of it is known to the last detail."""
+        assert self.known is not None
+        if entry.is_sandbox:
+            sandbox = self.known.sandbox(entry.identity)
+            return sandbox is not None and sandbox.state is SandboxState.NOT_READY
+        container = self.known.container(entry.identity)
+        ended = container is not None and container.state is ContainerState.EXITED
+        return ended and self.known.settled(entry.identity)
 
     def _ask(self, entry: _Watched) -> None:
         """Ask the runtime what became of it; the answer comes on gRPC's thread and goes on here."""
 
-        def answered(reply: object, failure: object) -> None:
+        def answered(reply: object, failure: Failure | None) -> None:
             self._poller.submit(lambda: self._answered(entry, reply, failure))
 
         if entry.is_sandbox:
@@ -138,30 +154,22 @@ class ExitWatch:
             look = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
             self._link.channel.begin(cri.CONTAINER_STATUS, look, LOOK_LIMIT_S, answered)
 
-    def _answered(self, entry: _Watched, reply: object, failure: object) -> None:
-        if not entry.wanted or self.known is None:
+    def _answered(self, entry: _Watched, reply: object, failure: Failure | None) -> None:
+        if not entry.wanted:
             return
-        if failure is not None:
-            if getattr(failure, "kind", None) is FailureKind.NOT_FOUND:
-                self._tell(entry)
-                return
-        elif isinstance(reply, pb.ContainerStatusResponse):
-            self.known.tell_container(reply.status, shown.pid_of(reply.info))
-            known = self.known.container(entry.identity)
-            if known is not None and known.state is ContainerState.EXITED:
-                self._tell(entry)
-                return
-            if not entry.ended and shown.pid_of(reply.info) == entry.pid and entry.fd >= 0:
-                return
+        assert self.known is not None
+        pid = 0
+        if isinstance(reply, pb.ContainerStatusResponse):
+            pid = shown.pid_of(reply.info)
+            self.known.tell_container(reply.status, pid)
         elif isinstance(reply, pb.PodSandboxStatusResponse):
-            self.known.tell_sandbox(reply.status, shown.pid_of(reply.info))
-            sandbox = self.known.sandbox(entry.identity)
-            if sandbox is not None and sandbox.state is SandboxState.NOT_READY:
-                self._tell(entry)
-                return
-            if not entry.ended and shown.pid_of(reply.info) == entry.pid and entry.fd >= 0:
-                return
-        self._look_again(entry)
+            pid = shown.pid_of(reply.info)
+            self.known.tell_sandbox(reply.status, pid)
+        gone = failure is not None and failure.kind is FailureKind.NOT_FOUND
+        if gone or self._is_known(entry):
+            self._tell(entry)
+        elif entry.ended or entry.fd < 0 or (failure is None and pid != entry.pid):
+            self._look_again(entry)
 
     def _look_again(self, entry: _Watched) -> None:
         """Ask once more in a moment: the runtime does not know of the exit yet."""
