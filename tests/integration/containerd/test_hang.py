@@ -1,6 +1,7 @@
 """A runtime that hangs, is too old, or is none: only its own pods wait, and the node says in one line what is wrong."""
 
 import contextlib
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -140,7 +141,9 @@ def test_health_names_the_call_that_a_silent_socket_does_not_answer(make_agent_o
         agent.start(ready=False)
         # As with a kubelet, a node is called unwell when its runtime was not listed for three minutes.
         agent.until(lambda: agent.ask("/healthz")[0] == 500, "it is unwell", 240)
-        assert "ListPods" in health(agent)
+        text = health(agent)
+        assert re.search(r"\[-\]pleg failed: .*(Version|ListPods)", text), text
+        assert socket_path in text
         answers_soon(agent)
 
 
