@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path as FilePath
+from typing import Protocol
 
 import msgspec
 
@@ -12,9 +13,8 @@ from actors.view import View
 from api.config import EMBEDDED, Settings
 from api.errors import RejectedError
 from api.faults import FaultPlan
-from api.ports import BlockingPort
+from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
-from runtime.drivers.embedded.driver import EmbeddedRuntime
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
@@ -54,11 +54,6 @@ class Agent:
 
     def _start(self) -> None:
         settings = self._settings
-        if settings.runtime_endpoint != EMBEDDED:
-            raise RejectedError(
-                f"containerRuntimeEndpoint: this build runs pods on the embedded runtime only, not on"
-                f" {settings.runtime_endpoint} yet; use --container-runtime-endpoint embedded"
-            )
         if settings.fail_cgroup_v1 and not has_cgroup_v2():
             raise RejectedError(
                 "failCgroupV1: this machine has no cgroup version 2; boot it with unified cgroups, or set failCgroupV1"
@@ -69,7 +64,7 @@ class Agent:
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
-        runtime = EmbeddedRuntime(root=str(root))
+        runtime = container_runtime(root, settings)
         self._undo.append(runtime.close)
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
@@ -151,7 +146,32 @@ def planned_faults(path: str) -> FaultInterceptor | None:
     )
 
 
-def real_parts(root: FilePath, settings: Settings, runtime: EmbeddedRuntime, node_ip: str) -> Parts:
+class ContainerRuntime(Port, Protocol):
+    """What the agent needs of a container runtime's driver."""
+
+    @property
+    def events(self) -> Stream:
+        """Return the stream ``runtime.events``."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; pods run on."""
+        ...
+
+
+def container_runtime(root: FilePath, settings: Settings) -> ContainerRuntime:
+    """Return the driver of the runtime that the settings name. One that is away is no error: it may come later."""
+    if settings.runtime_endpoint == EMBEDDED:
+        from runtime.drivers.embedded.driver import EmbeddedRuntime  # noqa: PLC0415
+
+        return EmbeddedRuntime(root=str(root))
+    # gRPC costs memory that an agent on the embedded runtime need not spend.
+    from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
+
+    return CriRuntime(endpoint=settings.runtime_endpoint, image_endpoint=settings.image_endpoint)
+
+
+def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, node_ip: str) -> Parts:
     """Return the drivers of the real world on one root directory."""
     return Parts(
         runtime=runtime,

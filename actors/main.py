@@ -13,7 +13,6 @@ NOT_YET = {
     "node_labels": "registering the node",
     "register_with_taints": "registering the node",
     "register_node": "registering the node",
-    "image_service_endpoint": "a container runtime over CRI",
 }
 """Flags whose names are fixed and whose feature this build does not have: refused, never ignored."""
 
@@ -106,6 +105,11 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         "--container-runtime-endpoint",
         metavar="URI",
         help="embedded, or unix:///path of a CRI runtime (default embedded, unless --config is given)",
+    )
+    node.add_argument(
+        "--image-service-endpoint",
+        metavar="URI",
+        help="unix:///path of the CRI image service (default: the container runtime's)",
     )
     node.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host's)")
     node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")

@@ -123,6 +123,7 @@ def read_settings(args: argparse.Namespace) -> Configured:
         manifest_url=args.manifest_url,
         manifest_url_header=tuple(args.manifest_url_header),
         container_runtime_endpoint=args.container_runtime_endpoint,
+        image_service_endpoint=args.image_service_endpoint,
         healthz_port=args.healthz_port,
         log_format=args.log_format,
         verbosity=args.verbosity,

@@ -213,11 +213,13 @@ class View:
         """Return every health check: actors answer, and the runtime was listed lately."""
         stuck = self._kernel.summarize_actors().stuck
         pleg = self._kernel.committed(PLEG)
-        stale = pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else "it has not begun"
+        fresh, doing = (
+            pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
+        )
         return (
             HealthRow(name="ping", ok=True),
             HealthRow(name="actors", ok=not stuck, detail="; ".join(stuck)),
-            HealthRow(name="pleg", ok=not stale, detail=stale),
+            HealthRow(name="pleg", ok=fresh, detail=doing),
         )
 
     def ready(self) -> tuple[HealthRow, ...]:

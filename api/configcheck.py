@@ -222,7 +222,7 @@ def check_places(check: Check, config: KubeletConfiguration) -> None:
         ("containerRuntimeEndpoint", config.container_runtime_endpoint),
         ("imageServiceEndpoint", config.image_service_endpoint),
     ):
-        if endpoint and endpoint != "embedded" and not endpoint.startswith("unix:///"):
+        if endpoint and endpoint != "embedded" and not endpoint.startswith(("unix:///", "/")):
             check.wrong(path, endpoint, "embedded or unix:///path")
     url = config.static_pod_url
     if url and not url.startswith(("http://", "https://")):

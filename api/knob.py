@@ -138,7 +138,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     knob("userNamespaces.idsPerPod", 65536, "user ids", low=65536, high=2**32 - 65536),
     # The container runtime.
     knob("containerRuntimeEndpoint", "", "endpoint", **OURS, **ZERO),
-    knob("imageServiceEndpoint", "", "endpoint"),
+    knob("imageServiceEndpoint", "", "endpoint", **OURS),
     knob("runtimeRequestTimeout", "2m", "duration", **OURS, low=SHORTEST, **ZERO),
     knob("hairpinMode", "promiscuous-bridge", choices=("promiscuous-bridge", "hairpin-veth", "none"), **ZERO),
     knob("containerLogMaxSize", "10Mi", "quantity", **ZERO),

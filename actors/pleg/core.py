@@ -27,6 +27,8 @@ REPEAT_S = 60.0
 """How often an unchanged pod is told again, so that a lost message is repaired."""
 RETRY_LIMIT_S = 10.0
 UNHEALTHY_AFTER_S = 180.0
+WORTH_SAYING_S = 15.0
+"""A view of the runtime that is older is told with the health, though it is no fault yet."""
 
 
 def decide(
@@ -112,8 +114,12 @@ def absorb_listing(
         if listing.complete or pod.uid not in present:
             state, told = tell_pod(state, pod, as_of, now)
             actions += told
+        elif pod.uid in state.watched and is_same(state.seen.get(pod.uid), pod):
+            # Ids and states are those of the last inspection, so all that it saw holds as of this listing too.
+            state, told = tell_pod(state, state.seen[pod.uid], as_of, now)
+            actions += told
         elif pod.uid in state.watched:
-            # An incomplete listing lacks exit codes and annotations: an actor would take them for lost.
+            # An incomplete listing lacks exit codes: an actor would take them for lost.
             state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
         RuntimePresence(uid=p.uid, name=p.name, namespace=p.namespace, ours=p.ours, alive=is_alive(p))
@@ -128,7 +134,12 @@ def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -
     seen = state.seen.get(pod.uid)
     if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
         return True
-    return seen != pod if complete else shape(seen) != shape(pod)
+    return seen != pod if complete else not is_same(seen, pod)
+
+
+def is_same(seen: RuntimePod | None, pod: RuntimePod) -> bool:
+    """Tell whether two views of a pod agree in what even an incomplete listing shows."""
+    return seen is not None and shape(seen) == shape(pod)
 
 
 def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
@@ -181,14 +192,20 @@ def look_at(
     return replace(state, looks={**state.looks, op: Look(uid=uid, since=now)})
 
 
-def health(state: PlegState, now: Instant) -> str:
-    """Return what is wrong with the view of the runtime, naming the call; empty when nothing is."""
+def health(state: PlegState, now: Instant) -> tuple[bool, str]:
+    """Return whether the view of the runtime is fresh enough, and what it waits for, naming the call.
+
+    Like a kubelet it counts as unhealthy only after three minutes: restarting the agent mends no runtime.
+    """
     last = state.listed_at if state.listed_at is not None else state.started_at
-    if now - last <= UNHEALTHY_AFTER_S:
-        return ""
-    doing = (
-        f"ListPods has not answered for {now - state.listing_since:.0f} s"
-        if state.listing is not None
-        else state.failure
-    )
-    return f"the runtime was last listed {now - last:.0f} s ago; {doing}"
+    overdue_s = now - last
+    if overdue_s <= WORTH_SAYING_S:
+        return True, ""
+    if state.listing is not None:
+        doing = f"ListPods has not answered for {now - state.listing_since:.0f} s"
+    else:
+        doing = state.failure or "ListPods is due"
+    seen = f"the runtime was last listed {overdue_s:.0f} s ago"
+    if state.listed_at is None:
+        seen = f"the runtime has not been listed in {overdue_s:.0f} s"
+    return overdue_s <= UNHEALTHY_AFTER_S, f"{seen}; {doing}"

@@ -4,16 +4,6 @@ import msgspec
 
 from runtime.cli.table import Cell, Column, screen_of, table
 
-COLUMNS = (
-    Column("WHAT"),
-    Column("OURS", right=True),
-    Column("PYKKA", right=True),
-    Column("RATIO", right=True),
-    Column("BUDGET", right=True),
-    Column("MET"),
-    Column("DETAIL", least=10),
-)
-
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One measured figure, its budget, and what another did under the same load."""
@@ -27,6 +17,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     at_least: float | None = None
     at_most: float | None = None
     ratio_at_least: float | None = None
+    ratio_at_most: float | None = None
     detail: str = ""
 
     @property
@@ -38,6 +29,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             and (
                 self.ratio_at_least is None or (self.ratio is not None and self.ratio >= self.ratio_at_least)
             )
+            and (self.ratio_at_most is None or (self.ratio is not None and self.ratio <= self.ratio_at_most))
         )
 
     @property
@@ -47,6 +39,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
             (">=", self.at_least, self.unit),
             ("<=", self.at_most, self.unit),
             (">=", self.ratio_at_least, "x"),
+            ("<=", self.ratio_at_most, "x"),
         )
         return ", ".join(f"{sign} {figure(limit, unit)}" for sign, limit, unit in limits if limit is not None)
 
@@ -59,20 +52,21 @@ def figure(value: float | None, unit: str) -> str:
     return f"{value:,.{digits}f}{unit if unit in ('x', '%', '/s') else ' ' + unit}"
 
 
-def show(rows: list[Row], *, beside: bool = True) -> str:
-    """Return the rows as a table; `beside`: with what the other did."""
-    keep = [column for column in COLUMNS if beside or column.head not in ("PYKKA", "RATIO")]
+def show(rows: list[Row], *, beside: str = "PYKKA") -> str:
+    """Return the rows as a table; `beside` is the head of the column of what the other did, empty for none."""
+    others = (Column(beside, right=True), Column("RATIO", right=True)) if beside else ()
+    columns = (
+        Column("WHAT"),
+        Column("OURS", right=True),
+        *others,
+        Column("BUDGET", right=True),
+        Column("MET"),
+        Column("DETAIL", least=10),
+    )
     lines: list[tuple[Cell | str, ...]] = []
     for row in rows:
         verdict = "" if not row.budget else "yes" if row.met else "NO"
-        cells = {
-            "WHAT": row.what,
-            "OURS": figure(row.ours, row.unit),
-            "PYKKA": figure(row.other, row.unit),
-            "RATIO": figure(row.ratio, "x"),
-            "BUDGET": row.budget,
-            "MET": Cell(verdict, {"yes": "good", "NO": "bad"}.get(verdict, "")),
-            "DETAIL": row.detail,
-        }
-        lines.append(tuple(cells[column.head] for column in keep))
-    return table(tuple(keep), lines, screen_of())
+        compared = (figure(row.other, row.unit), figure(row.ratio, "x")) if beside else ()
+        met = Cell(verdict, {"yes": "good", "NO": "bad"}.get(verdict, ""))
+        lines.append((row.what, figure(row.ours, row.unit), *compared, row.budget, met, row.detail))
+    return table(columns, lines, screen_of())

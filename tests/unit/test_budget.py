@@ -20,5 +20,5 @@ def test_a_limit_itself_is_still_within():
 
 
 def test_a_figure_without_a_budget_gets_no_verdict():
-    lines = show([Row(what="gather", ours=5.0, unit="s")], beside=False).splitlines()
+    lines = show([Row(what="gather", ours=5.0, unit="s")], beside="").splitlines()
     assert lines[1].split() == ["gather", "5.00", "s"]

@@ -63,7 +63,7 @@ def _all(route: str, request: Request, rows: tuple[HealthRow, ...]) -> Response:
         if row.name in excluded:
             lines.append(f"[+]{row.name} excluded: ok")
         elif row.ok:
-            lines.append(f"[+]{row.name} ok")
+            lines.append(f"[+]{row.name} ok{f': {_why(row)}' if row.detail else ''}")
         else:
             failed = True
             lines.append(f"[-]{row.name} failed: {_why(row)}")

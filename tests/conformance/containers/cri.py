@@ -87,6 +87,9 @@ class CriDriver(Driver):
         shares = isinstance(script, DieBySignal)
         return {"namespaces": Namespaces(pid=NamespaceMode.POD)} if shares else {}
 
+    def sandbox_fields(self) -> dict[str, object]:
+        return {"cgroup_parent": f"{self.containerd.cgroup_root}/suite"}
+
     def reopen(self) -> None:
         self.runtime.close()
         self._open()

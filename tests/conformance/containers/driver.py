@@ -75,6 +75,10 @@ class Driver(ABC):
         """Return what else a container's spec needs for this runtime to do what `script` says."""
         return {}
 
+    def sandbox_fields(self) -> dict[str, Any]:
+        """Return what else a sandbox's spec needs for nothing of it to be left on this machine."""
+        return {}
+
     @abstractmethod
     def reopen(self) -> None:
         """Replace `port` and `events` by those of a new driver object over the same world, as after kill -9."""
@@ -214,6 +218,7 @@ class Bench:
             "log_directory": str(self.driver.folder / "logs" / f"suite_{name}_{uid}"),
             "host_network": True,
             "grace_s": 5,
+            **self.driver.sandbox_fields(),
         }
         return SandboxSpec(**(values | fields))
 

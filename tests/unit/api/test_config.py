@@ -268,6 +268,6 @@ def test_what_is_honoured_is_what_the_settings_take():
     assert {
         "staticPodPath", "staticPodURL", "staticPodURLHeader", "podLogsDir", "syncFrequency", "fileCheckFrequency",
         "httpCheckFrequency", "healthzPort", "healthzBindAddress", "runtimeRequestTimeout",
-        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "failCgroupV1",
+        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "imageServiceEndpoint", "failCgroupV1",
         "logging.format", "logging.verbosity",
     } == HONOURED  # fmt: skip

@@ -214,7 +214,12 @@ def test_who_begins_to_watch_is_told_what_was_seen_before():
 
 def test_health_names_the_call_that_does_not_answer():
     eye = Eye()
-    assert health(eye.state, 179) == ""
-    assert "ListPods has not answered for 200 s" in health(eye.state, 200)
+    assert health(eye.state, 10) == (True, "")
+    fine, said = health(eye.state, 179)
+    assert fine
+    assert "ListPods has not answered for 179 s" in said
+    fine, said = health(eye.state, 200)
+    assert not fine
+    assert "ListPods has not answered for 200 s" in said
     eye.answer(ListPods, failure=BROKEN)
-    assert "no runtime at unix:///x" in health(eye.state, 200)
+    assert "no runtime at unix:///x" in health(eye.state, 200)[1]
