@@ -66,7 +66,7 @@ def test_an_agent_killed_at_a_stop_finishes_it_when_it_is_back(node, call, side)
     node.start()
     node.until_gone("goes", deadline_s=40)
     holds_exactly(node, 1, 1)
-    assert node.mains("stays") == stays
+    node.until(lambda: node.mains("stays") == stays, "the other is shown as it was")
     assert node.row("stays")["restarts"] == 0
     assert node.printed("stays") == [["start"]]
 
