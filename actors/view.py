@@ -29,7 +29,16 @@ from actors.supervisor.explain import (
     unclaimed_row,
 )
 from actors.supervisor.state import SupervisorState
-from api.containers import Container, ContainerState, ExecInContainer, ExecResult, RuntimeInfo, RuntimeStatus
+from api.containers import (
+    Container,
+    ContainerState,
+    ExecInContainer,
+    ExecResult,
+    OpenExec,
+    RuntimeInfo,
+    RuntimeStatus,
+    StreamUrl,
+)
 from api.errors import NotFoundError, OperatingError, RejectedError
 from api.ids import Instant, Path, Uid, WallNs
 from api.images import ImageListing, ImageRow, ListImages
@@ -188,6 +197,33 @@ class View:
         result = self._perform(call, timeout_s + EDGE_DEADLINE_S)
         assert isinstance(result, ExecResult)
         return result
+
+    def open_exec(
+        self,
+        pod: str,
+        container: str,
+        command: tuple[str, ...],
+        *,
+        tty: bool,
+        stdin: bool,
+        stdout: bool,
+        stderr: bool,
+    ) -> str:
+        """Prepare a command in a running container and return the URL of its streams, good once and soon."""
+        state = self._state(pod)
+        running = self._running(state, container_named(state, container))
+        call = OpenExec(
+            uid=state.uid,
+            container_id=running.id,
+            command=command,
+            tty=tty,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        result = self._perform(call, EDGE_DEADLINE_S)
+        assert isinstance(result, StreamUrl)
+        return result.url
 
     def images(self) -> tuple[ImageRow, ...]:
         """Return the runtime's images."""

@@ -109,6 +109,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fail_cgroup_v1: bool
     log_format: str
     verbosity: int
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = ""
+    resolv_conf: str = "/etc/resolv.conf"
+    """Empty: pods get no resolver file of the node."""
+    seccomp_default: bool = False
+    cgroup_root: str = "/"
+    cgroup_driver: str = "cgroupfs"
+    """What counts when the runtime does not say which it uses."""
+    cgroups_per_qos: bool = True
+    cpu_cfs_quota: bool = True
+    cpu_cfs_period_us: int = 100_000
+    single_process_oom_kill: bool | None = None
+    """None: False on cgroup version 2, True on version 1."""
+    limited_swap: bool = False
     allow_host_image: bool = False
     take_over: bool = False
 
@@ -334,6 +348,17 @@ def settings_of(
         fail_cgroup_v1=bool(config.fail_cgroup_v1),
         log_format=logging.format or str(default_of("logging.format")),
         verbosity=logging.verbosity or 0,
+        cluster_dns=config.cluster_dns or (),
+        cluster_domain=(config.cluster_domain or "").rstrip("."),
+        resolv_conf=str(default_of("resolvConf")) if config.resolv_conf is None else config.resolv_conf,
+        seccomp_default=bool(config.seccomp_default),
+        cgroup_root=config.cgroup_root or "/",
+        cgroup_driver=config.cgroup_driver or str(default_of("cgroupDriver")),
+        cgroups_per_qos=config.cgroups_per_qos is not False,
+        cpu_cfs_quota=config.cpu_cfs_quota is not False,
+        cpu_cfs_period_us=round(seconds(config.cpu_cfs_quota_period, "cpuCFSQuotaPeriod") * 1_000_000),
+        single_process_oom_kill=config.single_process_oom_kill,
+        limited_swap=bool(config.memory_swap and config.memory_swap.swap_behavior == "LimitedSwap"),
         allow_host_image=flags.allow_host_image,
         take_over=flags.take_over,
     )

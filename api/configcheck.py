@@ -224,6 +224,7 @@ def check_places(check: Check, config: KubeletConfiguration) -> None:
     ):
         if endpoint and endpoint != "embedded" and not endpoint.startswith(("unix:///", "/")):
             check.wrong(path, endpoint, "embedded or unix:///path")
+    check_pod_settings(check, config)
     url = config.static_pod_url
     if url and not url.startswith(("http://", "https://")):
         check.note("staticPodURL", "another scheme", "an http:// or https:// URL")
@@ -231,3 +232,14 @@ def check_places(check: Check, config: KubeletConfiguration) -> None:
         check.matches("staticPodURLHeader", header, names.HTTP_TOKEN)
     if config.enable_system_log_query and config.enable_system_log_handler is False:
         check.note("enableSystemLogQuery", "true", "false, since enableSystemLogHandler is false")
+
+
+def check_pod_settings(check: Check, config: KubeletConfiguration) -> None:
+    """Check what pods get of the node's settings."""
+    for index, server in enumerate(config.cluster_dns or ()):
+        if not names.is_ip(server):
+            check.wrong(f"clusterDNS[{index}]", server, "an IP address")
+    check.matches("clusterDomain", (config.cluster_domain or "").rstrip("."), names.SUBDOMAIN, optional=True)
+    root = config.cgroup_root
+    if root and not (root.startswith("/") and posixpath.normpath(root) == root and not root.startswith("//")):
+        check.wrong("cgroupRoot", root, 'an absolute path without ".", ".." or a "/" at its end')

@@ -306,6 +306,20 @@ class Window(Protocol):
         """Run a command in a running container and wait for it."""
         ...
 
+    def open_exec(
+        self,
+        pod: str,
+        container: str,
+        command: tuple[str, ...],
+        *,
+        tty: bool,
+        stdin: bool,
+        stdout: bool,
+        stderr: bool,
+    ) -> str:
+        """Prepare a command in a running container and return the URL of its streams, good once and soon."""
+        ...
+
     def images(self) -> tuple[ImageRow, ...]:
         """Return the runtime's images."""
         ...

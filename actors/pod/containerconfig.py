@@ -1,162 +1,269 @@
-"""From a v1 Pod to what the runtime is asked for: sandbox and container specs.
+"""From a v1 Pod to what the runtime is asked for: sandbox and container specs, and the files that they need.
 
-Labels, annotations, hash, log paths and attempts are the kubelet's own (reference ``runtime-cri`` sections 3 and 5), so
-that this agent and a kubelet can take over each other's pods.
+Pure: facts of the node, files and addresses are arguments. What cannot be configured is returned as a `ConfigProblem`,
+never raised and never left out. On a runtime that does not confine (`NodeFacts.confined` is False: plain processes of
+the host) a spec asks for no more than such a runtime gives; `actors.pod.support` refuses pods that need more.
+
+The parts are in `actors.pod.config`; the rules are those of the reference ``runtime-cri``, sections 3 to 6, 15 and 16.
 """
 
-import json
-import re
-from functools import lru_cache
+import msgspec
 
-from api.confinement import Pairs
-from api.containers import (
-    ANNOTATION_HASH,
-    ANNOTATION_OWNER,
-    ANNOTATION_POD_GRACE,
-    ANNOTATION_RESTART_COUNT,
-    ANNOTATION_TERMINATION_PATH,
-    ANNOTATION_TERMINATION_POLICY,
-    LABEL_CONTAINER_NAME,
-    LABEL_POD_NAME,
-    LABEL_POD_NAMESPACE,
-    LABEL_POD_UID,
-    ContainerSpec,
-    EnvVar,
-    RuntimePod,
-    SandboxSpec,
+from actors.pod.config.cgroup import cgroup_parent
+from actors.pod.config.dns import resolver
+from actors.pod.config.environment import environment, expand
+from actors.pod.config.hostname import LONGEST_LABEL, hosts_text, sandbox_hostname
+from actors.pod.config.identity import (
+    container_annotations,
+    container_hash,
+    container_labels,
+    log_directory,
+    log_path,
+    own_grace_s,
+    recorded_grace_s,
+    sandbox_annotations,
+    sandbox_labels,
 )
+from actors.pod.config.mount import VolumePath, devices, manages_hosts, mounts, port_mappings
+from actors.pod.config.problem import CONTAINER, SANDBOX, ConfigProblem, ConfigWarning, Unfit, refuse
+from actors.pod.config.resource import container_resources, overhead_resources, sandbox_resources
+from actors.pod.config.security import (
+    RunImage,
+    check_apparmor,
+    check_users,
+    container_security,
+    namespaces,
+    run_as,
+    sandbox_security,
+)
+from actors.rules.sysctl import forbidden_sysctl
+from api.confinement import IdMapping, Pairs
+from api.containers import ContainerSpec, SandboxSpec
+from api.host import PrepareContainer
 from api.ids import Uid
-from api.objects.container import Container
-from api.objects.pod import Pod
+from api.node import NodeFacts, NodeFiles
+from api.objects.container import Container, EphemeralContainer
+from api.objects.pod import Pod, PodSecurityContext
+from api.validation.security import dotted
 
-OWNER = "nodeagent"
-FNV_OFFSET, FNV_PRIME = 0x811C9DC5, 0x01000193
-REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
+__all__ = [
+    "ConfigProblem",
+    "ConfigWarning",
+    "RunImage",
+    "VolumePath",
+    "container_files",
+    "container_hash",
+    "container_spec",
+    "log_directory",
+    "own_grace_s",
+    "recorded_grace_s",
+    "sandbox_spec",
+    "sandbox_warnings",
+]
+
+NO_FILES = NodeFiles()
 
 
-def log_directory(log_root: str, pod: Pod) -> str:
-    """Return the absolute folder of the pod's logs."""
-    meta = pod.metadata
-    return f"{log_root}/{meta.namespace}_{meta.name}_{meta.uid}"
+def sandbox_spec(
+    pod: Pod,
+    attempt: int,
+    node: NodeFacts,
+    files: NodeFiles = NO_FILES,
+    *,
+    users: tuple[IdMapping, ...] = (),
+    volume_groups: tuple[int, ...] = (),
+) -> SandboxSpec | ConfigProblem:
+    """Return the sandbox that `pod` needs, or why there cannot be one.
 
-
-def sandbox_spec(pod: Pod, attempt: int, log_root: str) -> SandboxSpec:
-    """Return the sandbox that `pod` needs."""
-    meta, spec = pod.metadata, pod.spec
-    labels = {
-        **meta.labels,
-        LABEL_POD_NAME: meta.name,
-        LABEL_POD_NAMESPACE: meta.namespace,
-        LABEL_POD_UID: meta.uid,
-    }
-    return SandboxSpec(
-        uid=Uid(meta.uid),
-        name=meta.name,
-        namespace=meta.namespace,
+    `users` are the ids set aside for a pod with ``hostUsers: false``; `volume_groups` the groups that its volumes need.
+    """
+    plain = SandboxSpec(
+        uid=Uid(pod.metadata.uid),
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
         attempt=attempt,
-        labels=pairs(labels),
-        annotations=pairs({**meta.annotations, ANNOTATION_OWNER: OWNER}),
-        hostname=(spec.hostname or meta.name)[:63].rstrip("-."),
-        log_directory=log_directory(log_root, pod),
-        host_network=spec.host_network,
+        labels=sandbox_labels(pod),
+        annotations=sandbox_annotations(pod),
+        hostname=(pod.spec.hostname or pod.metadata.name)[:LONGEST_LABEL].rstrip("-."),
+        log_directory=log_directory(node.log_root, pod),
+        host_network=pod.spec.host_network,
         grace_s=own_grace_s(pod),
     )
+    if not node.confined:
+        return plain
+    try:
+        return confined_sandbox(plain, pod, node, files, users, volume_groups)
+    except Unfit as unfit:
+        return at_sandbox(unfit.problem)
 
 
-def container_spec(pod: Pod, container: Container, attempt: int) -> ContainerSpec:
-    """Return the container to make as attempt number `attempt`; command, args and env are expanded."""
-    meta, spec = pod.metadata, pod.spec
-    env = environment(container)
-    values = {variable.name: variable.value for variable in env}
-    annotations = {
-        ANNOTATION_HASH: container_hash(container.name, container.image),
-        ANNOTATION_RESTART_COUNT: str(attempt),
-        ANNOTATION_TERMINATION_PATH: container.termination_message_path,
-        ANNOTATION_TERMINATION_POLICY: container.termination_message_policy,
-        ANNOTATION_POD_GRACE: str(own_grace_s(pod)),
-    }
-    labels = {
-        LABEL_POD_NAME: meta.name,
-        LABEL_POD_NAMESPACE: meta.namespace,
-        LABEL_POD_UID: meta.uid,
-        LABEL_CONTAINER_NAME: container.name,
-    }
-    own, pods = container.security_context, spec.security_context
-    user = own.run_as_user if own and own.run_as_user is not None else (pods.run_as_user if pods else None)
-    group = (
-        own.run_as_group if own and own.run_as_group is not None else (pods.run_as_group if pods else None)
+def at_sandbox(problem: ConfigProblem) -> ConfigProblem:
+    """Return a problem as one of the sandbox: what a container's reason says is no reason of a pod's."""
+    if problem.reason != CONTAINER:
+        return problem
+    return ConfigProblem(reason=SANDBOX, message=problem.message)
+
+
+def confined_sandbox(
+    plain: SandboxSpec,
+    pod: Pod,
+    node: NodeFacts,
+    files: NodeFiles,
+    users: tuple[IdMapping, ...],
+    volume_groups: tuple[int, ...],
+) -> SandboxSpec:
+    """Return the sandbox with everything that confines it. Raises `Unfit`."""
+    handler = runtime_handler(pod, node)
+    check_apparmor(pod, node)
+    check_users(pod, node, users, handler)
+    context = pod.spec.security_context or PodSecurityContext()
+    return msgspec.structs.replace(
+        plain,
+        hostname=sandbox_hostname(pod, node),
+        runtime_handler=handler,
+        dns=resolver(pod, node, files).dns,
+        ports=port_mappings(pod),
+        cgroup_parent=cgroup_parent(pod, node),
+        sysctls=sysctls(pod),
+        namespaces=namespaces(pod, users),
+        security=sandbox_security(pod, node, volume_groups),
+        user=context.run_as_user,
+        group=context.run_as_group,
+        resources=sandbox_resources(pod, node),
+        overhead=overhead_resources(pod, node),
     )
-    return ContainerSpec(
-        name=container.name,
-        attempt=attempt,
-        image=container.image,
-        command=tuple(expand(word, values) for word in container.command),
-        args=tuple(expand(word, values) for word in container.args),
-        working_dir=container.working_dir,
-        env=env,
-        labels=pairs(labels),
-        annotations=pairs(annotations),
-        log_path=f"{container.name}/{attempt}.log",
-        user=user,
-        group=group,
-    )
 
 
-def environment(container: Container) -> tuple[EnvVar, ...]:
-    """Return the environment in definition order; a later variable may refer to earlier ones, the last of a name wins."""
-    values: dict[str, str] = {}
-    for variable in container.env:
-        values[variable.name] = expand(variable.value, values)
-    return tuple(EnvVar(name, value) for name, value in values.items())
+def sandbox_warnings(pod: Pod, node: NodeFacts, files: NodeFiles) -> tuple[ConfigWarning, ...]:
+    """Return what was cut or fell back when the sandbox was configured: one Warning event each."""
+    if not node.confined:
+        return ()
+    try:
+        return resolver(pod, node, files).warnings
+    except Unfit:
+        # Then there is no sandbox, and its problem is told instead.
+        return ()
 
 
-def expand(text: str, values: dict[str, str]) -> str:
-    """Replace ``$(NAME)`` by its value; ``$$`` is one dollar; an unknown name stays as it is (Kubernetes' rule)."""
+def container_spec(
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    attempt: int,
+    node: NodeFacts,
+    *,
+    image: RunImage | None = None,
+    ips: tuple[str, ...] = (),
+    target_id: str = "",
+    users: tuple[IdMapping, ...] = (),
+    volumes: tuple[VolumePath, ...] = (),
+    volume_groups: tuple[int, ...] = (),
+) -> ContainerSpec | ConfigProblem:
+    """Return the container to make as attempt number `attempt`, or why there cannot be one.
 
-    def replacement(match: re.Match[str]) -> str:
-        if match.group(1) == "$":
-            return "$"
-        return values.get(match.group(2), match.group(0))
-
-    return REFERENCE.sub(replacement, text)
-
-
-def own_grace_s(pod: Pod) -> int:
-    """Return the pod's own grace period in seconds, before any override."""
-    grace = pod.spec.termination_grace_period_seconds
-    return 30 if grace is None else grace
-
-
-def recorded_grace_s(observed: RuntimePod | None) -> int:
-    """Return the grace that a pod's containers were made with: what counts when no source knows the pod any more."""
-    texts = (
-        dict(c.annotations).get(ANNOTATION_POD_GRACE, "") for c in (observed.containers if observed else ())
-    )
-    return max((int(text) for text in texts if text.isdigit()), default=30)
-
-
-@lru_cache(maxsize=4096)
-def container_hash(name: str, image: str) -> str:
-    """Return the kubelet's hash of a container definition: FNV-1a 32 over a rendering of its name and image.
-
-    Bit for bit the kubelet's (reference ``runtime-cri`` section 3.3), else taking over a node restarts every container.
+    `image` is what pulling gave, None where the runtime resolves the name itself; `ips` are those of the pod's sandbox;
+    `target_id` is the container that an ephemeral one looks into; `volumes` those of the pod that are ready.
     """
-    text = json.dumps({"image": image, "name": name}, separators=(",", ":"), ensure_ascii=False)
-    for plain, escaped in (
-        ("&", r"\u0026"),
-        ("<", r"\u003c"),
-        (">", r"\u003e"),
-        (chr(0x2028), r"\u2028"),
-        (chr(0x2029), r"\u2029"),
-    ):
-        text = text.replace(plain, escaped)
-    rendered = f"([]uint8)[{' '.join(str(byte) for byte in text.encode())}]"
-    value = FNV_OFFSET
-    for byte in rendered.encode():
-        value = ((value ^ byte) * FNV_PRIME) & 0xFFFFFFFF
-    return f"{value:x}"
+    try:
+        env = environment(container, pod, node, ips)
+        who = run_as(pod, container, image)
+        values = {variable.name: variable.value for variable in env}
+        plain = ContainerSpec(
+            name=container.name,
+            attempt=attempt,
+            image=image.ref if image is not None else container.image,
+            image_asked=container.image if image is not None else "",
+            command=tuple(expand(word, values) for word in container.command),
+            args=tuple(expand(word, values) for word in container.args),
+            working_dir=container.working_dir,
+            env=env,
+            labels=container_labels(pod, container),
+            annotations=container_annotations(pod, container, attempt),
+            log_path=log_path(container.name, attempt),
+            user=who.user,
+            user_name=who.user_name,
+            group=who.group,
+        )
+        if not node.confined:
+            return plain
+        return confined_container(plain, pod, container, node, ips, target_id, users, volumes, volume_groups)
+    except Unfit as unfit:
+        return unfit.problem
 
 
-def pairs(mapping: dict[str, str]) -> Pairs:
-    """Return a mapping as sorted pairs."""
-    return tuple(sorted(mapping.items()))
+def confined_container(
+    plain: ContainerSpec,
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    node: NodeFacts,
+    ips: tuple[str, ...],
+    target_id: str,
+    users: tuple[IdMapping, ...],
+    volumes: tuple[VolumePath, ...],
+    volume_groups: tuple[int, ...],
+) -> ContainerSpec:
+    """Return the container with everything that confines and equips it. Raises `Unfit`."""
+    handler = runtime_handler(pod, node)
+    target = container.target_container_name if isinstance(container, EphemeralContainer) else ""
+    if target and not target_id:
+        refuse(f"unable to find target container {target}")
+    return msgspec.structs.replace(
+        plain,
+        stdin=container.stdin,
+        stdin_once=container.stdin_once,
+        tty=container.tty,
+        host_network=pod.spec.host_network,
+        namespaces=namespaces(pod, users, target_id),
+        security=container_security(pod, container, node, volume_groups),
+        resources=container_resources(pod, container, node),
+        mounts=mounts(pod, container, plain.attempt, node, ips, volumes, handler),
+        devices=devices(container, volumes),
+    )
+
+
+def container_files(
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    attempt: int,
+    node: NodeFacts,
+    files: NodeFiles,
+    ips: tuple[str, ...],
+) -> PrepareContainer | ConfigProblem | None:
+    """Return the call that makes the files which `container_spec` mounts; it goes before CreateContainer.
+
+    None where nothing is mounted.
+    """
+    if not node.confined:
+        return None
+    try:
+        hosts = hosts_text(pod, node, files, ips) if manages_hosts(pod, container, ips) else None
+    except Unfit as unfit:
+        return ConfigProblem(reason=CONTAINER, message=unfit.problem.message)
+    ending = bool(container.termination_message_path)
+    if hosts is None and not ending:
+        return None
+    return PrepareContainer(
+        uid=Uid(pod.metadata.uid), container=container.name, attempt=attempt, hosts=hosts, ending=ending
+    )
+
+
+def runtime_handler(pod: Pod, node: NodeFacts) -> str:
+    """Return which of the runtime's handlers runs the pod. Without an API server a class's name is its handler's."""
+    name = pod.spec.runtime_class_name
+    if name and not node.standalone:
+        refuse(
+            f'failed to get RuntimeClass "{name}": this agent does not look RuntimeClasses up yet', SANDBOX
+        )
+    return name
+
+
+def sysctls(pod: Pod) -> Pairs:
+    """Return the pod's kernel parameters, written with dots. Raises `Unfit` for one that is not its own to set."""
+    spec = pod.spec
+    found = {}
+    for one in (spec.security_context or PodSecurityContext()).sysctls:
+        name = dotted(one.name)
+        why = forbidden_sysctl(name, host_network=spec.host_network, host_ipc=spec.host_ipc)
+        if why:
+            refuse(why, "SysctlForbidden")
+        found[name] = one.value
+    return tuple(sorted(found.items()))

@@ -16,6 +16,7 @@ from typing import assert_never
 import msgspec
 
 from actors.pod.containerconfig import (
+    ConfigProblem,
     container_spec,
     own_grace_s,
     sandbox_spec,
@@ -141,7 +142,7 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
         return Stage(why="waiting to be told what it should be")
     if observed is None or state.look:
         return look_first(state, now, "looking at what the runtime shows")
-    unsupported = unsupported_paths(pod)
+    unsupported = unsupported_paths(pod, confined=state.node.confined)
     if unsupported:
         what = ", ".join(unsupported)
         message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
@@ -181,7 +182,10 @@ def renew_sandbox(state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: i
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
         return Stage(why="nothing of it is to run again", ended=True)
-    spec = sandbox_spec(pod, attempt, state.log_root)
+    spec = sandbox_spec(pod, attempt, state.facts, state.files)
+    if isinstance(spec, ConfigProblem):
+        why = f"waiting for a sandbox that can be configured: {spec.message}"
+        return Stage(why=why, pod_reason=spec.reason, pod_message=spec.message)
     creating = tuple((c.name, "ContainerCreating", "") for c in pod.spec.containers)
     call = runtime_call(state, RunSandbox(spec=spec))
     return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=creating)
@@ -282,9 +286,13 @@ def bring_up(
     memo = counted_memo(state, name, newest, wall, attempt)
     if memo != state.remembered:
         return remember(state, memo, f"remembering restart {attempt} of container {name}")
-    create = CreateContainer(
-        uid=state.uid, sandbox_id=sandbox_id, spec=container_spec(pod, container, attempt)
-    )
+    shown = state.observed.sandboxes if state.observed is not None else ()
+    ips = next((box.ips for box in shown if box.id == sandbox_id), ())
+    spec = container_spec(pod, container, attempt, state.facts, ips=ips)
+    if isinstance(spec, ConfigProblem):
+        why = f"waiting for a definition of container {name} that can be configured: {spec.message}"
+        return Stage(why=why, waiting=((name, spec.reason, spec.message),))
+    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, spec=spec)
     return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
 
 

@@ -15,6 +15,7 @@ from api.containers import RuntimePod
 from api.ids import Instant, OpId, Path, Uid, WallNs
 from api.messages.pod import KillCause
 from api.messages.supervisor import PodLife
+from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod, PodStatus
 
 MEMO_SECTION = "pods"
@@ -182,6 +183,9 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     call_deadline_s: float = 120.0
     allow_host_image: bool = False
     """Whether plain processes on the host may come from sources other than files."""
+    node: NodeFacts = NodeFacts()
+    files: NodeFiles = NodeFiles()
+    """The node's files as they were read last."""
 
     desired: Pod | None = None
     source: str = ""
@@ -214,6 +218,11 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[Tried, ...] = ()
     life_since: Instant = 0.0
     recall_failures: int = 0
+
+    @property
+    def facts(self) -> NodeFacts:
+        """Return what of the node shapes the pod's containers."""
+        return msgspec.structs.replace(self.node, log_root=self.log_root)
 
     @property
     def killed(self) -> Kill | None:

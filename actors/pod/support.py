@@ -1,7 +1,8 @@
 """What of a v1 Pod this agent honours today: everything else is said, never dropped.
 
-The table names every field that is honoured or has nothing to do on a node. A pod that sets any other field stays
-Pending with that field's path in its message. ``docs/support.md`` is made from this table.
+Two tables name every field that is honoured or has nothing to do on a node: `HONOURED` on every runtime, `CONFINED` in
+addition, or more widely, on one that confines containers. A pod that sets any other field stays Pending with that
+field's path in its message. ``docs/support.md`` is made from these tables.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,7 @@ import msgspec
 
 from api.containers import HOST_IMAGE
 from api.objects.pod import Pod
+from api.problem import joined
 
 HONOURED: dict[str, tuple[object, ...]] = {
     # Path pattern -> accepted values; an empty tuple accepts any.
@@ -66,42 +68,111 @@ HONOURED: dict[str, tuple[object, ...]] = {
 }
 
 
-def unsupported_paths(pod: Pod) -> tuple[str, ...]:
-    """Return the path of every field that the pod sets and this agent does not honour yet, in spec order."""
-    return tuple(unhonoured(pod.spec, "spec", "spec"))
+CONFINED: dict[str, tuple[object, ...]] = {
+    "spec.containers[].env[].valueFrom.fieldRef": (),
+    "spec.containers[].env[].valueFrom.resourceFieldRef": (),
+    "spec.containers[].ports[].hostIP": (),
+    "spec.containers[].resources.limits.cpu": (),
+    "spec.containers[].resources.limits.hugepages-*": (),
+    "spec.containers[].resources.limits.memory": (),
+    "spec.containers[].securityContext.allowPrivilegeEscalation": (),
+    "spec.containers[].securityContext.appArmorProfile": (),
+    "spec.containers[].securityContext.capabilities": (),
+    "spec.containers[].securityContext.privileged": (),
+    "spec.containers[].securityContext.procMount": (),
+    "spec.containers[].securityContext.readOnlyRootFilesystem": (),
+    "spec.containers[].securityContext.runAsNonRoot": (),
+    "spec.containers[].securityContext.seLinuxOptions": (),
+    "spec.containers[].securityContext.seccompProfile": (),
+    "spec.containers[].stdin": (),
+    "spec.containers[].stdinOnce": (),
+    "spec.containers[].terminationMessagePath": (),
+    "spec.containers[].terminationMessagePolicy": (),
+    "spec.containers[].tty": (),
+    "spec.dnsConfig": (),
+    "spec.dnsPolicy": (),
+    "spec.hostAliases": (),
+    "spec.hostname": (),
+    "spec.hostnameOverride": (),
+    "spec.overhead.cpu": (),
+    "spec.overhead.memory": (),
+    "spec.runtimeClassName": (),
+    "spec.securityContext.appArmorProfile": (),
+    "spec.securityContext.fsGroup": (),
+    "spec.securityContext.fsGroupChangePolicy": (),
+    "spec.securityContext.runAsNonRoot": (),
+    "spec.securityContext.seLinuxChangePolicy": (),
+    "spec.securityContext.seLinuxOptions": (),
+    "spec.securityContext.seccompProfile": (),
+    "spec.securityContext.supplementalGroups": (),
+    "spec.securityContext.supplementalGroupsPolicy": (),
+    "spec.securityContext.sysctls": (),
+    "spec.setHostnameAsFQDN": (),
+    "spec.shareProcessNamespace": (),
+    "spec.subdomain": (),
+}
+HUGE_PAGES = "hugepages-"
 
 
-def unhonoured(value: object, path: str, pattern: str) -> Iterator[str]:
-    """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
-    accepted = HONOURED.get(pattern)
-    if accepted is not None:
-        if accepted and value not in accepted:
-            yield path
-    elif pattern not in PARENTS:
-        yield path
-    elif isinstance(value, tuple):
-        for index, part in enumerate(value):
-            yield from unhonoured(part, f"{path}[{index}]", f"{pattern}[]")
-    elif isinstance(value, msgspec.Struct):
-        for attribute, name, default in fields_of(type(value)):
-            part = getattr(value, attribute)
-            if is_set(default, part):
-                yield from unhonoured(part, f"{path}.{name}", f"{pattern}.{name}")
+class Table(msgspec.Struct, frozen=True):
+    """What is honoured on one kind of runtime."""
+
+    rows: Mapping[str, tuple[object, ...]]
+    parents: frozenset[str]
+    """Every pattern above a row: what lies below them is walked, all else is named as a whole."""
 
 
-def parents() -> frozenset[str]:
-    """Return every pattern above a row of the table: what lies below them is walked, all else is named as a whole."""
+def table(rows: Mapping[str, tuple[object, ...]]) -> Table:
+    """Return a table with these rows."""
     above = {"spec.volumes", "spec.volumes[]"}
-    for row in HONOURED:
+    for row in rows:
         for end, letter in enumerate(row):
             if letter in ".[":
                 above.add(row[:end])
             if letter == "]":
                 above.add(row[: end + 1])
-    return frozenset(above)
+    return Table(rows, frozenset(above))
 
 
-PARENTS = parents()
+ANYWHERE = table(HONOURED)
+WHERE_CONFINED = table({**HONOURED, **CONFINED})
+
+
+def unsupported_paths(pod: Pod, *, confined: bool) -> tuple[str, ...]:
+    """Return the path of every field that the pod sets and this agent does not honour yet, in spec order.
+
+    `confined`: the runtime confines containers, so that more can be honoured than of plain processes.
+    """
+    return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, pod.spec, "spec", "spec"))
+
+
+def unhonoured(table: Table, value: object, path: str, pattern: str) -> Iterator[str]:
+    """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
+    accepted = table.rows.get(pattern)
+    if accepted is not None:
+        if accepted and value not in accepted:
+            yield path
+    elif pattern not in table.parents:
+        yield path
+    else:
+        for part, below, row in parts_of(value, path, pattern):
+            yield from unhonoured(table, part, below, row)
+
+
+def parts_of(value: object, path: str, pattern: str) -> Iterator[tuple[object, str, str]]:
+    """Yield what is set inside a value, with its path and pattern."""
+    if isinstance(value, tuple):
+        for index, part in enumerate(value):
+            yield part, f"{path}[{index}]", f"{pattern}[]"
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            name = f"{HUGE_PAGES}*" if key.startswith(HUGE_PAGES) else key
+            yield part, joined(path, key), f"{pattern}.{name}"
+    elif isinstance(value, msgspec.Struct):
+        for attribute, name, default in fields_of(type(value)):
+            part = getattr(value, attribute)
+            if is_set(default, part):
+                yield part, f"{path}.{name}", f"{pattern}.{name}"
 
 
 @cache

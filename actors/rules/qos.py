@@ -9,14 +9,16 @@ COMPUTE = ("cpu", "memory")
 
 
 def qos_class(spec: v1.PodSpec) -> str:
-    """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``."""
-    containers = (*spec.containers, *spec.init_containers)
+    """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``; what the pod asks for as a whole counts alone."""
+    whole = spec.resources
+    if whole is not None and (amounts(whole.requests) or amounts(whole.limits)):
+        asking = [whole]
+    else:
+        asking = [container.resources for container in (*spec.containers, *spec.init_containers)]
     asked = False
     guaranteed = True
-    for container in containers:
-        resources = container.resources
-        requests = amounts(resources.requests if resources else {})
-        limits = amounts(resources.limits if resources else {})
+    for resources in asking:
+        requests, limits = amounts(resources.requests), amounts(resources.limits)
         asked = asked or bool(requests) or bool(limits)
         for name in COMPUTE:
             limit = limits.get(name)

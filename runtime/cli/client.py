@@ -14,7 +14,10 @@ from runtime.drivers.http.endpoint import connect_unix
 T = TypeVar("T")
 ANSWER_S = 15.0
 """How long an answer may take: views read what is in memory, so this long means that something is wrong."""
+UPGRADE_S = 40.0
+"""The same for an upgrade, for which the agent asks the container runtime twice."""
 BODY_LIMIT_BYTES = 256 << 20
+SWITCHING = 101
 
 
 class VerbError(Exception):
@@ -43,6 +46,10 @@ class Answer:
         pairs = (line.partition(":") for line in head[1:])
         self._headers = {name.lower(): value.strip() for name, _, value in pairs}
 
+    def header(self, name: str) -> str:
+        """Return a header of the answer, empty when it has none of this lower-case name."""
+        return self._headers.get(name, "")
+
     def pieces(self) -> Iterator[bytes]:
         """Return the body piece by piece. Raises `VerbError` when it ends before its time."""
         if self._headers.get("transfer-encoding") == "chunked":
@@ -55,6 +62,11 @@ class Answer:
     def body(self) -> bytes:
         """Return the whole body."""
         return b"".join(self.pieces())
+
+    def rest(self) -> bytes:
+        """Return what came behind the head so far, which is another protocol's after an upgrade."""
+        data, self._data = self._data, b""
+        return data
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._data:
@@ -107,19 +119,42 @@ class Client:
 
         Raises `VerbError` when no agent answers, and for an answer that is an error.
         """
-        target = "/" + "/".join(quote(part, safe=":@", errors="surrogateescape") for part in parts)
-        if query:
-            target += "?" + urlencode(query, errors="surrogateescape")
+        target = _target(parts, query)
         head = f"{method} {target} HTTP/1.1\r\nHost: nodeagent\r\nContent-Length: {len(body)}\r\n\r\n"
         with self._connect() as sock:
-            # A refusal may come before all was sent; then reading it says more than the broken pipe.
-            with contextlib.suppress(OSError):
-                sock.sendall(head.encode() + body)
-            sock.settimeout(wait_s)
-            answer = Answer(sock, wait_s or 0.0)
-            if answer.status >= 400:
-                raise VerbError(_sentence(answer))
+            answer = self._ask(sock, head.encode() + body, wait_s)
             yield answer
+
+    @contextlib.contextmanager
+    def upgrade(
+        self, parts: tuple[str, ...], query: tuple[tuple[str, str], ...], *, protocol: str, subprotocol: str
+    ) -> Iterator[tuple[socket.socket, bytes]]:
+        """Ask for a connection in another protocol; give it, and what came on it already.
+
+        Raises `VerbError` when no agent answers, or it refuses.
+        """
+        head = (
+            f"POST {_target(parts, query)} HTTP/1.1\r\nHost: nodeagent\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
+            f"X-Stream-Protocol-Version: {subprotocol}\r\nContent-Length: 0\r\n\r\n"
+        )
+        with self._connect() as sock:
+            answer = self._ask(sock, head.encode(), UPGRADE_S)
+            if answer.status != SWITCHING or answer.header("x-stream-protocol-version") != subprotocol:
+                raise VerbError(
+                    f"the agent cannot switch to {protocol} with {subprotocol}; is it of another version?"
+                )
+            yield sock, answer.rest()
+
+    @staticmethod
+    def _ask(sock: socket.socket, request: bytes, wait_s: float | None) -> Answer:
+        # A refusal may come before all was sent; then reading it says more than the broken pipe.
+        with contextlib.suppress(OSError):
+            sock.sendall(request)
+        sock.settimeout(wait_s)
+        answer = Answer(sock, wait_s or 0.0)
+        if answer.status >= 400:
+            raise VerbError(_sentence(answer))
+        return answer
 
     def get(
         self, kind: type[T], parts: tuple[str, ...], query: tuple[tuple[str, str], ...] = ()
@@ -139,6 +174,11 @@ class Client:
             raise VerbError(
                 f"no agent to talk to: {failure}; start one with 'nodeagent run', or say where it is with --root-dir"
             ) from None
+
+
+def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:
+    target = "/" + "/".join(quote(part, safe=":@", errors="surrogateescape") for part in parts)
+    return f"{target}?{urlencode(query, errors='surrogateescape')}" if query else target
 
 
 def _sentence(answer: Answer) -> str:

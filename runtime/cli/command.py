@@ -93,15 +93,19 @@ def _add_exec(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", where: argparse.ArgumentParser
 ) -> None:
     run = _verb(subparsers, "exec", "run a command in a container and print what it says", where)
-    run.usage = "%(prog)s POD [-c C] [--timeout D] -- COMMAND [ARGUMENT ...]"
+    run.usage = "%(prog)s [-i] [-t] POD [-c C] [--timeout D] -- COMMAND [ARGUMENT ...]"
     run.add_argument("pod", metavar="POD", help="name or namespace/name")
     run.add_argument(
         "-c", "--container", default="", metavar="C", help="which container (default: the only one)"
     )
-    run.add_argument("-i", "--stdin", action="store_true", help="not on the embedded runtime yet")
-    run.add_argument("-t", "--tty", action="store_true", help="not on the embedded runtime yet")
+    run.add_argument("-i", "--stdin", action="store_true", help="pass standard input to the command")
+    run.add_argument("-t", "--tty", action="store_true", help="give the command a terminal: yours")
     run.add_argument(
-        "--timeout", type=_span, default=60.0, metavar="D", help="how long it may take (default 60s)"
+        "--timeout",
+        type=_span,
+        default=None,
+        metavar="D",
+        help="how long it may take (default 60s; not with -i or -t)",
     )
     run.set_defaults(argv=[])
     # argparse gives a list that may be empty to the first place where it could stand, so that it would never see what

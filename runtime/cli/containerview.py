@@ -9,6 +9,9 @@ import msgspec
 from runtime.cli.client import ANSWER_S, Client, VerbError
 from runtime.cli.podview import pod_parts
 
+EXEC_S = 60.0
+"""How long a command without streams may take when nobody says otherwise."""
+
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
     """What ``POST /exec/...`` returns; output in base64."""
@@ -35,18 +38,15 @@ def logs(args: argparse.Namespace, client: Client) -> int:
 
 def exec(args: argparse.Namespace, client: Client) -> int:  # noqa: A001 - named after its verb
     """Carry out ``nodeagent exec``; returns the command's own exit code."""
-    if args.stdin or args.tty:
-        flags = "".join(letter for letter, given in (("i", args.stdin), ("t", args.tty)) if given)
-        raise VerbError(
-            f"exec -{flags} is not on the embedded runtime yet: a command gets no input and no terminal; "
-            "run it without, and it prints what it says when it ends"
-        )
     if not args.argv:
         raise VerbError("exec needs a command: nodeagent exec POD -- COMMAND [ARGUMENT ...]")
     container = (args.container,) if args.container else ()
-    body = msgspec.json.encode({"command": args.argv, "timeout_s": args.timeout})
+    if args.stdin or args.tty:
+        return _exec_streams(args, client, ("exec", *pod_parts(args.pod), *container))
+    timeout_s = EXEC_S if args.timeout is None else args.timeout
+    body = msgspec.json.encode({"command": args.argv, "timeout_s": timeout_s})
     parts = ("exec", *pod_parts(args.pod), *container)
-    with client.ask("POST", parts, body=body, wait_s=args.timeout + ANSWER_S) as answer:
+    with client.ask("POST", parts, body=body, wait_s=timeout_s + ANSWER_S) as answer:
         ran = msgspec.json.decode(answer.body(), type=Ran)
     sys.stdout.buffer.write(base64.b64decode(ran.stdout))
     sys.stdout.buffer.flush()
@@ -55,3 +55,17 @@ def exec(args: argparse.Namespace, client: Client) -> int:  # noqa: A001 - named
     if ran.truncated:
         print("nodeagent: the output was too long and is cut", file=sys.stderr)
     return ran.exit_code
+
+
+def _exec_streams(args: argparse.Namespace, client: Client, parts: tuple[str, ...]) -> int:
+    from runtime.cli import interactive  # noqa: PLC0415 - most commands need no streams
+
+    if args.timeout is not None:
+        raise VerbError("exec has no --timeout with -i or -t: the command ends when it, or its input, does")
+    wanted = interactive.wanted_streams(stdin=args.stdin, tty=args.tty)
+    query = interactive.query_of(args.argv, wanted)
+    with client.upgrade(parts, query, protocol=interactive.PROTOCOL, subprotocol=interactive.SUBPROTOCOL) as (
+        sock,
+        early,
+    ):
+        return interactive.run_streams(sock, early, wanted)

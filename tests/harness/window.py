@@ -167,6 +167,7 @@ class PlainWindow:
         self.broken: Exception | None = None
         self.checks = (HealthRow(name="kernel", ok=True), HealthRow(name="runtime", ok=True))
         self.ran: list[tuple[str, str, tuple[str, ...], float]] = []
+        self.stream_url = ""
 
     def actors(self):
         return ACTORS
@@ -286,6 +287,12 @@ class PlainWindow:
             self.gate.wait(60)
         self.ran.append((pod, container, command, timeout_s))
         return ExecResult(exit_code=3, stdout=b"out \xff\n", stderr=b"err\n")
+
+    def open_exec(self, pod, container, command, *, tty, stdin, stdout, stderr):
+        self.ran.append((pod, container, command, tty, stdin, stdout, stderr))
+        if not self.stream_url:
+            raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
+        return self.stream_url
 
     def images(self):
         return (

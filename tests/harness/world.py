@@ -26,7 +26,8 @@ from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
 from api.messages import Message
 from api.ports import Done, Undo
-from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryPodFolders, MemoryUrls
+from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
+from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.fault import Seam

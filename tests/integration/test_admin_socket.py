@@ -519,7 +519,7 @@ def test_exec_gives_output_and_exit_code_of_the_command(agent):
     assert agent.window.ran[0][2] == ("ls", "-c", "--", "x")
     refused = verb(agent, "exec", "-it", "loop", "--", "sh")
     assert refused.returncode == 1
-    assert b"not on the embedded runtime yet" in refused.stderr
+    assert b"the embedded runtime has no streaming yet; leave -i and -t out" in refused.stderr
 
 
 def test_logs_go_through_as_they_are(agent, log):

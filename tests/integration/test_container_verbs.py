@@ -97,3 +97,20 @@ def test_images_lists_the_built_in_one(agent):
     ended = agent.verb("images", "ls")
     assert ended.returncode == 0
     assert "nodeagent.local/host" in ended.stdout
+
+
+def test_streams_that_the_runtime_does_not_have_or_nobody_could_have_are_one_clear_line(agent):
+    agent.put("web", FOREVER)
+    agent.put("job", "exit 37", restart="Never")
+    agent.start()
+    agent.until_status("web", "Running")
+    agent.until_status("job", "Error")
+    for pod, why in (
+        ("web", "the embedded runtime has no streaming yet; leave -i and -t out"),
+        ("job", "not running"),
+        ("nowhere", 'no pod "nowhere"'),
+    ):
+        ended = agent.verb("exec", "-i", pod, "--", "cat")
+        assert (ended.returncode, ended.stdout) == (1, "")
+        [line] = ended.stderr.splitlines()
+        assert why in line

@@ -252,11 +252,12 @@ class EmbeddedRuntime:
                 self._remove_container(ticket, call)
             case c.ExecInContainer():
                 self._exec(ticket, call)
-            case c.ReopenContainerLog() | c.OpenExec():
-                what = (
-                    "log rotation" if isinstance(call, c.ReopenContainerLog) else "interactive exec (-i, -t)"
+            case c.ReopenContainerLog():
+                raise RejectedError(
+                    f"container {call.container_id}: the embedded runtime has no log rotation yet"
                 )
-                raise RejectedError(f"container {call.container_id}: the embedded runtime has no {what} yet")
+            case c.OpenExec():
+                raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
             case images.ListImages():
                 self._succeed(ticket, images.ImageListing(images=(HOST_ROW,)))
             case images.ImageStatus():

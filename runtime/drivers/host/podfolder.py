@@ -1,5 +1,7 @@
 """Folders of pods: ``<pods>/<uid>/{volumes,plugins,containers}`` and the pods' log folders.
 
+The files in them that a container is made with are those of `containerfile`, the node's own those of `nodefile`.
+
 Removal works on directory descriptors, one level at a time. It never follows a symbolic link, never enters a folder
 that is another mount or file system (a bind mount on the same file system too: its mount id differs), and takes only
 empty folders out of ``volumes``, whose content belongs to who mounted or filled it.
@@ -17,12 +19,18 @@ from api.host import (
     Done,
     ListPodFolders,
     MakePodFolders,
+    PrepareContainer,
+    ReadEnding,
+    ReadNodeFiles,
+    RemoveContainerFiles,
     RemovePodFolders,
     check_folder_uid,
     uid_of_log_folder,
 )
 from api.host import PodFolders as PodFolderListing
 from api.ids import Uid
+from runtime.drivers.host import containerfile
+from runtime.drivers.host.nodefile import read_node_files
 from runtime.drivers.host.oserror import translate
 
 INSIDE = ("containers", "plugins", "volumes")
@@ -49,6 +57,14 @@ class PodFolders:
                 return self._remove(call)
             case ListPodFolders():
                 return self._list()
+            case PrepareContainer():
+                return containerfile.prepare(self._pods, call)
+            case ReadEnding():
+                return containerfile.read_ending(call)
+            case RemoveContainerFiles():
+                return containerfile.remove(self._pods, call)
+            case ReadNodeFiles():
+                return read_node_files(call)
             case _:
                 raise TypeError(f"the port podfiles takes no {type(call).__name__}")
 

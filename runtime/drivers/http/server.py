@@ -24,6 +24,7 @@ from runtime.drivers.http.wire import (
     Response,
     linger,
     read_request,
+    send_head,
     write_response,
 )
 
@@ -146,14 +147,19 @@ class Server:
             return
         response = self._respond(conn, request)
         try:
+            if response.tunnel is not None:
+                send_head(conn, response.tunnel.head)
+                response.tunnel.run(conn)
+                return
             write_response(conn, response, head_only=request.method == "HEAD")
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - a log that fails half-way must not print a traceback
             self._on_bug(f"{request.method} {request.path}", error)
         finally:
-            if response.pieces is not None:
-                response.pieces.close()
+            for held in (response.pieces, response.tunnel):
+                if held is not None:
+                    held.close()
 
     def _respond(self, conn: socket.socket, request: Request) -> Response:
         what = f"{request.method} {request.path}"

@@ -16,6 +16,7 @@ from api.ids import Path
 from api.introspection import ActorRow, Levels, LogQuery, LogReader, LogTarget, Window
 from runtime.drivers.http.health import ROUTES as HEALTH_ROUTES
 from runtime.drivers.http.health import health_response
+from runtime.drivers.http.relay import open_relay
 from runtime.drivers.http.wire import TEXT, RefusedError, Request, Response
 
 STATUS = {
@@ -32,6 +33,7 @@ STATUS = {
 DELIVERIES = 16
 """Deliveries shown with one actor, and by default in a trace."""
 EXEC_LIMIT_S = 3600.0
+UPGRADES = frozenset({"spdy/3.1", "websocket"})
 DETAIL = (
     "oldest_pending_s",
     "handling_s",
@@ -80,6 +82,8 @@ class Admin:
             ("GET", "/logs/<namespace>/<pod>/<container>", self._logs),
             ("POST", "/exec/<namespace>/<pod>", self._exec),
             ("POST", "/exec/<namespace>/<pod>/<container>", self._exec),
+            ("GET", "/exec/<namespace>/<pod>", self._exec_streams),
+            ("GET", "/exec/<namespace>/<pod>/<container>", self._exec_streams),
             ("GET", "/loglevel", self._get_levels),
             ("PUT", "/loglevel", self._set_level),
         )
@@ -227,6 +231,8 @@ class Admin:
         return self._wall() - int(seconds * 1e9)
 
     def _exec(self, request: Request) -> Response:
+        if request.upgrade:
+            return self._exec_streams(request)
         try:
             asked = msgspec.json.decode(request.body, type=ExecBody)
         except msgspec.MsgspecError as error:
@@ -249,6 +255,43 @@ class Admin:
                 "truncated": result.truncated,
             }
         )
+
+    def _exec_streams(self, request: Request) -> Response:
+        """Run a command whose streams are the connection's, in a protocol that client and runtime agree on.
+
+        The query is a kubelet's (``input=1&output=1&error=1``) or the API server's (``stdin=true&stdout=true...``).
+        """
+        if request.upgrade.lower() not in UPGRADES:
+            raise RefusedError(
+                400,
+                "UpgradeRequired",
+                "streams of a command need a connection that is upgraded to SPDY/3.1 or websocket",
+                "send Connection: Upgrade and Upgrade: SPDY/3.1; without streams, POST a JSON body",
+            )
+        command = request.every("command")
+        if not command or not command[0]:
+            raise RefusedError(400, "BadQuery", "the command is empty", "send command=WORD for each word")
+        tty = _flag(request, "tty")
+        stdin, stdout, stderr = (
+            any(_flag(request, name) for name in names)
+            for names in (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
+        )
+        # A terminal has one output; a kubelet leaves the second stream out as well.
+        stderr = stderr and not tty
+        if not (stdin or stdout or stderr):
+            raise RefusedError(
+                400, "BadQuery", "none of the command's streams is asked for", "add stdin, stdout or stderr"
+            )
+        url = self._window.open_exec(
+            _pod(request),
+            _container(request),
+            command,
+            tty=tty,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+        )
+        return Response(status=101, tunnel=open_relay(url, request))
 
     # Log levels.
 

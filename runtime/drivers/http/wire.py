@@ -1,7 +1,9 @@
 """HTTP/1.1 as far as the agent needs it: one request per connection, every size and time bounded.
 
-A connection carries one request and is closed after the answer: no pipelining, no chunked request bodies, no upgrade,
-so none of their mistakes. A head that does not arrive within its deadline ends the connection, however slowly it drips.
+A connection carries one request and is closed after the answer: no pipelining, no chunked request bodies, so none of
+their mistakes. A head that does not arrive within its deadline ends the connection, however slowly it drips. A request
+may ask to go on in another protocol; a view that grants it answers with a `Tunnel`, which has the connection from then
+on, and all others answer as if it had not been asked.
 """
 
 import select
@@ -15,6 +17,8 @@ import msgspec
 
 HEAD_LIMIT_BYTES = 16 << 10
 BODY_LIMIT_BYTES = 256 << 10
+QUERY_LIMIT = 1024
+"""Most parameters of a query: a command in a container is one per word. Their bytes are the head's."""
 READ_S = 10.0
 """How long a client may take for its head, and again for its body."""
 WRITE_S = 10.0
@@ -43,6 +47,19 @@ PHRASES = {
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+HANDSHAKE = frozenset(
+    {
+        "upgrade",
+        "x-stream-protocol-version",
+        "sec-websocket-key",
+        "sec-websocket-version",
+        "sec-websocket-protocol",
+        "sec-websocket-extensions",
+    }
+)
+"""Headers by which two ends agree on another protocol: the only ones that are ever passed on."""
+
+Headers = tuple[tuple[str, str], ...]
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +72,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
     hangup: int = -1
     """The connection's file descriptor, for answers that go on until the client leaves."""
+    upgrade: str = ""
+    """The protocol that the client wants to go on with, as it wrote it; empty for none."""
+    handshake: Headers = ()
+    """What it said about that protocol, in its order; a name may come more than once."""
+    early: bytes = b""
+    """What it sent in that protocol already, before it knew."""
 
     @property
     def path(self) -> str:
@@ -83,13 +106,31 @@ class Pieces(Protocol):
         ...
 
 
+class Tunnel(Protocol):
+    """Another protocol that a connection goes on with."""
+
+    @property
+    def head(self) -> bytes:
+        """Return the answer that grants it."""
+        ...
+
+    def run(self, client: socket.socket) -> None:
+        """Have the connection until it is over."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
 class Response(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer: a whole body, or pieces that are sent as they come."""
+    """One answer: a whole body, pieces that are sent as they come, or a tunnel."""
 
     status: int = 200
     body: bytes = b""
     content_type: str = JSON
     pieces: Pieces | None = None
+    tunnel: Tunnel | None = None
     allow: str = ""
 
 
@@ -124,9 +165,15 @@ def read_request(conn: socket.socket) -> Request | None:
     lines = head.decode("latin-1").split("\r\n" if b"\r\n" in head else "\n")
     method, target = _request_line(lines[0])
     headers = _headers(lines[1:])
-    body = _read_body(conn, headers, rest)
+    body, early = _read_body(conn, headers, rest)
     segments, query = _split(target)
-    return Request(method=method, segments=segments, query=query, body=body, hangup=conn.fileno())
+    request = Request(method=method, segments=segments, query=query, body=body, hangup=conn.fileno())
+    wanted = [word.strip().lower() for word in headers.get("connection", "").split(",")]
+    if "upgrade" not in wanted or not headers.get("upgrade"):
+        return request
+    return msgspec.structs.replace(
+        request, upgrade=headers["upgrade"], handshake=_handshake(lines[1:]), early=early
+    )
 
 
 def _receive(conn: socket.socket, deadline: float, what: str) -> bytes:
@@ -187,7 +234,18 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
-def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> bytes:
+def _handshake(lines: list[str]) -> Headers:
+    pairs = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+    found = tuple((name, value) for name, value in pairs if name in HANDSHAKE)
+    for name, value in found:
+        # They are passed on: what could end a line there must not pass here.
+        if any(ord(c) < 32 or ord(c) == 127 for c in value):
+            raise RefusedError(400, "BadRequest", f"the header {name} holds a control byte")
+    return found
+
+
+def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> tuple[bytes, bytes]:
+    """Return the body, and what came behind it."""
     if "transfer-encoding" in headers:
         raise RefusedError(411, "LengthRequired", "send the body with a content-length, not in chunks")
     text = headers.get("content-length", "0")
@@ -204,7 +262,7 @@ def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> byt
         if not piece:
             raise RefusedError(400, "BadRequest", "the request ended in the middle of its body")
         rest += piece
-    return rest[:length]
+    return rest[:length], rest[length:]
 
 
 def _split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
@@ -222,7 +280,7 @@ def _split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
             )
         segments.append(segment)
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=64, errors="strict")
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_LIMIT, errors="strict")
     except ValueError:
         raise RefusedError(400, "BadQuery", "the query cannot be decoded") from None
     return tuple(segments), tuple(pairs)
@@ -253,6 +311,11 @@ def write_response(conn: socket.socket, response: Response, *, head_only: bool =
         if piece:
             _send(conn, b"%x\r\n%b\r\n" % (len(piece), piece), STREAM_WRITE_S)
     _send(conn, b"0\r\n\r\n", WRITE_S)
+
+
+def send_head(conn: socket.socket, head: bytes) -> None:
+    """Send the answer that grants a tunnel. Raises OSError when the client is gone or does not take it in time."""
+    _send(conn, head, WRITE_S)
 
 
 def _send(conn: socket.socket, data: bytes, patience_s: float) -> None:

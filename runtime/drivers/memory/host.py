@@ -1,4 +1,4 @@
-"""The machine in memory: manifests, URLs, the ledger and the pods' folders. All survive a kill of the agent."""
+"""The machine in memory: manifests, URLs, the ledger, the pods' folders and files. All survive a kill of the agent."""
 
 import random
 import threading
@@ -15,11 +15,8 @@ from api.host import (
     FetchManifests,
     FileSettled,
     Forget,
-    ListPodFolders,
-    MakePodFolders,
     ManifestFile,
     ManifestListing,
-    PodFolders,
     Problem,
     ReadManifests,
     Recall,
@@ -27,12 +24,8 @@ from api.host import (
     Recalled,
     RecalledAll,
     Remember,
-    RemovePodFolders,
-    check_folder_uid,
     check_ledger_names,
-    uid_of_log_folder,
 )
-from api.ids import Uid
 from runtime.drivers.memory.stream import MemoryStream
 
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -232,55 +225,3 @@ class MemoryLedger:
                     else:
                         del self._now[name]
             self._disk = dict(self._now)
-
-
-class MemoryPodFolders:
-    """The port ``podfiles``: which pods have folders under ``pods`` and which under the log root."""
-
-    name = "podfiles"
-
-    def __init__(self, logs_root: str = "/var/log/pods") -> None:
-        self._logs_root = logs_root
-        self._pods: set[Uid] = set()
-        self._logs: set[str] = set()
-        self._lock = threading.Lock()
-
-    def add_logs(self, log_directory: str) -> None:
-        """Add a pod's log folder, as a runtime makes it."""
-        with self._lock:
-            self._logs.add(log_directory)
-
-    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
-        """Carry out a call on folders; raises an `OperatingError`."""
-        with self._lock:
-            match call:
-                case MakePodFolders():
-                    check_folder_uid(call.uid)
-                    self._pods.add(call.uid)
-                    return Done()
-                case RemovePodFolders():
-                    return self._remove(call)
-                case ListPodFolders():
-                    return self._list()
-                case _:
-                    raise TypeError(f"the port podfiles takes no {type(call).__name__}")
-
-    def _remove(self, call: RemovePodFolders) -> Done:
-        check_folder_uid(call.uid)
-        root, _, name = call.log_directory.rpartition("/")
-        if call.log_directory and (root != self._logs_root or uid_of_log_folder(name) != call.uid):
-            raise RejectedError(
-                f"{call.log_directory} is not the log folder of pod {call.uid}: that is"
-                f" {self._logs_root}/<namespace>_<name>_{call.uid}"
-            )
-        self._pods.discard(call.uid)
-        self._logs.discard(call.log_directory)
-        return Done()
-
-    def _list(self) -> PodFolders:
-        logs = [
-            (uid, path)
-            for path in self._logs
-            if (uid := uid_of_log_folder(path.rpartition("/")[2])) is not None
-        ]
-        return PodFolders(uids=tuple(sorted(self._pods)), log_directories=tuple(sorted(logs)))

@@ -7,7 +7,7 @@ import pytest
 from api.errors import RejectedError
 from api.host import Done, ListPodFolders, MakePodFolders, PodFolders, RemovePodFolders
 from runtime.drivers.host.podfolder import PodFolders as FolderDriver
-from runtime.drivers.memory.host import MemoryPodFolders
+from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 
 class RealBench:

@@ -238,6 +238,9 @@ def test_the_runtime_must_be_named_when_a_file_or_a_control_plane_is():
         ({"healthzBindAddress": "localhost"}, 'healthzBindAddress: found "localhost", expected an IP address'),
         ({"containerRuntimeEndpoint": "tcp://x"}, 'containerRuntimeEndpoint: found "tcp://x", expected embedded or unix:///path'),
         ({"podLogsDir": "/lögs"}, 'podLogsDir: found "/lögs", expected an absolute path in ASCII without ".", ".." or a "/" at its end'),
+        ({"clusterDNS": ["10.0.0.10", "dns"]}, 'clusterDNS[1]: found "dns", expected an IP address'),
+        ({"clusterDomain": "a_b"}, 'clusterDomain: found "a_b", expected a DNS name: at most 253 lower case letters, digits, \'-\' and \'.\', each part beginning and ending with a letter or digit'),
+        ({"cgroupRoot": "pods/"}, 'cgroupRoot: found "pods/", expected an absolute path without ".", ".." or a "/" at its end'),
         ({"staticPodURL": "ftp://secret@x"}, "staticPodURL: found another scheme, expected an http:// or https:// URL"),
         ({"systemCgroups": "/a"}, "cgroupRoot: found nothing, expected a path, since systemCgroups is set"),
         ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, "enableSystemLogQuery: found true, expected false, since enableSystemLogHandler is false"),
@@ -268,6 +271,47 @@ def test_what_is_honoured_is_what_the_settings_take():
     assert {
         "staticPodPath", "staticPodURL", "staticPodURLHeader", "podLogsDir", "syncFrequency", "fileCheckFrequency",
         "httpCheckFrequency", "healthzPort", "healthzBindAddress", "runtimeRequestTimeout",
-        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "imageServiceEndpoint", "failCgroupV1",
-        "logging.format", "logging.verbosity",
+        "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "failCgroupV1", "imageServiceEndpoint",
+        "logging.format", "logging.verbosity", "clusterDNS", "clusterDomain", "resolvConf", "seccompDefault",
+        "cgroupRoot", "cgroupDriver", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "singleProcessOOMKill",
+        "memorySwap.swapBehavior",
     } == HONOURED  # fmt: skip
+
+
+def test_what_shapes_containers_becomes_settings():
+    plain = configured().settings
+    assert (plain.resolv_conf, plain.cgroup_root, plain.cgroup_driver) == (
+        "/etc/resolv.conf",
+        "/",
+        "cgroupfs",
+    )
+    assert (plain.cpu_cfs_quota, plain.cpu_cfs_period_us, plain.cgroups_per_qos) == (True, 100_000, True)
+    assert (plain.single_process_oom_kill, plain.limited_swap, plain.seccomp_default) == (None, False, False)
+    settings = configured(
+        clusterDNS=["10.0.0.10", "fd00::a"],
+        clusterDomain="cluster.local.",
+        resolvConf="",
+        seccompDefault=True,
+        cgroupRoot="/a/b",
+        cgroupDriver="systemd",
+        cgroupsPerQOS=False,
+        enforceNodeAllocatable=["none"],
+        cpuCFSQuota=False,
+        cpuCFSQuotaPeriod="20ms",
+        featureGates={"CustomCPUCFSQuotaPeriod": True},
+        singleProcessOOMKill=False,
+        memorySwap={"swapBehavior": "LimitedSwap"},
+    ).settings
+    assert settings.cluster_dns == ("10.0.0.10", "fd00::a")
+    assert (settings.cluster_domain, settings.resolv_conf) == ("cluster.local", "")
+    assert (settings.cgroup_root, settings.cgroup_driver, settings.cgroups_per_qos) == (
+        "/a/b",
+        "systemd",
+        False,
+    )
+    assert (settings.cpu_cfs_quota, settings.cpu_cfs_period_us) == (False, 20_000)
+    assert (settings.seccomp_default, settings.single_process_oom_kill, settings.limited_swap) == (
+        True,
+        False,
+        True,
+    )

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.pod.config.environment import environment, expand
 from actors.pod.containerconfig import (
     container_hash,
     container_spec,
-    environment,
-    expand,
     recorded_grace_s,
     sandbox_spec,
 )
 from api.containers import ANNOTATION_OWNER, LABEL_POD_NAME
+from api.node import NodeFacts
 from api.objects.pod import Container, EnvVar, PodSecurityContext, SecurityContext
 from tests.unit.actors.pods import instance, shown, wanted
 
@@ -55,7 +55,11 @@ def test_an_expansion_is_never_expanded_again(value):
 def test_the_environment_is_in_order_of_definition_and_the_last_of_a_name_wins():
     given_env = [("A", "1"), ("B", "$(A)$(C)"), ("C", "3"), ("A", "$(A)2")]
     container = Container(name="a", env=tuple(EnvVar(name=n, value=v) for n, v in given_env))
-    assert [(v.name, v.value) for v in environment(container)] == [("A", "12"), ("B", "1$(C)"), ("C", "3")]
+    assert [(v.name, v.value) for v in environment(container, wanted(container), NodeFacts(), ())] == [
+        ("A", "12"),
+        ("B", "1$(C)"),
+        ("C", "3"),
+    ]
 
 
 def test_command_and_args_see_the_whole_environment():
@@ -65,7 +69,7 @@ def test_command_and_args_see_the_whole_environment():
         args=("-$(B)", "$(X)"),
         env=(EnvVar(name="A", value="x"), EnvVar(name="B")),
     )
-    spec = container_spec(wanted(container), container, 3)
+    spec = container_spec(wanted(container), container, 3, NodeFacts())
     assert (spec.command, spec.args) == (("x",), ("-", "$(X)"))
     assert (spec.attempt, spec.log_path) == (3, "a/3.log")
     assert dict(spec.annotations)["io.kubernetes.container.restartCount"] == "3"
@@ -74,20 +78,20 @@ def test_command_and_args_see_the_whole_environment():
 def test_a_containers_own_user_wins_over_the_pods():
     own = Container(name="a", security_context=SecurityContext(run_as_user=0))
     pod = wanted(own, "b", security_context=PodSecurityContext(run_as_user=7, run_as_group=8))
-    first, second = (container_spec(pod, c, 0) for c in pod.spec.containers)
+    first, second = (container_spec(pod, c, 0, NodeFacts()) for c in pod.spec.containers)
     assert [(s.user, s.group) for s in (first, second)] == [(0, 8), (7, 8)]
 
 
 def test_a_sandbox_carries_the_pods_labels_under_ours_and_says_whose_it_is():
     pod = wanted()
-    spec = sandbox_spec(pod, 2, "/logs")
+    spec = sandbox_spec(pod, 2, NodeFacts(log_root="/logs"))
     assert dict(spec.labels)[LABEL_POD_NAME] == "web"
     assert dict(spec.annotations)[ANNOTATION_OWNER] == "nodeagent"
     assert (spec.log_directory, spec.attempt, spec.hostname) == ("/logs/default_web_u1", 2, "web")
 
 
 def test_a_long_name_makes_a_host_name_that_dns_accepts():
-    assert sandbox_spec(wanted(name="x" * 62 + "-yz"), 0, "/logs").hostname == "x" * 62
+    assert sandbox_spec(wanted(name="x" * 62 + "-yz"), 0, NodeFacts()).hostname == "x" * 62
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,155 @@
+"""Gathers `NodeFacts` at the start: from the settings, the runtime's own words, ``/proc`` and ``/sys``.
+
+What the kernel does not show is taken as not there; nothing here writes.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from api.config import EMBEDDED, Settings
+from api.containers import RuntimeInfo
+from api.errors import RejectedError
+from api.node import CgroupDriver, NodeFacts
+
+PROC = Path("/proc")
+SYS = Path("/sys")
+KIBIBYTE = 1024
+HUGE_PAGES = re.compile(r"hugepages-(\d+)kB")
+CPU = re.compile(r"cpu\d+")
+CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
+
+
+def gather(
+    settings: Settings,
+    info: RuntimeInfo | None,
+    node_ips: tuple[str, ...] = (),
+    *,
+    proc: Path = PROC,
+    sys: Path = SYS,
+) -> NodeFacts:
+    """Return what of this node shapes containers; `info` is what the runtime says of itself, None when it was not asked.
+
+    Raises `RejectedError` for settings that this machine's cgroups cannot carry out.
+    """
+    version = cgroup_version(sys)
+    if settings.single_process_oom_kill is False and version == 1:
+        raise RejectedError(
+            "singleProcessOOMKill: false needs cgroup version 2, and this machine has version 1; boot it with unified"
+            " cgroups, or remove the field"
+        )
+    memory = read_meminfo(proc)
+    cpu_milli = (os.cpu_count() or 1) * 1000
+    ephemeral = disk_bytes(Path(settings.root_dir))
+    driver = (info.cgroup_driver if info is not None else "") or settings.cgroup_driver
+    return NodeFacts(
+        name=settings.node_name,
+        ips=node_ips,
+        root_dir=settings.root_dir,
+        log_root=settings.pod_logs_dir,
+        confined=settings.runtime_endpoint != EMBEDDED,
+        handlers=info.handlers if info is not None else (),
+        strict_groups=info is not None and info.supplemental_groups_policy,
+        cpu_milli=cpu_milli,
+        memory_bytes=memory.get("MemTotal", 0),
+        swap_bytes=memory.get("SwapTotal", 0),
+        ephemeral_bytes=ephemeral,
+        # Nothing is reserved on the node yet: what it has is what pods may have.
+        allocatable_cpu_milli=cpu_milli,
+        allocatable_memory_bytes=memory.get("MemTotal", 0),
+        allocatable_ephemeral_bytes=ephemeral,
+        huge_page_sizes=huge_page_sizes(sys),
+        cgroup_version=version,
+        cgroup_driver=CgroupDriver(driver),
+        cgroup_root=settings.cgroup_root,
+        cgroups_per_qos=settings.cgroups_per_qos,
+        swap_controller=has_swap_controller(version, proc, sys),
+        limited_swap=settings.limited_swap,
+        group_oom_kill=version == 2 and not settings.single_process_oom_kill,
+        cpu_cfs_quota=settings.cpu_cfs_quota,
+        cpu_cfs_period_us=settings.cpu_cfs_period_us,
+        cluster_dns=settings.cluster_dns,
+        cluster_domain=settings.cluster_domain,
+        resolv_conf=settings.resolv_conf,
+        seccomp_default=settings.seccomp_default,
+        apparmor=read_text(sys / "module/apparmor/parameters/enabled").strip() == "Y",
+        selinux=(sys / "fs/selinux/enforce").exists(),
+        throttle_paths=throttle_paths(sys),
+    )
+
+
+def cgroup_version(sys: Path) -> int:
+    """Return 2 for unified cgroups, 1 where controllers are mounted one by one, 0 where there are none."""
+    root = sys / "fs/cgroup"
+    if (root / "cgroup.controllers").exists():
+        return 2
+    return 1 if any((root / name).is_dir() for name in CONTROLLERS) else 0
+
+
+def has_swap_controller(version: int, proc: Path, sys: Path) -> bool:
+    """Tell whether cgroups count swap. The root cgroup of version 2 has no such file, so that its children are asked."""
+    root = sys / "fs/cgroup"
+    if version == 1:
+        return (root / "memory/memory.memsw.limit_in_bytes").exists()
+    if version != 2:
+        return False
+    lines = read_text(proc / "self/cgroup").splitlines()
+    own = next((line.partition("::")[2] for line in lines if line.startswith("0::")), "/")
+    if own.strip("/"):
+        return (root / own.strip("/") / "memory.swap.max").exists()
+    return any(root.glob("*/memory.swap.max"))
+
+
+def read_meminfo(proc: Path) -> dict[str, int]:
+    """Return ``/proc/meminfo`` in bytes."""
+    found = {}
+    for line in read_text(proc / "meminfo").splitlines():
+        name, _, rest = line.partition(":")
+        number = rest.split()[:1]
+        if number and number[0].isdigit():
+            found[name] = int(number[0]) * KIBIBYTE
+    return found
+
+
+def huge_page_sizes(sys: Path) -> tuple[int, ...]:
+    """Return the sizes of huge pages that the kernel has, ascending."""
+    matches = (HUGE_PAGES.fullmatch(name) for name in names_in(sys / "kernel/mm/hugepages"))
+    return tuple(sorted(int(match[1]) * KIBIBYTE for match in matches if match))
+
+
+def throttle_paths(sys: Path) -> tuple[str, ...]:
+    """Return the folders that tell how hot each processor is, as a container would see them."""
+    folder = sys / "devices/system/cpu"
+    cpus = sorted((name for name in names_in(folder) if CPU.fullmatch(name)), key=lambda name: int(name[3:]))
+    return tuple(
+        f"/sys/devices/system/cpu/{name}/thermal_throttle"
+        for name in cpus
+        if (folder / name / "thermal_throttle").exists()
+    )
+
+
+def disk_bytes(path: Path) -> int:
+    """Return the size of the file system that a path, or the nearest folder above it that exists, is on."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return 0
+    return status.f_blocks * status.f_frsize
+
+
+def names_in(folder: Path) -> tuple[str, ...]:
+    """Return the names in a folder, none when it is not there."""
+    try:
+        return tuple(entry.name for entry in os.scandir(folder))
+    except OSError:
+        return ()
+
+
+def read_text(path: Path) -> str:
+    """Return a small file of the kernel, empty when it is not there."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,129 @@
+"""What of a machine shapes containers is read from folders like those of the kernel."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from api.config import Flags, Machine, configure
+from api.containers import RuntimeHandler, RuntimeInfo
+from api.errors import RejectedError
+from runtime.drivers.host.node import gather
+
+MACHINE = Machine(is_root=True, hostname="n1", state_home="/s", working_directory="/")
+INFO = RuntimeInfo(
+    name="containerd",
+    version="2",
+    cgroup_driver="systemd",
+    handlers=(RuntimeHandler(name="", user_namespaces=True),),
+    supplemental_groups_policy=True,
+)
+
+
+class Kernel:
+    def __init__(self, root):
+        self.proc, self.sys = root / "proc", root / "sys"
+        self.put(
+            "proc/meminfo", "MemTotal:       2048 kB\nSwapTotal:  1024 kB\nOdd line\nHugePages_Total: 0\n"
+        )
+        self.root = root
+
+    def put(self, path, text=""):
+        place = self.proc.parent / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+
+    def facts(self, info=None, root_dir="/", endpoint="unix:///run/c.sock", **fields):
+        document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **fields}
+        flags = Flags(config="/c", root_dir=root_dir, container_runtime_endpoint=endpoint)
+        settings = configure(json.dumps(document).encode(), flags, MACHINE).settings
+        return gather(settings, info, ("192.0.2.1",), proc=self.proc, sys=self.sys)
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    return Kernel(tmp_path)
+
+
+def test_a_machine_without_cgroups_has_none_of_their_powers(kernel):
+    facts = kernel.facts()
+    assert (facts.cgroup_version, facts.swap_controller, facts.group_oom_kill) == (0, False, False)
+    assert (facts.memory_bytes, facts.swap_bytes) == (2 << 20, 1 << 20)
+    assert facts.allocatable_memory_bytes == 2 << 20
+    assert (facts.apparmor, facts.selinux, facts.throttle_paths, facts.huge_page_sizes) == (
+        False,
+        False,
+        (),
+        (),
+    )
+    assert (facts.name, facts.ips, facts.log_root) == ("n1", ("192.0.2.1",), "/var/log/pods")
+
+
+def test_controllers_mounted_one_by_one_are_version_1_also_beside_an_empty_unified_mount(kernel):
+    kernel.put("sys/fs/cgroup/memory/memory.memsw.limit_in_bytes")
+    kernel.put("sys/fs/cgroup/unified/cgroup.controllers")
+    facts = kernel.facts()
+    assert (facts.cgroup_version, facts.swap_controller, facts.group_oom_kill) == (1, True, False)
+
+
+@pytest.mark.parametrize(
+    ("own", "place", "found"),
+    [
+        ("/system.slice/agent", "system.slice/agent", True),
+        ("/system.slice/agent", "other.slice", False),
+        ("/", "any.slice", True),
+        ("/", "any.slice/deeper", False),
+    ],
+)
+def test_version_2_asks_a_cgroup_that_is_not_the_root_about_swap(kernel, own, place, found):
+    kernel.put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
+    kernel.put("proc/self/cgroup", f"0::{own}\n")
+    kernel.put(f"sys/fs/cgroup/{place}/memory.swap.max", "max\n")
+    facts = kernel.facts()
+    assert (facts.cgroup_version, facts.swap_controller, facts.group_oom_kill) == (2, found, True)
+    assert not kernel.facts(singleProcessOOMKill=True).group_oom_kill
+
+
+def test_group_kills_are_refused_on_version_1(kernel):
+    kernel.put("sys/fs/cgroup/memory/memory.limit_in_bytes")
+    with pytest.raises(RejectedError, match="singleProcessOOMKill: false needs cgroup version 2"):
+        kernel.facts(singleProcessOOMKill=False)
+
+
+def test_pages_throttling_and_security_modules_are_found(kernel):
+    for size in (1048576, 64, 2048):
+        kernel.put(f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr")
+    for name in ("cpu10", "cpu2", "cpufreq"):
+        kernel.put(f"sys/devices/system/cpu/{name}/thermal_throttle/count")
+    kernel.put("sys/devices/system/cpu/cpu1/online")
+    kernel.put("sys/module/apparmor/parameters/enabled", "Y\n")
+    kernel.put("sys/fs/selinux/enforce", "1")
+    facts = kernel.facts()
+    assert facts.huge_page_sizes == (64 << 10, 2 << 20, 1 << 30)
+    assert facts.throttle_paths == (
+        "/sys/devices/system/cpu/cpu2/thermal_throttle",
+        "/sys/devices/system/cpu/cpu10/thermal_throttle",
+    )
+    assert (facts.apparmor, facts.selinux) == (True, True)
+
+
+def test_what_the_runtime_says_of_itself_wins_over_the_settings(kernel):
+    assert kernel.facts(cgroupDriver="cgroupfs").cgroup_driver == "cgroupfs"
+    facts = kernel.facts(INFO, cgroupDriver="cgroupfs")
+    assert (facts.cgroup_driver, facts.strict_groups) == ("systemd", True)
+    assert facts.handler("").user_namespaces
+    assert facts.handler("kata") is None
+
+
+def test_only_the_embedded_runtime_does_not_confine(kernel):
+    assert kernel.facts().confined
+    assert not kernel.facts(endpoint="embedded").confined
+
+
+def test_this_machine_is_described(kernel, tmp_path):
+    kernel.proc, kernel.sys = Path("/proc"), Path("/sys")
+    facts = kernel.facts(root_dir=str(tmp_path / "not" / "yet"))
+    assert facts.memory_bytes > 64 << 20
+    assert facts.cpu_milli >= 1000
+    assert facts.ephemeral_bytes > 0
+    assert facts.cgroup_version in (0, 1, 2)
