@@ -47,12 +47,12 @@ class CriLink:
         return True
 
     def sandboxes(self) -> list[str]:
-        """Return the ids of all sandboxes."""
-        return [text(item, 1) for item in items(self.call(f"{RUNTIME}ListPodSandbox"), 1)]
+        """Return the ids of all sandboxes, sorted."""
+        return sorted(text(item, 1) for item in items(self.call(f"{RUNTIME}ListPodSandbox"), 1))
 
     def containers(self) -> list[str]:
-        """Return the ids of all containers."""
-        return [text(item, 1) for item in items(self.call(f"{RUNTIME}ListContainers"), 1)]
+        """Return the ids of all containers, sorted."""
+        return sorted(text(item, 1) for item in items(self.call(f"{RUNTIME}ListContainers"), 1))
 
     def pid(self, container: str) -> int:
         """Return the process id of a container, 0 when it does not run; raises grpc.RpcError."""
@@ -65,6 +65,12 @@ class CriLink:
         status = next(items(self.call(f"{RUNTIME}PodSandboxStatus", field(1, sandbox.encode())), 1))
         return text(next(items(status, 5), b""), 1)
 
+    def is_sandbox_ready(self, sandbox: str) -> bool:
+        """Tell whether a sandbox is up; raises grpc.RpcError."""
+        status = next(items(self.call(f"{RUNTIME}PodSandboxStatus", field(1, sandbox.encode())), 1))
+        # Ready is the enum's zero, which is not sent.
+        return number(status, 3) == 0
+
     def images(self) -> dict[str, tuple[str, ...]]:
         """Return the names of each image, by id."""
         found = items(self.call(f"{IMAGE}ListImages"), 1)
@@ -73,6 +79,12 @@ class CriLink:
     def remove_image(self, name: str) -> None:
         """Remove an image, by any of its names or its id."""
         self.call(f"{IMAGE}RemoveImage", field(1, field(1, name.encode())))
+
+    def run_sandbox(self, name: str, logs: str) -> str:
+        """Run a bare sandbox, as any other client of the runtime may, and return its id."""
+        metadata = field(1, name.encode()) + field(2, f"uid-{name}".encode()) + field(3, b"suite")
+        config = field(1, metadata) + field(3, logs.encode())
+        return text(self.call(f"{RUNTIME}RunPodSandbox", field(1, config)), 1)
 
     def remove_pods(self) -> None:
         """Stop and remove every sandbox with all its containers, side by side."""
@@ -112,6 +124,19 @@ def items(message: bytes, number: int) -> Iterator[bytes]:
                 at += 4
             case kind:
                 raise ValueError(f"a field of the unknown kind {kind} at byte {at}")
+
+
+def number(message: bytes, wanted: int) -> int:
+    """Return the number in one field, 0 when it is not there."""
+    at = 0
+    while at < len(message):
+        key, at = _read_varint(message, at)
+        value, at = _read_varint(message, at)
+        if key & 7 == 2:
+            at += value
+        elif key >> 3 == wanted:
+            return value
+    return 0
 
 
 def text(message: bytes, number: int) -> str:

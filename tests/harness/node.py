@@ -3,8 +3,13 @@
 import http.client
 import json
 import re
+import signal
 from pathlib import Path
 
+import grpc
+import msgspec
+
+from api.faults import FaultPlan, KillProcess
 from tests.harness.agent import NODE, Agent, processes
 from tests.harness.containerd import Containerd
 from tests.harness.image import BUSYBOX_NAME
@@ -71,11 +76,21 @@ class Node(Agent):
         """Return (pid, start time) of each running container of a pod, by container, asked from the runtime."""
         found = {}
         for container, status in self.statuses(name).items():
-            identity = status.get("containerID", "").rpartition("/")[2]
             if "running" in status["state"]:
-                pid = self.runtime.link.pid(identity)
-                found[container] = (pid, processes.look(pid).start)
+                seen = self._process_of(status["containerID"].rpartition("/")[2])
+                # The agent says for a moment longer that it runs.
+                if seen is not None:
+                    found[container] = (seen.pid, seen.start)
         return found
+
+    def _process_of(self, identity):
+        try:
+            pid = self.runtime.link.pid(identity)
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.NOT_FOUND:
+                return None
+            raise
+        return processes.look(pid) if pid else None
 
     def links(self):
         """Return the links to this agent's logs outside its own folder."""
@@ -130,3 +145,16 @@ def fetch(address, port, path="/", deadline_s=10.0):
 
     until(ask, f"http://{address}:{port}{path} answers", deadline_s)
     return answers[-1]
+
+
+def plan(node, **fault):
+    """Return the environment that plans the agent's death."""
+    path = node.folder / "faults.json"
+    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(KillProcess(port="runtime", **fault),))))
+    return {"NODEAGENT_FAULTS": str(path)}
+
+
+def dies(node):
+    """Wait until the agent killed itself."""
+    node.process.wait(30)
+    assert node.process.returncode == -signal.SIGKILL, node.stderr()

@@ -5,8 +5,9 @@ import json
 
 import pytest
 
+from api.faults import When
 from tests.harness.image import make_image
-from tests.harness.node import container
+from tests.harness.node import container, dies, plan
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"
@@ -132,3 +133,17 @@ def test_two_pods_that_want_one_image_pull_it_once(node, make_registry, image):
     node.until_running("one", "two", "three")
     lines = registry.log.read_text(errors="replace").splitlines()
     assert sum('"GET /v2/team/shared/blobs/' in line for line in lines) <= 2, lines
+
+
+@pytest.mark.parametrize("side", [When.BEFORE, When.AFTER])
+def test_an_agent_killed_at_a_pull_starts_its_pod_once_when_it_is_back(node, make_registry, image, side):
+    registry = make_registry()
+    name = registry.push(image, "team/app:1")
+    node.put_pod("app", {"name": "main", "image": name})
+    node.start(env=plan(node, call="PullImage", when=side), ready=False)
+    dies(node)
+    node.start()
+    node.until_running("app")
+    node.until(lambda: node.printed("app") == [["pulled"]], "it spoke once")
+    assert node.row("app")["restarts"] == 0
+    assert len(node.runtime.link.containers()) == 1

@@ -3,28 +3,15 @@
 import os
 import signal
 
-import msgspec
 import pytest
 
-from api.faults import FaultPlan, KillProcess, When
+from api.faults import When
 from tests.harness.agent import processes
+from tests.harness.node import dies, plan
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"
 SIDES = (When.BEFORE, When.AFTER)
-
-
-def plan(node, **fault):
-    """Return the environment that plans the agent's death."""
-    path = node.folder / "faults.json"
-    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(KillProcess(port="runtime", **fault),))))
-    return {"NODEAGENT_FAULTS": str(path)}
-
-
-def dies(node):
-    """Wait until the agent killed itself."""
-    node.process.wait(30)
-    assert node.process.returncode == -signal.SIGKILL, node.stderr()
 
 
 def holds_exactly(node, sandboxes, containers):
@@ -79,7 +66,7 @@ def test_an_agent_killed_at_a_stop_finishes_it_when_it_is_back(node, call, side)
     node.start()
     node.until_gone("goes", deadline_s=40)
     holds_exactly(node, 1, 1)
-    assert node.mains("stays") == stays
+    node.until(lambda: node.mains("stays") == stays, "the other is shown as it was")
     assert node.row("stays")["restarts"] == 0
     assert node.printed("stays") == [["start"]]
 
@@ -128,7 +115,7 @@ def test_pods_outlive_the_death_of_containerd_and_the_agent_goes_on_when_it_is_b
     node.put("late", FOREVER, grace=1)
     node.until(lambda: "late" in node.rows(), "the new pod is known")
     os.kill(ends, signal.SIGTERM)
-    node.until(lambda: "containerd" in node.stderr() or "socket" in node.stderr(), "the loss is told")
+    node.until(lambda: runtime.socket in node.stderr(), "the loss is told")
     assert all(processes.is_alive(*main) for main in web.values())
     assert node.row("web")["status"] == "Running"
     assert node.ask("/livez")[0] == 200

@@ -6,18 +6,11 @@ import grpc
 import pytest
 
 from tests.harness import crilink, part
-from tests.harness.crilink import RUNTIME, field, text
+from tests.harness.crilink import field, text
 from tests.harness.image import make_image
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real
-
-
-def run_sandbox(runtime, name):
-    """Run a pod's sandbox with an address; return its id."""
-    metadata = field(1, name.encode()) + field(2, f"uid-{name}".encode()) + field(3, b"suite")
-    config = field(1, metadata) + field(3, str(runtime.folder / "logs").encode())
-    return text(runtime.link.call(f"{RUNTIME}RunPodSandbox", field(1, config)), 1)
 
 
 def pull(runtime, name, user="", password=""):
@@ -28,7 +21,7 @@ def pull(runtime, name, user="", password=""):
 
 def test_a_pod_outlives_its_containerd_and_nothing_outlives_the_clean_up(make_containerd):
     runtime = make_containerd().start()
-    sandbox = run_sandbox(runtime, "one")
+    sandbox = runtime.link.run_sandbox("one", str(runtime.folder / "logs"))
     assert runtime.link.address(sandbox).startswith("198.1")
     [shim] = runtime.shims()
     runtime.kill9()
@@ -43,7 +36,7 @@ def test_a_pod_outlives_its_containerd_and_nothing_outlives_the_clean_up(make_co
 
 def test_a_clean_up_that_cannot_be_orderly_says_so_and_leaves_nothing_either(make_containerd):
     runtime = make_containerd().start()
-    run_sandbox(runtime, "one")
+    runtime.link.run_sandbox("one", str(runtime.folder / "logs"))
     runtime.kill9()
     good = (runtime.folder / "config.toml").read_text()
     (runtime.folder / "config.toml").write_text("this is no configuration")
@@ -55,8 +48,8 @@ def test_a_clean_up_that_cannot_be_orderly_says_so_and_leaves_nothing_either(mak
 
 def test_two_containerds_know_nothing_of_each_other(make_containerd):
     one, two = make_containerd().start(), make_containerd().start()
-    sandbox = run_sandbox(one, "same")
-    run_sandbox(two, "same")
+    sandbox = one.link.run_sandbox("same", str(one.folder / "logs"))
+    two.link.run_sandbox("same", str(two.folder / "logs"))
     assert one.subnet != two.subnet
     two.clean_up()
     assert one.link.sandboxes() == [sandbox]

@@ -1,6 +1,7 @@
 """The life of a pod on a real containerd: start, crash, update, removal, and what goes wrong."""
 
 import ipaddress
+import json
 import os
 import time
 from pathlib import Path
@@ -230,6 +231,47 @@ def test_a_pod_whose_sandbox_dies_gets_another_one(node):
     )
     node.until_running("web")
     assert node.address("web")
+
+
+def test_a_pod_of_somebody_else_is_shown_and_left_alone(node):
+    link = node.runtime.link
+    foreign = link.run_sandbox("theirs", str(node.folder / "their-logs"))
+    node.put("web", FOREVER, grace=1)
+    node.start()
+    node.until_running("web")
+    node.drop("web")
+    node.until_gone("web")
+    # What the agent removes of orphans it removes with the listings that led to this removal.
+    node.until(lambda: link.sandboxes() == [foreign], "only the other's pod is left")
+    node.kill9()
+    node.start()
+    node.put("next", FOREVER, grace=1)
+    node.until_running("next")
+    assert foreign in link.sandboxes()
+    assert link.is_sandbox_ready(foreign)
+
+
+def test_a_pod_of_somebody_else_is_ended_when_the_agent_takes_over(node):
+    node.runtime.link.run_sandbox("theirs", str(node.folder / "their-logs"))
+    node.start("--take-over")
+    node.until_empty()
+
+
+def test_a_log_folder_that_cannot_be_made_is_told_and_holds_up_nothing(node):
+    node.logs.write_text("a file where the folder of logs should be")
+    node.put("web", FOREVER, grace=1)
+    node.start(ready=False)
+    node.until(lambda: "web" in node.rows(), "the pod is known")
+
+    def told():
+        text = json.dumps(node.explain("web"))
+        return "log directory" in text and str(node.logs) in text and text
+
+    node.until(told, "the folder is named")
+    assert node.process.poll() is None
+    assert "Traceback" not in node.stderr()
+    node.logs.unlink()
+    node.until_running("web", deadline_s=40)
 
 
 def network_of(pid):
