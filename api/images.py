@@ -10,6 +10,9 @@ from api.confinement import Pairs
 from api.ids import WallNs
 from api.runtimecall import Call
 
+IMAGE_MISSING = "ImageNotFound"
+"""Reason with which CreateContainer is rejected when its image is not there (any more): fetch it again."""
+
 
 class ImageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One image that the runtime holds."""

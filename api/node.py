@@ -9,7 +9,7 @@ from enum import StrEnum
 import msgspec
 
 from api.containers import RuntimeHandler
-from api.host import Problem
+from api.host import HostCall, Problem
 
 
 class CgroupDriver(StrEnum):
@@ -94,6 +94,16 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def handler(self, name: str) -> RuntimeHandler | None:
         """Return what the runtime offers under this handler, None when it does not say."""
         return next((one for one in self.handlers if one.name == name), None)
+
+
+class DescribeNode(HostCall, frozen=True, kw_only=True):
+    """Gather the facts of the node, on the port ``node`` -> NodeDescribed; asks the runtime until that answered once."""
+
+
+class NodeDescribed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The facts of the node as they are now."""
+
+    facts: NodeFacts
 
 
 def parse_resolver(text: str, path: str) -> ResolverFile:

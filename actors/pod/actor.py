@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from actors.pod.core import begin, decide
 from actors.pod.explain import full_name
+from actors.pod.image import IMAGES
 from actors.pod.report import PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
 from api.lifecycle import Decision
@@ -15,7 +16,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class PodActor(CoreActor[PodMessage]):
-    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``."""
+    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``node``."""
 
     def __init__(self, state: PodState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports
@@ -26,6 +27,7 @@ class PodActor(CoreActor[PodMessage]):
         ctx.watch(SUPERVISOR)
         ctx.watch(STATUS_MANAGER)
         ctx.watch(PLEG)
+        ctx.watch(IMAGES)
         return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, ctx.in_flight())
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:

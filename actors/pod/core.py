@@ -12,9 +12,11 @@ from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.event import with_changes, with_event
+from actors.pod.image import absorb_report, reask_at, with_wants
+from actors.pod.launch import waits_of
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
-from actors.pod.plan import next_stage, waits_of
+from actors.pod.plan import next_stage
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
@@ -89,7 +91,12 @@ def absorb(
         case Restarted(path=path) if path == SUPERVISOR:
             # A new supervisor counts its updates from the beginning.
             return replace(state, generation=0)
-        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | ImageReport() | None:
+        case ImageReport():
+            return absorb_report(state, message, wall)
+        case Alarm():
+            # What could not be configured is tried again with the node's files as they are now.
+            return replace(state, files=None) if state.files is not None else state
+        case Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:
             assert_never(message)
@@ -170,7 +177,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
         if after.life == state.life and after.base == state.base:
             break
         state = after
-    return after
+    return with_wants(after, now, wall)
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -280,7 +287,8 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
     if kill is None:
         stage = next_stage(state, now, wall)
         waiting = {name: (reason, message) for name, reason, message in stage.waiting}
-        waiting |= {wait.container: (wait.reason, wait.message) for wait in waits_of(state, now, wall)}
+        told = (wait for wait in waits_of(state, now, wall) if wait.reason)
+        waiting |= {wait.container: (wait.reason, wait.message) for wait in told}
     over = isinstance(state.life, Terminated | Finished | Gone)
     status = compose(
         Facts(
@@ -293,6 +301,7 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
             reason=kill.reason if kill and over else stage.pod_reason,
             message=kill.message if kill and over else stage.pod_message,
             failed=bool(kill and kill.reason),
+            endings=state.endings,
             node_ip=state.node_ip,
             wall=wall,
         )
@@ -311,7 +320,7 @@ def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
         return cancel_overtaken(state)
     stage = next_stage(state, now, wall)
     if not stage.calls:
-        return Decision(state=state, wake_at=stage.wake_at)
+        return Decision(state=state, wake_at=earliest(stage.wake_at, reask_at(state)))
     flights = tuple(Flight(op=new_op(), what=what, since=now) for what in stage.calls)
     memo = stage.memo if stage.memo is not None else state.memo
     for what in stage.calls:
@@ -341,6 +350,11 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
     flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.inflight)
     actions = tuple(Cancel(op=op) for op in sorted(overtaken))
     return Decision(state=replace(state, inflight=flights), actions=actions)
+
+
+def earliest(*instants: Instant | None) -> Instant | None:
+    """Return the first of some instants that are set."""
+    return min((at for at in instants if at is not None), default=None)
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:

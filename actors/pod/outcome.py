@@ -5,7 +5,10 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from actors.pod.config.ending import ending_call
+from actors.pod.containerconfig import sandbox_warnings
 from actors.pod.event import with_event
+from actors.pod.image import without_image
 from actors.pod.state import (
     PRUNING,
     STATUS_SECTION,
@@ -34,9 +37,22 @@ from api.containers import (
     StopSandbox,
 )
 from api.errors import Failure, FailureKind
-from api.host import Forget, MakePodFolders, Recall, Recalled, Remember, RemovePodFolders
+from api.host import (
+    Ending,
+    Forget,
+    MakePodFolders,
+    PrepareContainer,
+    ReadEnding,
+    ReadNodeFiles,
+    Recall,
+    Recalled,
+    Remember,
+    RemovePodFolders,
+)
 from api.ids import Instant, WallNs
+from api.images import IMAGE_MISSING
 from api.messages.kernel import Outcome
+from api.node import DescribeNode, NodeDescribed, NodeFiles
 from api.objects.podstatus import PodStatus
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -48,10 +64,18 @@ REWRITE_S = 10.0
 FIRST_IMAGE_HOLD_S = 10.0
 IMAGE_HOLD_LIMIT_S = 300.0
 
-LOOKING = (InspectPod, Recall, Remember)
+LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
-STARTING = (MakePodFolders, RunSandbox, CreateContainer, StartContainer)
+STARTING = (
+    MakePodFolders,
+    DescribeNode,
+    ReadNodeFiles,
+    PrepareContainer,
+    RunSandbox,
+    CreateContainer,
+    StartContainer,
+)
 """Calls that only a pod that is to run makes."""
 
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
@@ -63,6 +87,7 @@ FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     StopSandbox: ("KillPodSandboxError", "FailedKillPod", "error killing pod: "),
     InspectPod: ("", "FailedSync", "error determining status: "),
     MakePodFolders: ("", "Failed", "error making pod data directories: "),
+    PrepareContainer: ("CreateContainerConfigError", "Failed", "Error: "),
 }
 
 
@@ -77,16 +102,31 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     if outcome.failure is not None:
         return failed(state, flight, outcome.failure, now, wall)
     state = tried_well(state, flight)
-    call = flight.what.call
     if isinstance(outcome.result, RuntimePod):
         return runtime_answered(state, flight, outcome, outcome.result, wall)
+    return host_answered(state, flight.what.call, outcome.result, wall)
+
+
+def host_answered(  # noqa: C901  # one case per call
+    state: PodState, call: msgspec.Struct, result: msgspec.Struct | None, wall: WallNs
+) -> PodState:
+    """Take in what the host did or read."""
     match call:
         case Recall():
-            return recalled_entry(state, call, outcome.result, wall)
+            return recalled_entry(state, call, result, wall)
         case Remember(data=data):
             return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo), rewrite_at=None)
         case MakePodFolders():
             return replace(state, folders=True)
+        case DescribeNode() if isinstance(result, NodeDescribed):
+            return replace(state, node=result.facts, described=True)
+        case ReadNodeFiles() if isinstance(result, NodeFiles):
+            return replace(state, files=result)
+        case PrepareContainer(container=name, attempt=attempt):
+            others = (row for row in state.prepared if row[0] != name)
+            return replace(state, prepared=(*others, (name, attempt)))
+        case ReadEnding() if isinstance(result, Ending):
+            return with_ending(state, call, result.message)
         case RemovePodFolders():
             return replace(state, cleaned=True)
         case Forget() if isinstance(state.life, Finished):
@@ -114,7 +154,7 @@ def tried_well(state: PodState, flight: Flight) -> PodState:
 def hold_key(state: PodState, flight: Flight) -> str:
     """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
     call, name = flight.what.call, flight.what.container
-    if isinstance(call, CreateContainer | StartContainer | RemoveContainer) and name:
+    if isinstance(call, PrepareContainer | CreateContainer | StartContainer | RemoveContainer) and name:
         return name
     if isinstance(call, RemoveContainer | RemoveSandbox) and isinstance(state.life, Syncing):
         return PRUNING
@@ -139,17 +179,39 @@ def runtime_answered(
     name = flight.what.container
     match flight.what.call:
         case CreateContainer():
+            # The next instance gets files of its own, and the node's may have changed by then.
+            prepared = tuple(row for row in state.prepared if row[0] != name)
+            state = replace(state, prepared=prepared, files=None)
             return with_event(state, wall, "Normal", "Created", "Container created", name)
         case StartContainer(container_id=started):
             return started_container(state, started, name, wall)
-        case RunSandbox() if before is not None and before.sandboxes:
-            text = "Pod sandbox changed, it will be killed and re-created."
-            return with_event(state, wall, "Normal", "SandboxChanged", text)
+        case RunSandbox():
+            return made_sandbox(state, wall, again=before is not None and bool(before.sandboxes))
         case RemoveContainer():
             hold = state.hold(name)
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
             return state
+
+
+def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
+    """Take in that the sandbox is there: tell what was cut when it was configured; its files are read anew next time."""
+    if again:
+        text = "Pod sandbox changed, it will be killed and re-created."
+        state = with_event(state, wall, "Normal", "SandboxChanged", text)
+    if state.desired is not None and state.files is not None:
+        for warning in sandbox_warnings(state.desired, state.node, state.files):
+            state = with_event(state, wall, "Warning", warning.reason, warning.message)
+    return replace(state, files=None)
+
+
+def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:
+    """Return the state that knows the last words of the instance that left them."""
+    observed = state.observed.containers if state.observed is not None else ()
+    known = {instance.id for instance in observed}
+    kept = tuple(row for row in state.endings if row[0] in known)
+    named = [i.id for i in observed if ending_call(state.uid, i) == call and i.id not in dict(kept)]
+    return replace(state, endings=(*kept, *((identity, message) for identity in named)))
 
 
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
@@ -200,6 +262,11 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         return unremembered(state, call, failure, now, wall)
     if isinstance(call, Recall):
         state = replace(state, recall_failures=state.recall_failures + 1)
+    if isinstance(call, ReadEnding):
+        # Nobody waits for last words: that they cannot be read is all that is known of them.
+        return with_ending(state, call, f"Error on reading termination log: {failure.message}")
+    if isinstance(call, CreateContainer) and failure.reason == IMAGE_MISSING:
+        state = without_image(state, name)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
     state = with_event(state, wall, "Warning", event, text + failure.message, name)
@@ -212,7 +279,7 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         container=held,
         call=type(call).__name__,
         since=before.since if before else now,
-        until=now + hold_s(failure, failures),
+        until=now + (0.0 if is_image_gone(failure) and failures == 1 else hold_s(failure, failures)),
         failures=failures,
         reason=reason or "ContainerCreating",
         message=failure.message,
@@ -223,9 +290,14 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
 
 def hold_s(failure: Failure, failures: int) -> float:
     """Return how long to wait after this many failures in a row: images and refusals slowly, the rest soon."""
-    slow = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED)
+    slow = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED) and not is_image_gone(failure)
     first, limit = (FIRST_IMAGE_HOLD_S, IMAGE_HOLD_LIMIT_S) if slow else (FIRST_HOLD_S, HOLD_LIMIT_S)
     return float(min(first * 2 ** min(failures - 1, 10), limit))
+
+
+def is_image_gone(failure: Failure) -> bool:
+    """Tell whether a container could not be made because its image was removed meanwhile: it is fetched again at once."""
+    return failure.reason == IMAGE_MISSING
 
 
 def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs) -> PodState:

@@ -4,8 +4,9 @@ Pure and level-triggered: sees the state, no message. `explain` shows its output
 
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
-Syncing       look? -> folders -> stop what a new sandbox replaces -> sandbox -> prune -> stop changed -> next container
-Terminating   remember the kill -> stop containers (side by side) -> stop sandboxes -> inspect: proof
+Syncing       look? -> read last words -> folders, facts, memo -> stop what a new sandbox replaces -> sandbox -> prune
+              -> stop changed -> next container: count it -> write its files -> make it -> start it
+Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over
 Finished      stop what came back; if deleted: sandboxes -> folders and logs -> forget
 ```
@@ -15,30 +16,25 @@ from typing import assert_never
 
 import msgspec
 
-from actors.pod.containerconfig import (
-    ConfigProblem,
-    container_spec,
-    own_grace_s,
-    sandbox_spec,
-)
+from actors.pod.config.ending import ending_call
+from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
+from actors.pod.launch import bring_up, waiting_stage, waits_of
 from actors.pod.stage import (
+    CONFIG_RETRY_S,
     HOST_DEADLINE_S,
-    NS,
     Stage,
-    counted_memo,
-    crash_text,
-    crash_wait_s,
     grace_left_s,
     host_call,
     inspection,
     is_changed,
     look_first,
+    node_files,
     paused,
     prunable,
+    refusal,
     remember,
     runtime_call,
     stop,
-    tries,
 )
 from actors.pod.state import (
     MEMO_SECTION,
@@ -54,37 +50,20 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import next_attempt, status_named
-from actors.pod.support import refused_host_image, unsupported_paths
 from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
 from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
-    Container,
-    ContainerState,
-    CreateContainer,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
-    StartContainer,
     StopSandbox,
 )
 from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
 from api.ids import Instant, WallNs
+from api.node import DescribeNode, NodeFiles
 from api.objects import pod as v1
-
-
-class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that is to be started, but not now."""
-
-    container: str
-    until: Instant
-    since_s: float
-    reason: str
-    """Waiting reason to publish."""
-    message: str
-    why: str
 
 
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
@@ -142,35 +121,48 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
         return Stage(why="waiting to be told what it should be")
     if observed is None or state.look:
         return look_first(state, now, "looking at what the runtime shows")
-    unsupported = unsupported_paths(pod, confined=state.node.confined)
-    if unsupported:
-        what = ", ".join(unsupported)
-        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
-        return Stage(
-            why=f"waiting for a spec that this agent honours: {what}",
-            pod_reason="Unsupported",
-            pod_message=message,
-        )
-    refused = refused_host_image(pod, state.source, allowed=state.allow_host_image)
+    refused = refusal(state) or paused(state, now)
     if refused:
-        return Stage(
-            why="waiting for a spec that this node accepts",
-            pod_reason="HostImageNotAllowed",
-            pod_message=refused,
-        )
-    held = paused(state, now)
-    if held:
-        return held
-    if not state.folders:
-        call = MakePodFolders(uid=state.uid)
-        return Stage(calls=(host_call("podfiles", call),), why="making its folders")
+        return refused
+    ended = read_endings(state)
+    if ended:
+        return ended
+    if not state.folders or (state.node.confined and not state.described):
+        return settle_in(state)
     verdict = judge(observed, host_network=pod.spec.host_network)
     if verdict.needed:
-        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why)
+        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why, now)
     return run_containers(state, pod, observed, verdict.current_id, now, wall)
 
 
-def renew_sandbox(state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str) -> Stage:
+def settle_in(state: PodState) -> Stage:
+    """Do what has to be done once in the life of an actor, before its first container."""
+    calls = [host_call("podfiles", MakePodFolders(uid=state.uid))]
+    if state.node.confined:
+        calls += [host_call("node", DescribeNode()), node_files(state)]
+    memo = msgspec.structs.replace(state.memo, kill=None)
+    if memo == state.remembered:
+        return Stage(calls=tuple(calls), why="making its folders")
+    page = remember(state, memo, "making its folders")
+    return msgspec.structs.replace(page, calls=(*page.calls, *calls))
+
+
+def read_endings(state: PodState) -> Stage | None:
+    """Return the stage that reads the last words of what ended, None when all are known."""
+    if not state.node.confined or state.observed is None:
+        return None
+    known = {identity for identity, _ in state.endings}
+    calls = tuple(
+        PortCall(port="podfiles", call=call, deadline_s=HOST_DEADLINE_S, container=instance.name)
+        for instance in state.observed.containers
+        if instance.id not in known and (call := ending_call(state.uid, instance)) is not None
+    )
+    return Stage(calls=calls, why="reading the last words of what ended") if calls else None
+
+
+def renew_sandbox(
+    state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str, now: Instant
+) -> Stage:
     """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
     leftovers = tuple(stop(state, c, own_grace_s(pod)) for c in running(observed))
     if leftovers:
@@ -182,10 +174,16 @@ def renew_sandbox(state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: i
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
         return Stage(why="nothing of it is to run again", ended=True)
-    spec = sandbox_spec(pod, attempt, state.facts, state.files)
+    if state.node.confined and state.files is None:
+        return Stage(calls=(node_files(state),), why="reading the node's resolver")
+    spec = sandbox_spec(pod, attempt, state.facts, state.files or NodeFiles())
     if isinstance(spec, ConfigProblem):
-        why = f"waiting for a sandbox that can be configured: {spec.message}"
-        return Stage(why=why, pod_reason=spec.reason, pod_message=spec.message)
+        return Stage(
+            why=f"waiting for a sandbox that can be configured: {spec.message}",
+            wake_at=now + CONFIG_RETRY_S,
+            pod_reason=spec.reason,
+            pod_message=spec.message,
+        )
     creating = tuple((c.name, "ContainerCreating", "") for c in pod.spec.containers)
     call = runtime_call(state, RunSandbox(spec=spec))
     return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=creating)
@@ -209,91 +207,18 @@ def run_containers(
         return Stage(calls=changed, why="stopping containers whose definition changed")
     waits = waits_of(state, now, wall)
     waiting = {wait.container for wait in waits}
+    stuck: list[Stage] = []
     for container in pod.spec.containers:
         newest = newest_of(observed, container.name)
-        if container.name not in waiting and should_start(pod.spec, container, newest):
-            attempt = next_attempt(newest, status_named(state.base, container.name))
-            return bring_up(state, pod, container, newest, sandbox_id, attempt, wall)
-    if waits:
-        first = min(waits, key=lambda wait: wait.until)
-        return Stage(why=f"waiting: {first.why}", wake_at=first.until, since_s=first.since_s)
+        if container.name in waiting or not should_start(pod.spec, container, newest):
+            continue
+        stage = bring_up(state, pod, container, newest, sandbox_id, now, wall)
+        if stage.calls:
+            return stage
+        stuck.append(stage)
+    if waits or stuck:
+        return waiting_stage(waits, stuck)
     return Stage(why="all its containers run" if running(observed) else "nothing is due")
-
-
-def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
-    """Return the containers that are to be started but wait: after failed tries, or in crash-loop back-off."""
-    pod, observed = state.desired, state.observed
-    waits: list[Wait] = []
-    for container in pod.spec.containers if pod is not None else ():
-        name = container.name
-        newest = newest_of(observed, name)
-        if pod is None or not should_start(pod.spec, container, newest):
-            continue
-        hold = state.hold(name)
-        if hold is not None and now < hold.until:
-            wait = Wait(
-                container=name,
-                until=hold.until,
-                since_s=max(0.0, now - hold.since),
-                reason=hold.reason,
-                message=hold.message,
-                why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
-            )
-            waits.append(wait)
-            continue
-        attempt = next_attempt(newest, status_named(state.base, name))
-        left_s = crash_wait_s(state, name, newest, wall, attempt)
-        if newest is None or newest.finished_at is None or left_s <= 0:
-            continue
-        wait = Wait(
-            container=name,
-            until=now + left_s,
-            since_s=max(0, wall - newest.finished_at) / NS,
-            reason="CrashLoopBackOff",
-            message=crash_text(state, pod, name),
-            why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
-        )
-        waits.append(wait)
-    return tuple(waits)
-
-
-def bring_up(
-    state: PodState,
-    pod: v1.Pod,
-    container: v1.Container,
-    newest: Container | None,
-    sandbox_id: str,
-    attempt: int,
-    wall: WallNs,
-) -> Stage:
-    """Return the next step of starting one container: count it, make it, start it."""
-    name = container.name
-    if newest is not None and newest.state is ContainerState.UNKNOWN:
-        call = stop(state, newest, own_grace_s(pod))
-        return Stage(
-            calls=(call,), why=f"stopping container {name}, whose state is unknown, before its restart"
-        )
-    if newest is not None and newest.state is ContainerState.CREATED:
-        hold = state.hold(name)
-        refused = hold is not None and hold.instance == newest.id
-        if newest.sandbox_id == sandbox_id and not is_changed(container, newest) and not refused:
-            step = StartContainer(uid=state.uid, container_id=newest.id)
-            return Stage(calls=(runtime_call(state, step, name),), why=f"starting container {name}")
-        drop = RemoveContainer(uid=state.uid, container_id=newest.id)
-        return Stage(
-            calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
-        )
-    memo = counted_memo(state, name, newest, wall, attempt)
-    if memo != state.remembered:
-        return remember(state, memo, f"remembering restart {attempt} of container {name}")
-    shown = state.observed.sandboxes if state.observed is not None else ()
-    ips = next((box.ips for box in shown if box.id == sandbox_id), ())
-    spec = container_spec(pod, container, attempt, state.facts, ips=ips)
-    if isinstance(spec, ConfigProblem):
-        why = f"waiting for a definition of container {name} that can be configured: {spec.message}"
-        return Stage(why=why, waiting=((name, spec.reason, spec.message),))
-    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, spec=spec)
-    return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
 
 
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
@@ -311,6 +236,9 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
         left_s = grace_left_s(kill, wall)
         calls = tuple(stop(state, c, left_s) for c in alive)
         return Stage(calls=calls, why=f"stopping its containers with {left_s} s of grace")
+    ended = read_endings(state)
+    if ended:
+        return ended
     sandboxes = ready_sandboxes(state.observed)
     if sandboxes:
         calls = tuple(runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in sandboxes)

@@ -1,5 +1,6 @@
 """What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
 
+from actors.pod.image import IMAGES, wants_message
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
 from api.ids import Path
 from api.lifecycle import Action, Tell
@@ -33,6 +34,12 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             life=LIFE_WORD[type(after.life)],
         )
         facts.append(Tell(to=SUPERVISOR, message=moved))
+    if (
+        before.wants != after.wants
+        or before.wants_told_at != after.wants_told_at
+        or (resend == IMAGES and after.wants)
+    ):
+        facts.append(Tell(to=IMAGES, message=wants_message(after)))
     if resend == PLEG:
         facts.append(Tell(to=PLEG, message=WatchPod(uid=after.uid)))
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):

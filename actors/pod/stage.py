@@ -16,6 +16,7 @@ from actors.pod.state import (
     PodState,
     PortCall,
 )
+from actors.pod.support import refused_host_image, unsupported_paths
 from actors.rules.backoff import counted, wait_s
 from actors.rules.instance import instances_of
 from api.containers import (
@@ -29,13 +30,15 @@ from api.containers import (
     StopContainer,
 )
 from api.duration import write
-from api.host import Remember
+from api.host import ReadNodeFiles, Remember
 from api.ids import Instant, WallNs
 from api.objects import pod as v1
 
 MIN_STOP_S = 2
 """Floor of every stop's grace: less would kill before the runtime cleaned up."""
 HOST_DEADLINE_S = 30.0
+CONFIG_RETRY_S = 10.0
+"""After which a definition that could not be carried out is looked at anew: files of the node may have changed."""
 NS = 1_000_000_000
 
 
@@ -56,6 +59,30 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing of the pod runs and nothing of it is to run again."""
     pod_reason: str = ""
     pod_message: str = ""
+
+
+def refusal(state: PodState) -> Stage | None:
+    """Return the wait for a spec that can be run here, None when this one can."""
+    pod = state.desired
+    if pod is None:
+        return None
+    unsupported = unsupported_paths(pod, confined=state.node.confined)
+    if unsupported:
+        what = ", ".join(unsupported)
+        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
+        return Stage(
+            why=f"waiting for a spec that this agent honours: {what}",
+            pod_reason="Unsupported",
+            pod_message=message,
+        )
+    refused = refused_host_image(pod, state.source, allowed=state.allow_host_image)
+    if refused:
+        return Stage(
+            why="waiting for a spec that this node accepts",
+            pod_reason="HostImageNotAllowed",
+            pod_message=refused,
+        )
+    return None
 
 
 def paused(state: PodState, now: Instant) -> Stage | None:
@@ -99,6 +126,11 @@ def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> 
 def host_call(port: str, call: msgspec.Struct) -> PortCall:
     """Return a call on a port of the host."""
     return PortCall(port=port, call=call, deadline_s=HOST_DEADLINE_S)
+
+
+def node_files(state: PodState) -> PortCall:
+    """Return the call that reads what the pod's resolver and hosts files are made from."""
+    return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
 
 
 def stop(state: PodState, container: Container, grace_s: int) -> PortCall:

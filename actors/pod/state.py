@@ -13,7 +13,8 @@ import msgspec
 from actors.rules.backoff import Backoff
 from api.containers import RuntimePod
 from api.ids import Instant, OpId, Path, Uid, WallNs
-from api.messages.pod import KillCause
+from api.messages.images import ImageWant
+from api.messages.pod import ImageReport, KillCause
 from api.messages.supervisor import PodLife
 from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod, PodStatus
@@ -184,8 +185,10 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     allow_host_image: bool = False
     """Whether plain processes on the host may come from sources other than files."""
     node: NodeFacts = NodeFacts()
-    files: NodeFiles = NodeFiles()
-    """The node's files as they were read last."""
+    described: bool = False
+    """`node` is what the port says, not what was assumed at the start."""
+    files: NodeFiles | None = None
+    """The node's files, read for what is being made; None when they are to be read anew."""
 
     desired: Pod | None = None
     source: str = ""
@@ -212,6 +215,17 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     inherited: tuple[OpId, ...] = ()
     """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
     holds: tuple[Hold, ...] = ()
+    wants: tuple[ImageWant, ...] | None = None
+    """Images that the next containers need, as they were told; None before they were told once."""
+    wants_told_at: Instant = float("-inf")
+    images: tuple[ImageReport, ...] = ()
+    """What the ImagePuller says of them."""
+    image_tries: tuple[tuple[str, int], ...] = ()
+    """Container, and how often its image was gone when it was to be made."""
+    prepared: tuple[tuple[str, int], ...] = ()
+    """Container and attempt whose files were written and which was not made yet."""
+    endings: tuple[tuple[str, str], ...] = ()
+    """Container id, and the last words that it left."""
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
     events: tuple[PodEvent, ...] = ()

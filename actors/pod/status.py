@@ -6,6 +6,7 @@ what the runtime forgot: restart counts, last terminations, start time, addresse
 
 import msgspec
 
+from actors.pod.config.ending import cut_message, ended_message
 from actors.pod.phase import TERMINAL, conditions, is_static, phase_of
 from actors.rules.instance import instances_of, ready_sandboxes
 from actors.rules.qos import qos_class
@@ -52,6 +53,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     failed: bool = False
     """The kill decides the phase: Failed."""
+    endings: tuple[tuple[str, str], ...] = ()
+    """Container id, and the last words that it left."""
     node_ip: str = ""
     wall: WallNs
 
@@ -117,7 +120,7 @@ def container_status(
     if not instances:
         status = without_instance(facts, container, old)
     else:
-        status = with_instances(container, old, instances)
+        status = with_instances(container, old, tuple(with_last_words(facts, one) for one in instances))
     newest = instances[0] if instances else None
     if waiting is None and old is not None and not facts.terminating:
         waiting = waits_still(old, newest)
@@ -180,6 +183,15 @@ def with_instances(
         last_state=last,
         allocated_resources=container.resources.requests if container.resources else {},
     )
+
+
+def with_last_words(facts: Facts, instance: Instance) -> Instance:
+    """Return an ended instance with what it left as its message; all of a pod's messages share one room."""
+    if instance.state is not Runs.EXITED:
+        return instance
+    left = next((message for identity, message in facts.endings if identity == instance.id), "")
+    message = cut_message(ended_message(instance.message, left), len(facts.pod.spec.containers))
+    return instance if message == instance.message else msgspec.structs.replace(instance, message=message)
 
 
 def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:

@@ -30,6 +30,8 @@ class ImageWant(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     """As the pod names it."""
     policy: PullPolicy
+    again: int = 0
+    """Grows when what was answered did not do: a container could not be made of it, so it is to be looked up anew."""
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):

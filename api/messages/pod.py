@@ -101,8 +101,12 @@ class ImageReport(Message, frozen=True, kw_only=True):
     uid: Uid
     container: str
     attempt: int
+    again: int = 0
+    """Of the want that this answers."""
     image: str
     progress: ImageProgress
+    since: Instant | None = None
+    """PULLING: when the fetching began, None while it waits for its turn."""
     ref: str = ""
     """READY: what the container is to be made from."""
     user: int | None = None

@@ -22,6 +22,7 @@ from api.errors import (
     RejectedError,
     TimedOutError,
 )
+from api.images import IMAGE_MISSING
 from runtime.drivers.cri import mark, request, shown
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
@@ -41,8 +42,6 @@ STOP_MARGIN_S = 120.0
 EXEC_MARGIN_S = 10.0
 REMEMBERED_SPECS = 64
 """Specs of sandboxes that were made just now, for their first containers."""
-IMAGE_MISSING = "ImageNotFound"
-"""The reason of a container that could not be made because its image is gone."""
 
 
 class Calls:

@@ -28,7 +28,7 @@ from api.containers import (
 )
 from api.errors import AlreadyExistsError, ConflictError, DeniedError, NotFoundError, RejectedError
 from api.ids import Uid, WallNs
-from api.images import ImageRow
+from api.images import IMAGE_MISSING, ImageRow
 from api.ports import Timers, Undo
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
@@ -203,7 +203,7 @@ class World:
             known_names = ", ".join(sorted(name for row in self.images for name in row.names))
             raise RejectedError(
                 f"container {spec.name}: the memory runtime has no image {spec.image!r}; it runs {known_names}",
-                reason="ErrImageNeverPull",
+                reason=IMAGE_MISSING,
             )
         self._count += 1
         container = Container(

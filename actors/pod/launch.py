@@ -1,0 +1,208 @@
+"""Bring one container up, step by step, and tell what those wait for that are not brought up now."""
+
+import msgspec
+
+from actors.pod.containerconfig import ConfigProblem, RunImage, container_files, container_spec, own_grace_s
+from actors.pod.image import report_on, want_of
+from actors.pod.stage import (
+    CONFIG_RETRY_S,
+    NS,
+    Stage,
+    counted_memo,
+    crash_text,
+    crash_wait_s,
+    host_call,
+    node_files,
+    remember,
+    runtime_call,
+    stop,
+    tries,
+)
+from actors.pod.state import PodState, PortCall
+from actors.pod.status import next_attempt, status_named
+from actors.rules.instance import newest_of
+from actors.rules.restart import should_start
+from api.containers import Container, ContainerState, CreateContainer, RemoveContainer, StartContainer
+from api.ids import Instant, WallNs
+from api.messages.images import ImageWant
+from api.messages.pod import ImageProgress
+from api.node import NodeFiles
+from api.objects import pod as v1
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that is to be started, but not now."""
+
+    container: str
+    until: Instant | None
+    """None: until somebody tells that it is over."""
+    since_s: float
+    reason: str
+    """Waiting reason to publish, empty to leave the published one."""
+    message: str
+    why: str
+
+
+def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
+    """Return the containers that are to be started but wait: after failed tries, in crash-loop back-off, for an image."""
+    pod, observed = state.desired, state.observed
+    waits: list[Wait] = []
+    for container in pod.spec.containers if pod is not None else ():
+        newest = newest_of(observed, container.name)
+        if pod is None or not should_start(pod.spec, container, newest):
+            continue
+        wait = (
+            hold_wait(state, container.name, now)
+            or crash_wait(state, pod, container.name, newest, now, wall)
+            or image_wait(state, container, now, wall)
+        )
+        if wait is not None:
+            waits.append(wait)
+    return tuple(waits)
+
+
+def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
+    """Return the wait after failed tries."""
+    hold = state.hold(name)
+    if hold is None or now >= hold.until:
+        return None
+    return Wait(
+        container=name,
+        until=hold.until,
+        since_s=max(0.0, now - hold.since),
+        reason=hold.reason,
+        message=hold.message,
+        why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+    )
+
+
+def crash_wait(
+    state: PodState, pod: v1.Pod, name: str, newest: Container | None, now: Instant, wall: WallNs
+) -> Wait | None:
+    """Return the wait of a container that ended too often."""
+    attempt = next_attempt(newest, status_named(state.base, name))
+    left_s = crash_wait_s(state, name, newest, wall, attempt)
+    if newest is None or newest.finished_at is None or left_s <= 0:
+        return None
+    return Wait(
+        container=name,
+        until=now + left_s,
+        since_s=max(0, wall - newest.finished_at) / NS,
+        reason="CrashLoopBackOff",
+        message=crash_text(state, pod, name),
+        why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+    )
+
+
+def image_wait(state: PodState, container: v1.Container, now: Instant, wall: WallNs) -> Wait | None:
+    """Return the wait for an image."""
+    want = want_of(state, container, wall)
+    if want is None:
+        return None
+    report = report_on(state, want)
+    if report is not None and report.progress is ImageProgress.READY:
+        return None
+    name, image = container.name, container.image
+    if report is None:
+        asked_s = max(0.0, now - state.wants_told_at)
+        why = f"image {image} of container {name}, which is being looked up"
+        return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
+    if report.progress is ImageProgress.PULLING:
+        turn = (
+            "which is being fetched" if report.since is not None else "which waits for its turn to be fetched"
+        )
+        pulled_s = max(0.0, now - report.since) if report.since is not None else 0.0
+        why = f"image {image} of container {name}, {turn}"
+        return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
+    return Wait(
+        container=name,
+        until=report.retry_at,
+        since_s=0.0,
+        reason=report.reason,
+        message=report.message,
+        why=f"image {image} of container {name}: {report.message}",
+    )
+
+
+def waiting_stage(waits: tuple[Wait, ...], stuck: list[Stage]) -> Stage:
+    """Return the stage in which nothing is done: what is waited for, until when, and what to publish of it."""
+    timed = [wait for wait in waits if wait.until is not None]
+    first = min(timed, key=lambda wait: wait.until or 0.0) if timed else waits[0] if waits else None
+    wakes = [at for at in (*(w.until for w in timed), *(s.wake_at for s in stuck)) if at is not None]
+    return Stage(
+        why=f"waiting: {first.why}" if first is not None else stuck[0].why,
+        wake_at=min(wakes, default=None),
+        since_s=first.since_s if first is not None else None,
+        waiting=tuple(row for stage in stuck for row in stage.waiting),
+    )
+
+
+def bring_up(
+    state: PodState,
+    pod: v1.Pod,
+    container: v1.Container,
+    newest: Container | None,
+    sandbox_id: str,
+    now: Instant,
+    wall: WallNs,
+) -> Stage:
+    """Return the next step of starting one container whose image is there: count it, write its files, make it, start it.
+
+    A stage without calls: its definition cannot be carried out, which must not hold up the containers after it.
+    """
+    name = container.name
+    if newest is not None and newest.state is ContainerState.UNKNOWN:
+        call = stop(state, newest, own_grace_s(pod))
+        return Stage(
+            calls=(call,), why=f"stopping container {name}, whose state is unknown, before its restart"
+        )
+    want = want_of(state, container, wall)
+    if newest is not None and want is None:
+        step = StartContainer(uid=state.uid, container_id=newest.id)
+        return Stage(calls=(runtime_call(state, step, name),), why=f"starting container {name}")
+    if newest is not None and newest.state is ContainerState.CREATED:
+        drop = RemoveContainer(uid=state.uid, container_id=newest.id)
+        return Stage(
+            calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
+        )
+    assert want is not None
+    memo = counted_memo(state, name, newest, wall, want.attempt)
+    if memo != state.remembered:
+        return remember(state, memo, f"remembering restart {want.attempt} of container {name}")
+    return make(state, pod, container, want, sandbox_id, now)
+
+
+def make(
+    state: PodState, pod: v1.Pod, container: v1.Container, want: ImageWant, sandbox_id: str, now: Instant
+) -> Stage:
+    """Return the step that makes a container, or the one that writes the files that it is made with."""
+    name, node = container.name, state.facts
+    shown = state.observed.sandboxes if state.observed is not None else ()
+    ips = next((box.ips for box in shown if box.id == sandbox_id), ())
+    if node.confined and (name, want.attempt) not in state.prepared:
+        if state.files is None and pod.spec.host_network:
+            return Stage(calls=(node_files(state),), why="reading the node's hosts file")
+        files = container_files(pod, container, want.attempt, node, state.files or NodeFiles(), ips)
+        if isinstance(files, ConfigProblem):
+            return refused(name, files, now)
+        if files is not None:
+            call = host_call("podfiles", files)
+            prepare = PortCall(port=call.port, call=files, deadline_s=call.deadline_s, container=name)
+            return Stage(calls=(prepare,), why=f"writing the files of container {name}")
+    report = report_on(state, want)
+    assert report is not None
+    image = RunImage(ref=report.ref, user=report.user, user_name=report.user_name)
+    spec = container_spec(pod, container, want.attempt, node, image=image, ips=ips)
+    if isinstance(spec, ConfigProblem):
+        return refused(name, spec, now)
+    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, spec=spec)
+    return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
+
+
+def refused(name: str, problem: ConfigProblem, now: Instant) -> Stage:
+    """Return the wait for a definition that can be carried out."""
+    return Stage(
+        why=f"waiting for a definition of container {name} that can be configured: {problem.message}",
+        wake_at=now + CONFIG_RETRY_S,
+        waiting=((name, problem.reason, problem.message),),
+    )
