@@ -33,6 +33,8 @@ from api.host import (
     uid_of_log_folder,
 )
 from api.ids import Uid
+from api.logfile import LinkContainerLog, RemoveContainerLogs
+from runtime.drivers.memory.logs import MemoryLogFiles
 from runtime.drivers.memory.stream import MemoryStream
 
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -239,8 +241,9 @@ class MemoryPodFolders:
 
     name = "podfiles"
 
-    def __init__(self, logs_root: str = "/var/log/pods") -> None:
+    def __init__(self, logs_root: str = "/var/log/pods", files: MemoryLogFiles | None = None) -> None:
         self._logs_root = logs_root
+        self._files = files or MemoryLogFiles(logs_root)
         self._pods: set[Uid] = set()
         self._logs: set[str] = set()
         self._lock = threading.Lock()
@@ -262,6 +265,11 @@ class MemoryPodFolders:
                     return self._remove(call)
                 case ListPodFolders():
                     return self._list()
+                case LinkContainerLog():
+                    return self._files.link(call)
+                case RemoveContainerLogs():
+                    check_folder_uid(call.uid)
+                    return self._files.remove(call)
                 case _:
                     raise TypeError(f"the port podfiles takes no {type(call).__name__}")
 
@@ -275,6 +283,8 @@ class MemoryPodFolders:
             )
         self._pods.discard(call.uid)
         self._logs.discard(call.log_directory)
+        if call.log_directory:
+            self._files.remove_folder(call.log_directory)
         return Done()
 
     def _list(self) -> PodFolders:
