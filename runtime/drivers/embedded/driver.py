@@ -32,6 +32,8 @@ KEEPER_PATIENCE_S = 15.0
 CLOSE_PATIENCE_S = 2.0
 MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
+REOPENS_LOGS = 2
+"""The protocol version from which on a keeper opens a log anew when asked."""
 NO_TIMEOUT_S = 365 * 86400.0
 
 Push = Callable[[Message], None]
@@ -252,11 +254,12 @@ class EmbeddedRuntime:
                 self._remove_container(ticket, call)
             case c.ExecInContainer():
                 self._exec(ticket, call)
-            case c.ReopenContainerLog() | c.OpenExec():
-                what = (
-                    "log rotation" if isinstance(call, c.ReopenContainerLog) else "interactive exec (-i, -t)"
+            case c.ReopenContainerLog():
+                self._reopen_log(ticket, call)
+            case c.OpenExec():
+                raise RejectedError(
+                    f"container {call.container_id}: the embedded runtime has no interactive exec (-i, -t) yet"
                 )
-                raise RejectedError(f"container {call.container_id}: the embedded runtime has no {what} yet")
             case images.ListImages():
                 self._succeed(ticket, images.ImageListing(images=(HOST_ROW,)))
             case images.ImageStatus():
@@ -467,6 +470,17 @@ class EmbeddedRuntime:
                 return
             self._fleet.changed(kept)
         self._show(ticket, call.uid)
+
+    def _reopen_log(self, ticket: Ticket, call: c.ReopenContainerLog) -> None:
+        kept, identity = self._find(call.uid, call.container_id)
+        if not kept.is_live:
+            raise ConflictError(f"container {call.container_id} does not run, so it writes no log")
+        if not kept.speaks(REOPENS_LOGS):
+            raise RejectedError(
+                f"container {call.container_id}: its keeper is of an older agent and cannot open a log anew when asked;"
+                " a container that is made by this agent can"
+            )
+        self._relay(ticket, call.uid, kept, "reopen_log", container=identity)
 
     def _exec(self, ticket: Ticket, call: c.ExecInContainer) -> None:
         kept, identity = self._find(call.uid, call.container_id)
