@@ -18,6 +18,7 @@ from runtime.drivers.embedded.driver import EmbeddedRuntime
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
+from runtime.drivers.host.logfile import LogFiles
 from runtime.drivers.host.manifest import FileManifests
 from runtime.drivers.host.podfolder import PodFolders
 from runtime.drivers.http.endpoint import listen_tcp, listen_unix
@@ -153,6 +154,7 @@ def planned_faults(path: str) -> FaultInterceptor | None:
 
 def real_parts(root: FilePath, settings: Settings, runtime: EmbeddedRuntime, node_ip: str) -> Parts:
     """Return the drivers of the real world on one root directory."""
+    logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
     return Parts(
         runtime=runtime,
         runtime_events=runtime.events,
@@ -160,7 +162,8 @@ def real_parts(root: FilePath, settings: Settings, runtime: EmbeddedRuntime, nod
         manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
         urls=url_manifests() if settings.manifest_url else None,
         ledger=FileLedger(root),
-        podfiles=PodFolders(root / "pods", FilePath(settings.pod_logs_dir)),
+        podfiles=PodFolders(root / "pods", logs, links),
+        logfiles=LogFiles(logs, links),
         node_ip=node_ip,
     )
 

@@ -1,7 +1,7 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/status   /node/pleg   /node/pods/<uid> ...   /node/config   /node/file   /node/http
+/node/status   /node/pleg   /node/pods/<uid> ...   /node/logs   /node/config   /node/file   /node/http
 ```
 """
 
@@ -11,6 +11,8 @@ from functools import partial
 import msgspec
 
 from actors.config.actor import PodConfig
+from actors.logs.actor import LogRotator
+from actors.logs.state import LogRotatorState
 from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
@@ -44,6 +46,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     runtime_events: Stream
     ledger: Port | BlockingPort
     podfiles: Port | BlockingPort
+    logfiles: Port | BlockingPort
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
     """Needed with a manifest path."""
@@ -58,6 +61,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "runtime": parts.runtime,
         "ledger": parts.ledger,
         "podfiles": parts.podfiles,
+        "logfiles": parts.logfiles,
     }
     fan_in = max(256, 8 * settings.max_pods)
     system.spawn(
@@ -78,6 +82,17 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
             supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts.node_ip, ports)
         )
+    )
+    rotator = LogRotatorState(
+        limit_bytes=settings.log_max_size_bytes,
+        max_files=settings.log_max_files,
+        workers=settings.log_max_workers,
+        period_s=settings.log_monitor_s,
+        deadline_s=settings.runtime_request_timeout_s,
+        take_over=settings.take_over,
+    )
+    system.spawn(
+        LogRotator.options(name="logs", restart=FOREVER).bind(rotator, pick(ports, "runtime", "logfiles"))
     )
     config = PodConfig.options(name="config", restart=FOREVER)
     system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))

@@ -11,6 +11,8 @@ import msgspec
 
 from actors.config.core import ConfigState
 from actors.config.core import rows as config_rows
+from actors.logs.state import LogRotatorState
+from actors.logs.state import event_rows as log_rows
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
@@ -49,7 +51,7 @@ from api.objects.container import EnvVar
 from api.objects.pod import Pod, PodList
 
 PODS, CONFIG, PLEG = Path("/node/pods"), Path("/node/config"), Path("/node/pleg")
-FILE, HTTP = Path("/node/file"), Path("/node/http")
+FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
 
 
@@ -159,6 +161,9 @@ class View:
         """Return the events of one pod, or of all for an empty name, oldest first."""
         chosen = [self._state(pod)] if pod else list(self._states().values())
         rows = [row for state in chosen for row in pods.event_rows(state)]
+        rotator = self._kernel.committed(LOGS)
+        if isinstance(rotator, LogRotatorState):
+            rows += log_rows(rotator, chosen[0].uid if pod else None)
         return tuple(sorted(rows, key=lambda row: row.at))
 
     def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:

@@ -27,6 +27,7 @@ from api.ids import Path, Uid
 from api.messages import Message
 from api.ports import Done, Undo
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryPodFolders, MemoryUrls
+from runtime.drivers.memory.logs import MemoryLogFiles
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.fault import Seam
@@ -133,7 +134,8 @@ class World:
             self.time, seed=seed, latency=latency, complete_listings=complete_listings
         )
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
-        self.folders = MemoryPodFolders(LOG_ROOT)
+        self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
+        self.folders = MemoryPodFolders(LOG_ROOT, self.logfiles)
         self.manifests = MemoryManifests()
         self.urls = MemoryUrls()
         self.settings = Settings(
@@ -165,6 +167,7 @@ class World:
             urls=self.urls,
             ledger=self.ledger,
             podfiles=self.folders,
+            logfiles=self.logfiles,
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None
