@@ -39,7 +39,7 @@ from api.logfile import (
     check_link_name,
     place_of,
 )
-from runtime.drivers.host.logfolder import files_of, log_folder, open_regular, remove
+from runtime.drivers.host.logfolder import age_of, files_of, is_rotated, log_folder, open_regular, remove
 from runtime.drivers.host.oserror import translate
 
 CHUNK_BYTES = 256 << 10
@@ -268,17 +268,6 @@ def tidy(folder: int, live: str, keep: int) -> list[str]:
     for name in rotated[: len(rotated) - len(stay)]:
         remove(folder, name)
     return stay
-
-
-def is_rotated(live: str, name: str) -> bool:
-    """Tell whether a file is a rotated one of a log, compressed or not."""
-    return ROTATED.fullmatch(name.removeprefix(live + ".").removesuffix(".gz")) is not None
-
-
-def age_of(live: str, name: str) -> tuple[str, int]:
-    """Return what rotated files of a log are sorted by: when, and which one of that second."""
-    day, time_of_day, number = (*name.removeprefix(live + ".").removesuffix(".gz").split("-"), "0")[:3]
-    return f"{day}-{time_of_day}", int(number)
 
 
 def compress_in_place(folder: int, name: str) -> str:

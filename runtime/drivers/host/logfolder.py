@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from api.errors import ConflictError, NotFoundError
-from api.logfile import LogPlace
+from api.logfile import ROTATED, LogPlace
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -57,3 +57,14 @@ def open_regular(folder: int, name: str, shown: str) -> int:
         os.close(opened)
         raise ConflictError(f"the log {shown} is not a regular file; it is left as it is")
     return opened
+
+
+def is_rotated(live: str, name: str) -> bool:
+    """Tell whether a file is a rotated one of a log, compressed or not."""
+    return ROTATED.fullmatch(name.removeprefix(live + ".").removesuffix(".gz")) is not None
+
+
+def age_of(live: str, name: str) -> tuple[str, int]:
+    """Return what rotated files of a log are sorted by: when, and which one of that second."""
+    day, time_of_day, number = (*name.removeprefix(live + ".").removesuffix(".gz").split("-"), "0")[:3]
+    return f"{day}-{time_of_day}", int(number)
