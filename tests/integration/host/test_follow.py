@@ -27,6 +27,8 @@ class Writer:
         self.running = True
         self.written = 0
         self.stop_at = None
+        self.looks = 0
+        """How often a follower asked whether the container runs: once in each of its rounds."""
         self._rotation = threading.Lock()
         self._next = None
         self._file = self._open()
@@ -79,7 +81,16 @@ class Writer:
 
     def open(self, query, hangup=-1):
         target = LogTarget(path=str(self.path), root=str(self.root), running=self.running)
-        return open_log(target, query, running=lambda: self.running, hangup=hangup)
+        return open_log(target, query, running=self._is_running, hangup=hangup)
+
+    def _is_running(self):
+        self.looks += 1
+        return self.running
+
+    def looked_at(self):
+        """Wait until a follower has gone round twice more."""
+        seen = self.looks
+        until(lambda: self.looks >= seen + 2, "the follower looked")
 
 
 class Reader:
@@ -152,7 +163,12 @@ def test_lines_that_still_go_into_the_old_file_are_not_lost(writer):
     reader = Reader(writer)
     writer.write(3)
     until(lambda: reader.numbers() == [0, 1, 2], "it follows")
-    writer.rotate(late=4)
+    writer.port.perform(RotateLog(path=str(writer.path), max_files=5), 5.0)
+    fresh = writer._open()
+    writer.looked_at()
+    writer.write(4)
+    os.close(writer._file)
+    writer._file = fresh
     writer.write(1)
     until(
         lambda: reader.numbers() == list(range(8)),
@@ -168,6 +184,7 @@ def test_an_empty_new_file_keeps_nobody_from_the_old_one(writer):
     writer.write(2)
     writer.port.perform(RotateLog(path=str(writer.path), max_files=5), 5.0)
     writer.path.touch()
+    writer.looked_at()
     writer.write(2)
     until(lambda: reader.numbers() == [0, 1, 2, 3], "what goes into the old file is shown")
     writer.finish()
