@@ -150,6 +150,8 @@ class World:
             image_endpoint="memory",
             runtime_request_timeout_s=call_deadline_s,
             pod_logs_dir=LOG_ROOT,
+            # So little that the first line of a container is rotated away.
+            log_max_size_bytes=20,
             max_pods=110,
             max_container_backoff_s=300.0,
             healthz_address="127.0.0.1",

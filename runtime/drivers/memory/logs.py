@@ -113,6 +113,10 @@ class MemoryLogFiles:
 
     def _find(self, limit_bytes: int) -> LogsFound:
         logs = []
+        rotated = {path.rpartition(".log.")[0] for path in self.files if ".log." in path}
+        for path in (f"{stem}.log" for stem in rotated if f"{stem}.log" not in self.files):
+            place = place_of(self._root, path)
+            logs.append(LogSeen(uid=place.uid, container=place.container, path=path, missing=True))
         for path, lines in sorted(self.files.items()):
             if LIVE_LOG.fullmatch(path.rpartition("/")[2]) is None:
                 continue
@@ -120,7 +124,7 @@ class MemoryLogFiles:
             size = size_of(lines)
             if size > limit_bytes:
                 logs.append(LogSeen(uid=place.uid, container=place.container, path=path, size_bytes=size))
-        return LogsFound(logs=tuple(logs))
+        return LogsFound(logs=tuple(sorted(logs, key=lambda log: log.path)))
 
     def _rotate(self, call: RotateLog) -> LogRotated:
         place_of(self._root, call.path)

@@ -275,6 +275,17 @@ def test_the_logs_of_another_pod_are_not_removed(bench):
     assert bench.files(path.parent) == ["0.log"]
 
 
+def test_a_newest_log_that_is_missing_is_found_by_what_is_left_of_it(bench):
+    folder = folder_of(bench)
+    bench.write(folder / "0.log", [line(0)])
+    bench.write(folder / "1.log.20240101-000000", [line(1)])
+    assert ask(bench, FindLogs(limit_bytes=1000)).logs == (
+        LogSeen(uid="u1", container="main", path=str(folder / "1.log"), missing=True),
+    )
+    bench.write(folder / "1.log", [line(1)])
+    assert ask(bench, FindLogs(limit_bytes=1000)).logs == ()
+
+
 # what only real files show
 
 
@@ -353,15 +364,7 @@ def test_a_log_that_was_just_written_is_not_cut(real):
     assert len(real.read(path)) == 100
 
 
-def test_a_newest_log_that_is_missing_is_found_by_what_is_left_of_it(real):
-    folder = folder_of(real)
-    real.write(folder / "0.log", [line(0)])
-    real.write(folder / "1.log.20240101-000000", [line(1)])
-    assert ask(real, FindLogs(limit_bytes=1000)).logs == (
-        LogSeen(uid="u1", container="main", path=str(folder / "1.log"), missing=True),
-    )
-    real.write(folder / "1.log", [line(1)])
-    assert ask(real, FindLogs(limit_bytes=1000)).logs == ()
+def test_an_empty_folder_of_logs_is_found(real):
     empty = folder_of(real, "u2")
     empty.mkdir(parents=True)
     assert ask(real, FindLogs(limit_bytes=1000)).logs == (
