@@ -17,6 +17,7 @@ from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
 from actors.pod.state import PodState
+from actors.pod.status import status_named
 from actors.rules.instance import instances_of
 from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
@@ -32,7 +33,7 @@ from actors.supervisor.explain import (
 )
 from actors.supervisor.state import SupervisorState
 from api.containers import Container, ContainerState, ExecInContainer, ExecResult, RuntimeInfo, RuntimeStatus
-from api.errors import NotFoundError, OperatingError, RejectedError
+from api.errors import NotFoundError, OperatingError, RejectedError, UnavailableError
 from api.ids import Instant, Path, Uid, WallNs
 from api.images import ImageListing, ImageRow, ListImages
 from api.introspection import (
@@ -171,9 +172,19 @@ class View:
         state = self._state(pod)
         name = container_named(state, container)
         _, pod_name = pods.full_name(state)
-        instances = [i for i in instances_of(state.observed, name) if i.state is not ContainerState.CREATED]
+        if state.observed is None:
+            # A follower goes on over this: a new incarnation of the pod's actor has not heard from the runtime yet.
+            raise UnavailableError(
+                f'the container runtime has not said yet what it holds of pod "{pod_name}"; see `nodeagent explain`'
+            )
+        known = instances_of(state.observed, name)
+        instances = [i for i in known if i.state is not ContainerState.CREATED]
         if previous:
-            instances = [i for i in instances[1:] if i.state is ContainerState.EXITED]
+            # One that waits for its next run has none at present: the run that ended last is its previous one.
+            status = status_named(state.base, name)
+            waits = status is not None and status.state.waiting is not None
+            at_present = () if waits else known[:1]
+            instances = [i for i in instances if i not in at_present and i.state is ContainerState.EXITED]
             if not instances:
                 raise NotFoundError(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         if not instances:
