@@ -11,19 +11,24 @@ import msgspec
 from actors.assembly import Parts, assemble
 from actors.view import View
 from api.config import EMBEDDED, Settings
+from api.containers import RuntimeInfo, RuntimeStatus
 from api.errors import RejectedError
 from api.faults import FaultPlan
 from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
+from runtime.drivers.host.cgroup import PodCgroups
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
+from runtime.drivers.host.logfile import LogFiles
 from runtime.drivers.host.manifest import FileManifests
+from runtime.drivers.host.node import NodeDescriber, gather
 from runtime.drivers.host.podfolder import PodFolders
 from runtime.drivers.http.endpoint import listen_tcp, listen_unix
 from runtime.drivers.http.health import health_answer
 from runtime.drivers.http.server import Server
 from runtime.drivers.http.view import Admin
+from runtime.drivers.net.address import host_address
 from runtime.edge import perform
 from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
@@ -66,6 +71,7 @@ class Agent:
         self._undo.append(lock.release)
         runtime = container_runtime(root, settings)
         self._undo.append(runtime.close)
+        parts = real_parts(root, settings, runtime, self._node_ip or host_address())
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
         self._undo.append(listener.close)
@@ -96,7 +102,7 @@ class Agent:
         ]
         if health is not None:
             servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=self._bug))
-        assemble(system, settings, real_parts(root, settings, runtime, self._node_ip))
+        assemble(system, settings, parts)
         for server in servers:
             server.start()
             self._undo.append(server.stop)
@@ -173,6 +179,13 @@ def container_runtime(root: FilePath, settings: Settings) -> ContainerRuntime:
 
 def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, node_ip: str) -> Parts:
     """Return the drivers of the real world on one root directory."""
+    logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
+
+    def ask(deadline_s: float) -> RuntimeInfo:
+        info = perform(runtime, RuntimeStatus(), deadline_s)
+        assert isinstance(info, RuntimeInfo)
+        return info
+
     return Parts(
         runtime=runtime,
         runtime_events=runtime.events,
@@ -180,7 +193,11 @@ def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, no
         manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
         urls=url_manifests() if settings.manifest_url else None,
         ledger=FileLedger(root),
-        podfiles=PodFolders(root / "pods", FilePath(settings.pod_logs_dir)),
+        podfiles=PodFolders(root / "pods", logs, links),
+        logfiles=LogFiles(logs, links),
+        cgroups=PodCgroups(),
+        node=NodeDescriber(settings, (node_ip,), ask),
+        facts=gather(settings, None, (node_ip,)),
         node_ip=node_ip,
     )
 

@@ -1,7 +1,7 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/status   /node/pleg   /node/pods/<uid> ...   /node/imagegc   /node/config   /node/file   /node/http
+/node/status   /node/images   /node/pleg   /node/pods/<uid> ...   /node/imagegc   /node/logs   /node/config   /node/file   /node/http
 ```
 """
 
@@ -13,6 +13,8 @@ import msgspec
 from actors.config.actor import PodConfig
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.state import ImageGCState, Policy
+from actors.logs.actor import LogRotator
+from actors.logs.state import LogRotatorState
 from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
@@ -29,6 +31,7 @@ from api.config import Settings
 from api.ids import Uid
 from api.messages.pod import PodMessage
 from api.messages.podconfig import NotificationMode
+from api.node import NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart, Spec
 from runtime.kernel.system import System
@@ -46,6 +49,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     runtime_events: Stream
     ledger: Port | BlockingPort
     podfiles: Port | BlockingPort
+    cgroups: Port | BlockingPort
+    node: Port | BlockingPort
+    facts: NodeFacts = NodeFacts()
+    """What is known of the node before the port ``node`` was asked."""
+    logfiles: Port | BlockingPort
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
     """Needed with a manifest path."""
@@ -60,6 +68,9 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "runtime": parts.runtime,
         "ledger": parts.ledger,
         "podfiles": parts.podfiles,
+        "cgroups": parts.cgroups,
+        "node": parts.node,
+        "logfiles": parts.logfiles,
     }
     fan_in = max(256, 8 * settings.max_pods)
     system.spawn(
@@ -78,13 +89,24 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
-            supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts.node_ip, ports)
+            supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts, ports)
         )
     )
     system.spawn(
         ImageGCManager.options(name="imagegc", restart=FOREVER).bind(
             image_gc(settings), pick(ports, "runtime")
         )
+    )
+    rotator = LogRotatorState(
+        limit_bytes=settings.log_max_size_bytes,
+        max_files=settings.log_max_files,
+        workers=settings.log_max_workers,
+        period_s=settings.log_monitor_s,
+        deadline_s=settings.runtime_request_timeout_s,
+        take_over=settings.take_over,
+    )
+    system.spawn(
+        LogRotator.options(name="logs", restart=FOREVER).bind(rotator, pick(ports, "runtime", "logfiles"))
     )
     config = PodConfig.options(name="config", restart=FOREVER)
     system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))
@@ -114,18 +136,20 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
 
 
 def pod_spec(
-    settings: Settings, node_ip: str, ports: Mapping[str, Port | BlockingPort], uid: Uid
+    settings: Settings, parts: Parts, ports: Mapping[str, Port | BlockingPort], uid: Uid
 ) -> Spec[PodMessage]:
     """Return the spec of the actor that owns `uid`."""
     state = PodState(
         uid=uid,
         log_root=settings.pod_logs_dir,
-        node_ip=node_ip,
+        node_ip=parts.node_ip,
+        node=parts.facts,
         restart_limit_s=settings.max_container_backoff_s,
         call_deadline_s=settings.runtime_request_timeout_s,
         allow_host_image=settings.allow_host_image,
     )
-    return PodActor.options(name=uid, max_restarts=5).bind(state, ports)
+    mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node")
+    return PodActor.options(name=uid, max_restarts=5).bind(state, mine)
 
 
 def image_gc(settings: Settings) -> ImageGCState:

@@ -15,10 +15,13 @@ from actors.imagegc.report import events_of
 from actors.imagegc.state import SELF as IMAGE_GC
 from actors.imagegc.state import ImageGCState
 from actors.imageview import ImageView, wanted_images
+from actors.logs.state import LogRotatorState
+from actors.logs.state import event_rows as log_rows
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
 from actors.pod.state import PodState
+from actors.pod.status import status_named
 from actors.rules.instance import instances_of
 from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
@@ -43,7 +46,7 @@ from api.containers import (
     RuntimeStatus,
     StreamUrl,
 )
-from api.errors import NotFoundError, OperatingError, RejectedError
+from api.errors import NotFoundError, OperatingError, RejectedError, UnavailableError
 from api.ids import Instant, Path, Uid, WallNs
 from api.introspection import (
     ActorRow,
@@ -62,7 +65,7 @@ from api.objects.container import EnvVar
 from api.objects.pod import Pod, PodList
 
 PODS, CONFIG, PLEG = Path("/node/pods"), Path("/node/config"), Path("/node/pleg")
-FILE, HTTP = Path("/node/file"), Path("/node/http")
+FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
 
 
@@ -184,6 +187,9 @@ class View(ImageView):
         collector = self._kernel.committed(IMAGE_GC)
         if not pod and isinstance(collector, ImageGCState):
             rows += events_of(collector)
+        rotator = self._kernel.committed(LOGS)
+        if isinstance(rotator, LogRotatorState):
+            rows += log_rows(rotator, chosen[0].uid if pod else None)
         return tuple(sorted(rows, key=lambda row: row.at))
 
     def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:
@@ -191,9 +197,19 @@ class View(ImageView):
         state = self._state(pod)
         name = container_named(state, container)
         _, pod_name = pods.full_name(state)
-        instances = [i for i in instances_of(state.observed, name) if i.state is not ContainerState.CREATED]
+        if state.observed is None:
+            # A follower goes on over this: a new incarnation of the pod's actor has not heard from the runtime yet.
+            raise UnavailableError(
+                f'the container runtime has not said yet what it holds of pod "{pod_name}"; see `nodeagent explain`'
+            )
+        known = instances_of(state.observed, name)
+        instances = [i for i in known if i.state is not ContainerState.CREATED]
         if previous:
-            instances = [i for i in instances[1:] if i.state is ContainerState.EXITED]
+            # One that waits for its next run has none at present: the run that ended last is its previous one.
+            status = status_named(state.base, name)
+            waits = status is not None and status.state.waiting is not None
+            at_present = () if waits else known[:1]
+            instances = [i for i in instances if i not in at_present and i.state is ContainerState.EXITED]
             if not instances:
                 raise NotFoundError(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         if not instances:

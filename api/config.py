@@ -23,6 +23,7 @@ from api.objects.kubeletconfiguration import (
     LoggingConfiguration,
 )
 from api.problem import FieldProblem, shown
+from api.quantity import QuantityError, parse
 from api.scheme import SCHEME
 from api.validation import name as names
 
@@ -42,6 +43,8 @@ PATHS = (
 
 ROOT_DIR = "/var/lib/nodeagent"
 LOGS_DIR = "/var/log/pods"
+LINKS = "containers"
+"""Folder of links to container logs, beside the one of the pods' logs: ``/var/log/containers``."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +105,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     image_endpoint: str
     runtime_request_timeout_s: float
     pod_logs_dir: str
+    log_max_size_bytes: int = 10 << 20
+    """A container's live log over this size is rotated; negative: none is."""
+    log_max_files: int = 5
+    """Log files of one container, the live one among them."""
+    log_max_workers: int = 1
+    log_monitor_s: float = 10.0
     max_pods: int
     max_container_backoff_s: float
     healthz_address: str
@@ -134,6 +143,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """0: never for their age alone."""
     sandbox_image: str = ""
     """Never collected, beside what the runtime pins itself."""
+
+    @property
+    def container_links_dir(self) -> str:
+        """Return the folder of links to container logs: beside the one of the pods' logs."""
+        return posixpath.join(posixpath.dirname(self.pod_logs_dir), LINKS)
 
     def __repr__(self) -> str:
         fields = (
@@ -318,6 +332,15 @@ def percent(value: int | None, path: str) -> int:
     return int(str(default_of(path))) if value is None else value
 
 
+def size(text: str | None, path: str) -> int:
+    """Return an amount of bytes; unset, zero and what is no amount (a problem of its own) mean the default."""
+    default = parse(str(default_of(path))).value()
+    try:
+        return parse(text or "0").value() or default
+    except QuantityError:
+        return default
+
+
 def settings_of(
     config: KubeletConfiguration, flags: Flags, machine: Machine
 ) -> tuple[Settings, tuple[FieldProblem, ...]]:
@@ -334,6 +357,7 @@ def settings_of(
         expected = "embedded or unix:///path, since --config or --kubeconfig is given"
         problems.append(FieldProblem(path=where, found="nothing", expected=expected))
     root_dir = root_of(flags, machine)
+    pod_logs_dir = config.pod_logs_dir or (LOGS_DIR if machine.is_root else posixpath.join(root_dir, "logs"))
     logging = config.logging or LoggingConfiguration()
     back_off = (config.crash_loop_back_off or CrashLoopBackOffConfig()).max_container_restart_period
     headers = config.static_pod_url_header or {}
@@ -351,8 +375,11 @@ def settings_of(
         runtime_endpoint=endpoint or EMBEDDED,
         image_endpoint=config.image_service_endpoint or endpoint or EMBEDDED,
         runtime_request_timeout_s=seconds(config.runtime_request_timeout, "runtimeRequestTimeout"),
-        pod_logs_dir=config.pod_logs_dir
-        or (LOGS_DIR if machine.is_root else posixpath.join(root_dir, "logs")),
+        pod_logs_dir=pod_logs_dir,
+        log_max_size_bytes=size(config.container_log_max_size, "containerLogMaxSize"),
+        log_max_files=config.container_log_max_files or int(str(default_of("containerLogMaxFiles"))),
+        log_max_workers=config.container_log_max_workers or int(str(default_of("containerLogMaxWorkers"))),
+        log_monitor_s=seconds(config.container_log_monitor_interval, "containerLogMonitorInterval"),
         max_pods=config.max_pods or int(str(default_of("maxPods"))),
         max_container_backoff_s=seconds(back_off, "crashLoopBackOff.maxContainerRestartPeriod"),
         healthz_address=config.healthz_bind_address or str(default_of("healthzBindAddress")),

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from api import duration
+from api import duration, quantity
 from api.knob import KNOBS, Knob
 from api.objects.kubeletconfiguration import KubeletConfiguration
 from api.problem import FieldProblem, shown
@@ -34,6 +34,7 @@ def validate_configuration(config: KubeletConfiguration) -> tuple[FieldProblem, 
             check_knob(check, knob, found[knob.path])
     check_images(check, config)
     check_node(check, config)
+    check_logs(check, config)
     check_shutdown(check, config)
     check_places(check, config)
     return tuple(check.problems)
@@ -130,6 +131,16 @@ def check_node(check: Check, config: KubeletConfiguration) -> None:
     check_enforced(check, config)
     check_taints(check, config)
     check_processes(check, config)
+
+
+def check_logs(check: Check, config: KubeletConfiguration) -> None:
+    """Check how container logs are kept small; a negative size means that they are not."""
+    text = config.container_log_max_size
+    if text:
+        try:
+            quantity.parse(text)
+        except quantity.QuantityError:
+            check.wrong("containerLogMaxSize", text, "an amount of bytes, such as 10Mi")
 
 
 def check_processes(check: Check, config: KubeletConfiguration) -> None:

@@ -1,9 +1,9 @@
 """What the machine itself does for us: manifest files, URLs, the ledger, the pods' folders.
 
 Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``ledger`` takes `Remember`, `Forget`,
-`Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`, and of the files around a container
-`ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, `RemoveContainerFiles`. The stream ``manifests.changes`` brings
-`FileSettled` items.
+`Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`, of the files around a container
+`ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, `RemoveContainerFiles`, and the calls on container logs of `api.logfile`,
+``cgroups`` takes `RemovePodCgroup`. The stream ``manifests.changes`` brings `FileSettled` items.
 """
 
 import re
@@ -396,3 +396,36 @@ def log_tail(text: bytes) -> bytes:
     """Return the part at the end of a log's text that stands in for a termination message."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
     return b"".join(lines[-LOG_TAIL_LINES:])[-LOG_TAIL_BYTES:]
+
+
+# ---------------------------------------------------------------- cgroups of pods
+
+POD_CGROUP = re.compile(r"(?:/[A-Za-z0-9_.:@-]+)*/(?:kubepods[A-Za-z0-9_-]*-)?pod[A-Za-z0-9_.-]+", re.ASCII)
+"""A pod's own cgroup below the root of a hierarchy: ``.../pod<uid>``, or ``.../kubepods-...-pod<uid>.slice``."""
+
+
+class RemovePodCgroup(HostCall, frozen=True, kw_only=True):
+    """Remove a pod's cgroup, with the empty ones below it, in every hierarchy -> PodCgroupRemoved.
+
+    Absent ones are fine. Fails with Conflict while a process is in it: ask again later.
+    """
+
+    cgroup_parent: str
+    """Full path below the root of each hierarchy, as the sandbox was told."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"RemovePodCgroup {self.cgroup_parent}"
+
+
+class PodCgroupRemoved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The pod's cgroup is gone wherever this machine lets us remove it."""
+
+    refused: tuple[str, ...] = ()
+    """Hierarchies that may not be written, each as a sentence for people: asking again does not help."""
+
+
+def check_pod_cgroup(path: str) -> None:
+    """Raise `RejectedError` for what cannot be a pod's own cgroup."""
+    if POD_CGROUP.fullmatch(path) is None or any(part in (".", "..") for part in path.split("/")):
+        raise RejectedError(f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid>")

@@ -41,16 +41,19 @@ from api.host import (
     Ending,
     Forget,
     MakePodFolders,
+    PodCgroupRemoved,
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
     Recall,
     Recalled,
     Remember,
+    RemovePodCgroup,
     RemovePodFolders,
 )
 from api.ids import Instant, WallNs
 from api.images import IMAGE_MISSING
+from api.logfile import LinkContainerLog, RemoveContainerLogs
 from api.messages.kernel import Outcome
 from api.node import DescribeNode, NodeDescribed, NodeFiles
 from api.objects.podstatus import PodStatus
@@ -64,7 +67,7 @@ REWRITE_S = 10.0
 FIRST_IMAGE_HOLD_S = 10.0
 IMAGE_HOLD_LIMIT_S = 300.0
 
-LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode)
+LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode, LinkContainerLog)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
 STARTING = (
@@ -104,6 +107,8 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     state = tried_well(state, flight)
     if isinstance(outcome.result, RuntimePod):
         return runtime_answered(state, flight, outcome, outcome.result, wall)
+    if isinstance(flight.what.call, LinkContainerLog):
+        return linked_log(state, flight.what.container)
     return host_answered(state, flight.what.call, outcome.result, wall)
 
 
@@ -127,6 +132,10 @@ def host_answered(  # noqa: C901  # one case per call
             return replace(state, prepared=(*others, (name, attempt)))
         case ReadEnding() if isinstance(result, Ending):
             return with_ending(state, call, result.message)
+        case RemovePodCgroup() if isinstance(result, PodCgroupRemoved):
+            for refused in result.refused:
+                state = with_event(state, wall, "Warning", "FailedRemovePodCgroup", refused)
+            return replace(state, ungrouped=True)
         case RemovePodFolders():
             return replace(state, cleaned=True)
         case Forget() if isinstance(state.life, Finished):
@@ -156,7 +165,9 @@ def hold_key(state: PodState, flight: Flight) -> str:
     call, name = flight.what.call, flight.what.container
     if isinstance(call, PrepareContainer | CreateContainer | StartContainer | RemoveContainer) and name:
         return name
-    if isinstance(call, RemoveContainer | RemoveSandbox) and isinstance(state.life, Syncing):
+    if isinstance(call, RemoveContainer | RemoveSandbox | RemoveContainerLogs) and isinstance(
+        state.life, Syncing
+    ):
         return PRUNING
     return ""
 
@@ -192,6 +203,13 @@ def runtime_answered(
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
             return state
+
+
+def linked_log(state: PodState, container_id: str) -> PodState:
+    """Return the state that does not link this container's log again, whether there was something to link or not."""
+    observed = state.observed.containers if state.observed is not None else ()
+    alive = {one.id for one in observed if one.state is ContainerState.RUNNING}
+    return replace(state, linked=(*(one for one in state.linked if one in alive), container_id))
 
 
 def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
@@ -262,6 +280,8 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         return unremembered(state, call, failure, now, wall)
     if isinstance(call, Recall):
         state = replace(state, recall_failures=state.recall_failures + 1)
+    if isinstance(call, LinkContainerLog):
+        return linked_log(with_event(state, wall, "Warning", "FailedLinkLog", failure.message), name)
     if isinstance(call, ReadEnding):
         # Nobody waits for last words: that they cannot be read is all that is known of them.
         return with_ending(state, call, f"Error on reading termination log: {failure.message}")

@@ -8,7 +8,7 @@ Syncing       look? -> read last words -> folders, facts, memo -> stop what a ne
               -> stop changed -> next container: count it -> write its files -> make it -> start it
 Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over
-Finished      stop what came back; if deleted: sandboxes -> folders and logs -> forget
+Finished      stop what came back; if deleted: sandboxes -> cgroup -> folders and logs -> forget
 ```
 """
 
@@ -51,6 +51,7 @@ from actors.pod.state import (
     Terminating,
 )
 from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
+from actors.rules.loglink import link_name
 from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
@@ -60,8 +61,9 @@ from api.containers import (
     RuntimePod,
     StopSandbox,
 )
-from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
+from api.host import Forget, MakePodFolders, Recall, RemovePodCgroup, RemovePodFolders
 from api.ids import Instant, WallNs
+from api.logfile import LinkContainerLog
 from api.node import DescribeNode, NodeFiles
 from api.objects import pod as v1
 
@@ -194,10 +196,9 @@ def run_containers(
 ) -> Stage:
     """Prune what is outdated, stop what changed, then start the next container that is due, in spec order."""
     pruning = state.hold(PRUNING)
-    outdated = prunable(pod, observed, sandbox_id)
+    outdated = prunable(state, pod, observed, sandbox_id)
     if outdated and (pruning is None or now >= pruning.until):
-        calls = tuple(runtime_call(state, call) for call in outdated)
-        return Stage(calls=calls, why="removing containers that ended before the last one")
+        return Stage(calls=outdated, why="removing containers that ended before the last one")
     changed = tuple(
         stop(state, newest, own_grace_s(pod))
         for c in pod.spec.containers
@@ -216,9 +217,31 @@ def run_containers(
         if stage.calls:
             return stage
         stuck.append(stage)
+    links = log_links(state, observed)
+    if links:
+        return Stage(calls=links, why="linking the logs of its containers")
     if waits or stuck:
         return waiting_stage(waits, stuck)
     return Stage(why="all its containers run" if running(observed) else "nothing is due")
+
+
+def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
+    """Return the calls that link the logs of what runs, where collectors of logs look for them."""
+    if not state.node.confined:
+        return ()
+    return tuple(
+        PortCall(
+            port="podfiles",
+            call=LinkContainerLog(
+                name=link_name(observed.name, observed.namespace, instance.name, instance.id),
+                log_path=instance.log_path,
+            ),
+            deadline_s=HOST_DEADLINE_S,
+            container=instance.id,
+        )
+        for instance in running(observed)
+        if instance.log_path and instance.id not in state.linked
+    )
 
 
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
@@ -272,6 +295,9 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
         return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
     if not kill.deleted:
         return Stage(why="evicted; its status is kept until it is removed from its source")
+    if state.memo.cgroup_parent and not state.ungrouped:
+        group = RemovePodCgroup(cgroup_parent=state.memo.cgroup_parent)
+        return Stage(calls=(host_call("cgroups", group),), why="removing its cgroup")
     if not state.cleaned:
         call = RemovePodFolders(uid=state.uid, log_directory=state.memo.log_directory)
         return Stage(calls=(host_call("podfiles", call),), why="removing its folders and logs")

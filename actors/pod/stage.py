@@ -5,6 +5,7 @@ A stage is a set of calls that may run side by side; the next one waits for all 
 
 import msgspec
 
+from actors.pod.config.cgroup import cgroup_parent
 from actors.pod.containerconfig import (
     container_hash,
     log_directory,
@@ -19,6 +20,7 @@ from actors.pod.state import (
 from actors.pod.support import refused_host_image, unsupported_paths
 from actors.rules.backoff import counted, wait_s
 from actors.rules.instance import instances_of
+from actors.rules.loglink import link_name
 from api.containers import (
     ANNOTATION_HASH,
     Container,
@@ -32,6 +34,7 @@ from api.containers import (
 from api.duration import write
 from api.host import ReadNodeFiles, Remember
 from api.ids import Instant, WallNs
+from api.logfile import RemoveContainerLogs
 from api.objects import pod as v1
 
 MIN_STOP_S = 2
@@ -159,16 +162,29 @@ def is_changed(container: v1.Container, instance: Container) -> bool:
     return recorded != container_hash(container.name, container.image)
 
 
-def prunable(pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[msgspec.Struct, ...]:
-    """Return calls that remove dead instances: keep two per container, the newest and the one before it."""
+def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[PortCall, ...]:
+    """Return calls that remove dead instances and their logs: keep two per container, the newest and the one before it."""
     uid = observed.uid
     known = {c.name for c in pod.spec.containers}
     old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
-    dead = tuple(RemoveContainer(uid=uid, container_id=c.id) for c in old if c.state is ContainerState.EXITED)
+    dead = [c for c in old if c.state is ContainerState.EXITED]
     if dead:
-        return dead
+        records = (runtime_call(state, RemoveContainer(uid=uid, container_id=c.id)) for c in dead)
+        logs = (host_call("podfiles", removal_of_logs(observed, c)) for c in dead if c.log_path)
+        return (*records, *logs)
     used = {c.sandbox_id for c in observed.containers} | {sandbox_id}
-    return tuple(RemoveSandbox(uid=uid, sandbox_id=s.id) for s in observed.sandboxes if s.id not in used)
+    left = (s for s in observed.sandboxes if s.id not in used)
+    return tuple(runtime_call(state, RemoveSandbox(uid=uid, sandbox_id=s.id)) for s in left)
+
+
+def removal_of_logs(observed: RuntimePod, instance: Container) -> RemoveContainerLogs:
+    """Return the call that removes the files of an instance that is removed."""
+    return RemoveContainerLogs(
+        uid=observed.uid,
+        log_path=instance.log_path,
+        link=link_name(observed.name, observed.namespace, instance.name, instance.id),
+        termination_log=instance.termination_log,
+    )
 
 
 def crash_wait_s(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> float:
@@ -206,7 +222,14 @@ def fresh_memo(state: PodState) -> PodMemo:
         folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
     else:
         return state.memo
-    return msgspec.structs.replace(state.memo, name=name, namespace=namespace, log_directory=folder)
+    parent = (
+        cgroup_parent(pod, state.node)
+        if pod is not None and state.node.confined
+        else state.memo.cgroup_parent
+    )
+    return msgspec.structs.replace(
+        state.memo, name=name, namespace=namespace, log_directory=folder, cgroup_parent=parent
+    )
 
 
 def tries(failures: int) -> str:

@@ -56,6 +56,8 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     kill: Kill | None = None
     terminated: bool = False
     """Every container was proven stopped and its exit code published: nothing of it runs again."""
+    cgroup_parent: str = ""
+    """The pod's own cgroup, which is to be removed with it; empty: none was asked for."""
     backoffs: tuple[Backoff, ...] = ()
 
     def backoff(self, container: str) -> Backoff | None:
@@ -209,6 +211,10 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """The last stage's outcome is not wholly known: inspect before deciding anything."""
     folders: bool = False
     """The pod's folders were made by this incarnation."""
+    linked: tuple[str, ...] = ()
+    """Ids of the containers that run and whose logs are linked."""
+    ungrouped: bool = False
+    """The pod's cgroup was removed."""
     cleaned: bool = False
     """The pod's folders were removed: only its page in the ledger is left."""
     inflight: tuple[Flight, ...] = ()

@@ -78,6 +78,8 @@ def compose(facts: Facts) -> PodStatus:
         reason, message = base.reason, base.message
     ready = ready_sandboxes(facts.observed)
     ips = ready[0].ips if ready and ready[0].ips else tuple(ip.ip for ip in base.pod_ips)
+    if pod.spec.host_network and ready and not ips and facts.node_ip:
+        ips = (facts.node_ip,)
     needs_sandbox = facts.observed is None or judge(facts.observed, host_network=pod.spec.host_network).needed
     return PodStatus(
         phase=phase,

@@ -96,7 +96,7 @@ def pod_complaints(world: World, state: PodState, truth: RuntimePod | None) -> I
     if not isinstance(state.life, Syncing):
         yield f"pod {state.uid} is {type(state.life).__name__}"
         return
-    if unsupported_paths(pod, confined=False):
+    if unsupported_paths(pod, confined=True):
         if state.base.reason != "Unsupported" or (truth is not None and truth.sandboxes):
             yield f"pod {state.uid} is not said to be unsupported"
         return

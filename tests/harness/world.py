@@ -25,8 +25,11 @@ from api.containers import (
 from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
 from api.messages import Message
+from api.node import NodeFacts
 from api.ports import Done, Undo
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
+from runtime.drivers.memory.logs import MemoryCgroups, MemoryLogFiles
+from runtime.drivers.memory.node import MemoryNode
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from runtime.kernel.sim import SimSystem, VirtualTime
@@ -43,6 +46,17 @@ MUTATING = (
     StopContainer,
     RemoveContainer,
 )
+FACTS = NodeFacts(
+    name=NODE,
+    ips=("10.0.0.7",),
+    log_root=LOG_ROOT,
+    confined=True,
+    memory_bytes=16 << 30,
+    allocatable_cpu_milli=4000,
+    allocatable_memory_bytes=16 << 30,
+    cgroup_version=2,
+)
+"""Of a node whose runtime confines containers."""
 LATENCY = Latency(effect_s=(0.0, 0.15), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
 
 
@@ -134,7 +148,8 @@ class World:
             self.time, seed=seed, latency=latency, complete_listings=complete_listings
         )
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
-        self.folders = MemoryPodFolders(LOG_ROOT)
+        self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
+        self.folders = MemoryPodFolders(LOG_ROOT, logs=self.logfiles)
         self.manifests = MemoryManifests()
         self.urls = MemoryUrls()
         self.settings = Settings(
@@ -149,6 +164,8 @@ class World:
             image_endpoint="memory",
             runtime_request_timeout_s=call_deadline_s,
             pod_logs_dir=LOG_ROOT,
+            # So little that the first line of a container is rotated away.
+            log_max_size_bytes=20,
             max_pods=110,
             max_container_backoff_s=300.0,
             healthz_address="127.0.0.1",
@@ -166,6 +183,10 @@ class World:
             urls=self.urls,
             ledger=self.ledger,
             podfiles=self.folders,
+            logfiles=self.logfiles,
+            cgroups=MemoryCgroups(),
+            node=MemoryNode(FACTS),
+            facts=FACTS,
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None

@@ -3,7 +3,6 @@
 import base64
 import hashlib
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from runtime.drivers.embedded.image import HOST_ROW, is_host_image, require_host
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.loop import Loop
 from runtime.drivers.embedded.nest import Nest
+from runtime.drivers.net.address import host_address
 
 VERSION = "0.1.0"
 KEEPER_PATIENCE_S = 15.0
@@ -32,6 +32,8 @@ KEEPER_PATIENCE_S = 15.0
 CLOSE_PATIENCE_S = 2.0
 MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
+REOPENS_LOGS = 2
+"""The protocol version from which on a keeper opens a log anew when asked."""
 NO_TIMEOUT_S = 365 * 86400.0
 
 Push = Callable[[Message], None]
@@ -253,9 +255,7 @@ class EmbeddedRuntime:
             case c.ExecInContainer():
                 self._exec(ticket, call)
             case c.ReopenContainerLog():
-                raise RejectedError(
-                    f"container {call.container_id}: the embedded runtime has no log rotation yet"
-                )
+                self._reopen_log(ticket, call)
             case c.OpenExec():
                 raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
             case images.ListImages():
@@ -469,6 +469,17 @@ class EmbeddedRuntime:
             self._fleet.changed(kept)
         self._show(ticket, call.uid)
 
+    def _reopen_log(self, ticket: Ticket, call: c.ReopenContainerLog) -> None:
+        kept, identity = self._find(call.uid, call.container_id)
+        if not kept.is_live:
+            raise ConflictError(f"container {call.container_id} does not run, so it writes no log")
+        if not kept.speaks(REOPENS_LOGS):
+            raise RejectedError(
+                f"container {call.container_id}: its keeper is of an older agent and cannot open a log anew when asked;"
+                " a container that is made by this agent can"
+            )
+        self._relay(ticket, call.uid, kept, "reopen_log", container=identity)
+
     def _exec(self, ticket: Ticket, call: c.ExecInContainer) -> None:
         kept, identity = self._find(call.uid, call.container_id)
         if not call.command or any("\0" in word for word in call.command):
@@ -501,19 +512,6 @@ class EmbeddedRuntime:
             limit_bytes=max(0, min(call.limit_bytes, MAX_OUTPUT_BYTES)),
         )
         ticket.withdraw = lambda: _ignore(kept.request("cancel", lambda _, __: None, request=number))
-
-
-def host_address() -> str:
-    """Return the host's primary address, found from the routing table without sending anything."""
-    for family, somewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
-        try:
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect((somewhere, 9))
-                return str(probe.getsockname()[0])
-        except OSError:
-            # No route in this family: the next one, then the loopback address.
-            continue
-    return "127.0.0.1"
 
 
 def _unavailable(message: str) -> Failure:

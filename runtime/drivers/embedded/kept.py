@@ -116,6 +116,10 @@ class Kept:
             self._send(data)
         return number
 
+    def speaks(self, version: int) -> bool:
+        """Return whether the keeper knows this version of the protocol; one that has said nothing yet may."""
+        return self._version is None or self._version >= version
+
     def disconnect(self) -> None:
         """Leave the keeper to itself; those who wait are not told."""
         if self._sock is not None:

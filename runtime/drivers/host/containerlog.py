@@ -5,7 +5,8 @@ the pod's own log folder is opened through a link, only regular files are read, 
 an `api.introspection.LogReader`.
 
 Following watches the folder, not the file: rotation puts a new file in its place. It ends when the container does not
-run any more and everything is read, or at once when the asker hangs up.
+run any more and everything is read, or at once when the asker hangs up. A file that lost its name is read to its end
+before the next one is begun, so nothing is lost and nothing comes twice.
 """
 
 import contextlib
@@ -15,7 +16,7 @@ import os
 import select
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import msgspec
 
@@ -29,6 +30,7 @@ from runtime.drivers.host.crilog import (
     Splitter,
     nanoseconds,
 )
+from runtime.drivers.host.logfolder import age_of, files_of, is_rotated
 
 CHUNK_BYTES = 64 << 10
 CHECK_S = 1.0
@@ -37,6 +39,11 @@ POLL_S = 0.2
 """The same on a machine that has no inotify watch left for us."""
 BURST_S = 0.02
 """Pause after new lines while following."""
+LATE_S = 0.1
+"""How long the writer of a rotated log may take to write down what it held when it began with the new file."""
+GAP_S = 2.0
+"""How long to wait for the live file of a running container: between two steps of a rotation there is none."""
+COMPARED_BYTES = 4096
 WAITING_S = 1.0
 """How long one stream's lines wait for the other's unfinished line while following."""
 SEARCH_LIMIT_BYTES = 1 << 20
@@ -54,7 +61,7 @@ def open_log(
     """Open a container's log; see `api.introspection.LogReader`."""
     folder, name = _open_folder(target)
     try:
-        file = _open_file(folder, name, target.path)
+        file = _open_live(folder, name, target, hangup)
     except BaseException:
         os.close(folder)
         raise
@@ -149,9 +156,7 @@ class ContainerLog:
             yield from self._read(None)
             moved = self._offset != before
             if self._rotated():
-                yield from self._read(None)
-                yield from self._emit(self._splitter.end())
-                if self._reopen():
+                if (yield from self._move_on(running=running)):
                     continue
             elif os.fstat(self._file).st_size < self._offset:
                 # Cut to nothing in place, as some rotations do.
@@ -184,14 +189,55 @@ class ContainerLog:
         mine = os.fstat(self._file)
         return (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino)
 
-    def _reopen(self) -> bool:
+    def _move_on(self, *, running: bool) -> Generator[bytes, None, bool]:
+        """Finish a file that lost its name and open the one after it; return whether there is one yet."""
         try:
-            file = _open_file(self._folder, self._name, self._path)
+            file = _open_file(self._folder, self._successor(), self._path)
         except NotFoundError:
             return False
+        size = os.fstat(file).st_size
+        if running and not size:
+            # The new file is made before the writer lets go of the old one: until it has something in it, that one counts.
+            os.close(file)
+            return False
+        # What the writer still held of the old file comes within a moment of the first line in the new one.
+        self._gone(LATE_S)
+        yield from self._read(None)
+        yield from self._emit(self._splitter.end())
+        self._offset = size if self._has_as_end(file, size) else 0
         os.close(self._file)
-        self._file, self._offset = file, 0
+        self._file = file
         return True
+
+    def _successor(self) -> str:
+        """Return the name of the file after ours: the live one, or one that was rotated since when we are slow.
+
+        Rotated files go back in time as far as they are not compressed; a follower that falls further behind misses
+        what is between.
+        """
+        mine = os.fstat(self._file)
+        found: list[tuple[tuple[str, int], str, os.stat_result]] = []
+        for name in files_of(self._folder, self._name):
+            if is_rotated(self._name, name) and not name.endswith(".gz"):
+                with contextlib.suppress(FileNotFoundError):
+                    shown = os.stat(name, dir_fd=self._folder, follow_symlinks=False)
+                    found.append((age_of(self._name, name), name, shown))
+        found.sort(key=lambda entry: entry[0])
+        for place, (_, _, shown) in enumerate(found):
+            if (shown.st_dev, shown.st_ino) == (mine.st_dev, mine.st_ino):
+                found = found[place + 1 :]
+                break
+        else:
+            # Ours is compressed by now, or removed: what was written after it comes after it.
+            found = [entry for entry in found if entry[2].st_mtime_ns > mine.st_mtime_ns]
+        return found[0][1] if found else self._name
+
+    def _has_as_end(self, file: int, size: int) -> bool:
+        """Tell whether a new file holds only what ours ends with: the last lines of an ended container's big log."""
+        start = os.fstat(self._file).st_size - size
+        if not size or start < 0:
+            return False
+        return os.pread(file, COMPARED_BYTES, 0) == os.pread(self._file, min(size, COMPARED_BYTES), start)
 
     def _gone(self, pause_s: float) -> bool:
         """Say whether the asker hung up, after a pause that only this ends early."""
@@ -290,6 +336,23 @@ def _open_folder(target: LogTarget) -> tuple[int, str]:
             os.close(folder)
         folder = below
     return folder, place.parts[-1]
+
+
+def _open_live(folder: int, name: str, target: LogTarget, hangup: int) -> int:
+    """Open the live file, waiting for it while a rotation may have taken the old one away just now."""
+    until = time.monotonic() + GAP_S
+    while True:
+        try:
+            return _open_file(folder, name, target.path)
+        except NotFoundError:
+            rotated = any(is_rotated(name, entry) for entry in files_of(folder, name))
+            if not (target.running and rotated) or time.monotonic() >= until:
+                raise
+        poll = select.poll()
+        if hangup >= 0:
+            poll.register(hangup, select.POLLRDHUP)
+        if poll.poll(BURST_S * 1000):
+            raise NotFoundError(f"there is no log {target.path}, and nobody waits for it any more")
 
 
 def _open_file(folder: int, name: str, path: str) -> int:

@@ -5,12 +5,16 @@ What the kernel does not show is taken as not there; nothing here writes.
 
 import os
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
+
+import msgspec
 
 from api.config import EMBEDDED, Settings
 from api.containers import RuntimeInfo
 from api.errors import RejectedError
-from api.node import CgroupDriver, NodeFacts
+from api.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
 
 PROC = Path("/proc")
 SYS = Path("/sys")
@@ -18,6 +22,37 @@ KIBIBYTE = 1024
 HUGE_PAGES = re.compile(r"hugepages-(\d+)kB")
 CPU = re.compile(r"cpu\d+")
 CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
+
+
+class NodeDescriber:
+    """The port ``node``: facts of the node, gathered once the runtime has said what it is.
+
+    `ask` asks the runtime, waiting at most so many seconds, and raises an `OperatingError`; None: there is none to ask.
+    """
+
+    name = "node"
+
+    def __init__(
+        self,
+        settings: Settings,
+        node_ips: tuple[str, ...],
+        ask: Callable[[float], RuntimeInfo] | None,
+    ) -> None:
+        self._settings, self._node_ips, self._ask = settings, node_ips, ask
+        self._info: RuntimeInfo | None = None
+        self._facts: NodeFacts | None = None
+        self._lock = threading.Lock()
+
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
+        """Carry out `DescribeNode`; raises an `OperatingError` while the runtime does not answer."""
+        if not isinstance(call, DescribeNode):
+            raise TypeError(f"the port node takes no {type(call).__name__}")
+        with self._lock:
+            if self._facts is None:
+                if self._ask is not None:
+                    self._info = self._ask(deadline_s)
+                self._facts = gather(self._settings, self._info, self._node_ips)
+            return NodeDescribed(facts=self._facts)
 
 
 def gather(

@@ -29,7 +29,9 @@ from api.host import (
 )
 from api.host import PodFolders as PodFolderListing
 from api.ids import Uid
+from api.logfile import LinkContainerLog, LogLinked, RemoveContainerLogs
 from runtime.drivers.host import containerfile
+from runtime.drivers.host.loglink import link_log, remove_logs, remove_message
 from runtime.drivers.host.nodefile import read_node_files
 from runtime.drivers.host.oserror import translate
 
@@ -39,13 +41,14 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NON
 
 
 class PodFolders:
-    """The port ``podfiles`` under two roots, which may be missing."""
+    """The port ``podfiles`` under the roots of pods, of their logs, and of the links to logs; all may be missing."""
 
     name = "podfiles"
 
-    def __init__(self, pods_root: Path, logs_root: Path) -> None:
+    def __init__(self, pods_root: Path, logs_root: Path, links_root: Path | None = None) -> None:
         self._pods = pods_root
         self._logs = logs_root
+        self._links = links_root or logs_root.parent / "containers"
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
         """Carry out a call on folders; raises an `OperatingError`. Local disks have no use for a deadline."""
@@ -65,6 +68,10 @@ class PodFolders:
                 return containerfile.remove(self._pods, call)
             case ReadNodeFiles():
                 return read_node_files(call)
+            case LinkContainerLog():
+                return LogLinked(made=link_log(self._logs, self._links, call))
+            case RemoveContainerLogs():
+                return self._remove_logs(call)
             case _:
                 raise TypeError(f"the port podfiles takes no {type(call).__name__}")
 
@@ -96,6 +103,12 @@ class PodFolders:
         except OSError as error:
             where = f" at {error.filename}" if error.filename else ""
             raise translate(error, f"could not remove the folders of pod {call.uid}{where}") from error
+        return Done()
+
+    def _remove_logs(self, call: RemoveContainerLogs) -> Done:
+        check_folder_uid(call.uid)
+        remove_logs(self._logs, self._links, call)
+        remove_message(self._pods / call.uid / "containers", call.termination_log)
         return Done()
 
     def _log_name(self, call: RemovePodFolders) -> str:

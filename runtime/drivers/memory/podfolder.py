@@ -27,7 +27,9 @@ from api.host import (
     uid_of_log_folder,
 )
 from api.ids import Uid
+from api.logfile import LinkContainerLog, RemoveContainerLogs
 from api.node import NodeFiles, parse_resolver
+from runtime.drivers.memory.logs import MemoryLogFiles
 
 
 class MemoryPodFolders:
@@ -35,7 +37,14 @@ class MemoryPodFolders:
 
     name = "podfiles"
 
-    def __init__(self, logs_root: str = "/var/log/pods", pods_root: str = "/var/lib/nodeagent/pods") -> None:
+    def __init__(
+        self,
+        logs_root: str = "/var/log/pods",
+        pods_root: str = "/var/lib/nodeagent/pods",
+        *,
+        logs: MemoryLogFiles | None = None,
+    ) -> None:
+        self._log_files = logs or MemoryLogFiles(logs_root)
         self._logs_root = logs_root
         self._pods_root = pods_root
         self._pods: set[Uid] = set()
@@ -93,6 +102,12 @@ class MemoryPodFolders:
                     return Done()
                 case ReadNodeFiles():
                     return self._read_node(call)
+                case LinkContainerLog():
+                    return self._log_files.link(call)
+                case RemoveContainerLogs():
+                    check_folder_uid(call.uid)
+                    self._files.pop(call.termination_log, None)
+                    return self._log_files.remove(call)
                 case _:
                     raise TypeError(f"the port podfiles takes no {type(call).__name__}")
 
@@ -106,6 +121,8 @@ class MemoryPodFolders:
             )
         self._pods.discard(call.uid)
         self._logs.discard(call.log_directory)
+        if call.log_directory:
+            self._log_files.remove_folder(call.log_directory)
         gone = [f"{self._pods_root}/{call.uid}/", *([f"{call.log_directory}/"] if call.log_directory else [])]
         self._files = {
             path: content for path, content in self._files.items() if not path.startswith(tuple(gone))

@@ -197,8 +197,7 @@ class MemoryRuntime:
             case ListImages():
                 return ImageListing(images=tuple(sorted(world.images, key=lambda row: row.id)))
             case ReopenContainerLog():
-                world.known_container(call.uid, call.container_id)
-                return world.pod(call.uid)
+                return world.pod(world.reopen_log(call))
             case OpenExec():
                 raise RejectedError("the memory runtime has no streams")
             case ImageStatus():
@@ -335,6 +334,11 @@ class MemoryRuntime:
         """Return (UID, container id) of all that runs, oldest start first: candidates for a fault."""
         with self._lock:
             return tuple((self._world.uid_of(c), c.id) for c in self._world.running())
+
+    @property
+    def files(self) -> dict[str, list[tuple[str, str]]]:
+        """Return the log files by path, as a disk that others read and change too."""
+        return self._world.logs
 
     def log_lines(self, log_path: str) -> tuple[tuple[str, str], ...]:
         """Return (stream, text) of all lines written to a container's log."""

@@ -18,6 +18,7 @@ from api.containers import (
     PodListing,
     RemoveContainer,
     RemoveSandbox,
+    ReopenContainerLog,
     RunSandbox,
     RuntimePod,
     Sandbox,
@@ -50,6 +51,8 @@ class Process:
     """A running container's process and what waits for its end."""
 
     behaviour: Behaviour
+    log: list[tuple[str, str]] = field(default_factory=list)
+    """The file that it writes: still the same one when that is renamed."""
     undo: list[Undo] = field(default_factory=list)
     kill: Undo | None = None
     kill_at: float | None = None
@@ -259,7 +262,7 @@ class World:
             pid=FIRST_PID + self._count,
         )
         self.containers[container.id] = started
-        process = Process(behaviour=behaviour)
+        process = Process(behaviour=behaviour, log=self.logs.setdefault(container.log_path, []))
         self.processes[container.id] = process
         self._tell(Happening.STARTED, started)
         for line in behaviour.lines:
@@ -288,6 +291,17 @@ class World:
         if not process.term_sent:
             self.send_term(container, Cause.AGENT)
         return self.processes.get(container.id)
+
+    def reopen_log(self, call: ReopenContainerLog) -> Uid:
+        """Let a running container write to what has its log's name now, a new file when nothing has."""
+        container = self.known_container(call.uid, call.container_id)
+        process = self.processes.get(container.id)
+        if process is None:
+            raise ConflictError(
+                f"container {container.name} ({container.id}) is {container.state.value}; it writes no log"
+            )
+        process.log = self.logs.setdefault(container.log_path, [])
+        return call.uid
 
     def remove_container(self, call: RemoveContainer) -> Uid:
         """Remove a container; one that runs is killed first, which the history tells as a violation."""
@@ -388,7 +402,7 @@ class World:
     def _write_later(self, container: Container, process: Process, line: Line) -> None:
         def write() -> None:
             if self.processes.get(container.id) is process:
-                self.logs[container.log_path].append((line.output.value, line.text))
+                process.log.append((line.output.value, line.text))
 
         if line.after_s <= 0:
             write()

@@ -57,6 +57,8 @@ class Driver(ABC):
     escalates_after_cancel: ClassVar[bool] = True
     """Whether a cancelled stop still kills at the end of its grace."""
     pushes_events: ClassVar[bool] = True
+    reopens_logs: ClassVar[bool] = True
+    """Whether a running container's log can be opened anew."""
     margin_s: ClassVar[float] = 2.0
     """How late a real machine may be."""
 
@@ -99,10 +101,18 @@ class Driver(ABC):
         """Let a moment pass: the suite looks again afterwards."""
         threading.Event().wait(min(0.005, at_most_s))
 
+    def rename_log(self, path: str, name: str) -> None:
+        """Rename a file of a container's log folder, as a rotation does."""
+        Path(path).rename(Path(path).with_name(name))
+
+    def lines_of(self, path: str) -> list[tuple[str, str]]:
+        """Return (stream, text) of every full line in a file of a container's log folder; none where there is no file."""
+        file = Path(path)
+        return list(_cri_lines(file.read_text())) if file.exists() else []
+
     def log_lines(self, container: Container) -> list[tuple[str, str]]:
         """Return (stream, text) of every full line in a container's log, in order."""
-        path = Path(container.log_path)
-        return list(_cri_lines(path.read_text())) if path.exists() else []
+        return self.lines_of(container.log_path)
 
 
 def _cri_lines(text: str) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from typing import assert_never
 
 import pytest
 
-from api.containers import HOST_IMAGE, Container
+from api.containers import HOST_IMAGE
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
 from tests.conformance.containers.cri import CriDriver
@@ -86,8 +86,11 @@ class MemoryDriver(Driver):
     def let_time_pass(self, at_most_s: float) -> None:
         self.clock.let_pass(at_most_s)
 
-    def log_lines(self, container: Container) -> list[tuple[str, str]]:
-        return list(self.runtime.log_lines(container.log_path))
+    def rename_log(self, path: str, name: str) -> None:
+        self.runtime.files[f"{path.rpartition('/')[0]}/{name}"] = self.runtime.files.pop(path)
+
+    def lines_of(self, path: str) -> list[tuple[str, str]]:
+        return list(self.runtime.log_lines(path))
 
 
 # In ``memory-still`` calls take no time, so that many things happen in one tick of the clock.

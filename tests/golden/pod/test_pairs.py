@@ -11,12 +11,13 @@ import pytest
 import yaml
 
 from actors.pod.core import decide
+from actors.pod.image import with_wants
 from actors.pod.stage import fresh_memo
 from actors.pod.state import Finished, Kill, PodState, Syncing, Terminated, Terminating
 from actors.rules.backoff import Backoff
 from api.ids import Path
 from api.lifecycle import Start
-from api.messages.pod import KillCause
+from api.messages.pod import ImageProgress, ImageReport, KillCause
 from api.objects.pod import Pod, PodStatus
 from api.poddefault import default_pod
 from tests.unit.actors.pods import NS, UID, WALL, box, instance, shown
@@ -94,11 +95,24 @@ def state_line(state):
     return f"waiting {waiting.reason}: {waiting.message}" if waiting.message else f"waiting {waiting.reason}"
 
 
+def with_images(state, now):
+    """Return the state once every image that it needs is there."""
+    ready = ImageProgress.READY
+    wanting = with_wants(state, now, WALL + int(now * NS))
+    reports = tuple(
+        ImageReport(
+            uid=UID, container=w.container, attempt=w.attempt, image=w.image, progress=ready, ref=w.image
+        )
+        for w in wanting.wants
+    )
+    return msgspec.structs.replace(wanting, images=reports)
+
+
 def outcome_of(pair):
     """Return what comes out, as a pair writes it."""
     ops = itertools.count(1)
     now = float(pair.get("now_s", 0))
-    decision = decide(state_of(pair), None, now, WALL + int(now * NS), lambda: next(ops))
+    decision = decide(with_images(state_of(pair), now), None, now, WALL + int(now * NS), lambda: next(ops))
     status = decision.state.base
     found = {
         "life": type(decision.state.life).__name__,

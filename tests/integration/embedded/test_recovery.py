@@ -13,6 +13,7 @@ from api.containers import (
     ContainerState,
     ListPods,
     RemoveSandbox,
+    ReopenContainerLog,
     RuntimeStatus,
     SandboxState,
     StopSandbox,
@@ -184,8 +185,9 @@ def test_a_nursery_that_died_is_started_again(bench):
     assert bench.exited(first, bench.run(first, ExitWith(4))).exit_code == 4
 
 
-def test_a_keeper_of_a_later_protocol_is_shown_and_not_touched(bench):
-    sandbox = bench.run_sandbox()
+@contextlib.contextmanager
+def in_the_keepers_place(bench, sandbox, *, oldest, newest):
+    """Be the keeper of a sandbox, of these protocol versions; give its connection to a new driver."""
     record = record_of(bench, sandbox)
     bench.driver.runtime.close()
     kill_keeper(bench, sandbox)
@@ -197,22 +199,52 @@ def test_a_keeper_of_a_later_protocol_is_shown_and_not_touched(bench):
         os.close(fd)
         listener.listen()
         bench.driver.reopen()
-        pending = bench.begin(StopSandbox(uid=sandbox.uid, sandbox_id=sandbox.id))
-        link, _ = listener.accept()
-        me = process.look(os.getpid())
-        hello = {"oldest": 7, "newest": 9, "sandbox": sandbox.id, "pid": me.pid, "start": me.start}
-        link.sendall(frame.pack({"hello": hello, "record": record | {"a field of the future": 1}}))
-        with pytest.raises(CallFailedError, match="speaks protocol 7 to 9") as refused:
-            bench.wait(pending)
-        assert refused.value.kind is FailureKind.UNAVAILABLE
-        assert bench.inspect(sandbox.uid).sandboxes[0].state is SandboxState.READY
+        link = []
+
+        def greet():
+            link.append(listener.accept()[0])
+            me = process.look(os.getpid())
+            hello = {
+                "oldest": oldest,
+                "newest": newest,
+                "sandbox": sandbox.id,
+                "pid": me.pid,
+                "start": me.start,
+            }
+            body = {"hello": hello, "record": record | {"a field of the future": 1}}
+            link[0].sendall(frame.pack(body))
+
+        yield greet
         # It is this test that keeps this pod: its end must not be taken for ours.
         bench.driver.runtime.close()
-        link.close()
+        for one in link:
+            one.close()
     bench.driver.reopen()
     bench.until(
         lambda: bench.inspect(sandbox.uid).sandboxes[0].state is SandboxState.NOT_READY, "the end of the pod"
     )
+
+
+def test_a_keeper_of_a_later_protocol_is_shown_and_not_touched(bench):
+    sandbox = bench.run_sandbox()
+    with in_the_keepers_place(bench, sandbox, oldest=7, newest=9) as greet:
+        pending = bench.begin(StopSandbox(uid=sandbox.uid, sandbox_id=sandbox.id))
+        greet()
+        with pytest.raises(CallFailedError, match="speaks protocol 7 to 9") as refused:
+            bench.wait(pending)
+        assert refused.value.kind is FailureKind.UNAVAILABLE
+        assert bench.inspect(sandbox.uid).sandboxes[0].state is SandboxState.READY
+
+
+def test_a_keeper_of_the_first_protocol_is_not_asked_to_open_a_log_anew(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, Run())
+    with in_the_keepers_place(bench, sandbox, oldest=1, newest=1) as greet:
+        pending = bench.begin(ReopenContainerLog(uid=sandbox.uid, container_id=container.id))
+        greet()
+        with pytest.raises(CallFailedError, match="older agent") as refused:
+            bench.wait(pending)
+        assert refused.value.kind is FailureKind.REJECTED
 
 
 def test_a_folder_of_somebody_else_is_refused_in_words(bench, tmp_path):

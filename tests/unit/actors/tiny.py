@@ -22,15 +22,34 @@ from api.containers import (
     StopSandbox,
 )
 from api.errors import Failure, FailureKind
-from api.host import Done, Forget, MakePodFolders, Recall, Recalled, Remember, RemovePodFolders
+from api.host import (
+    Done,
+    Ending,
+    Forget,
+    MakePodFolders,
+    PodCgroupRemoved,
+    PrepareContainer,
+    ReadEnding,
+    ReadNodeFiles,
+    Recall,
+    Recalled,
+    Remember,
+    RemovePodCgroup,
+    RemovePodFolders,
+)
 from api.ids import Path
 from api.lifecycle import Cancel, Start, Tell
+from api.logfile import LinkContainerLog, LogLinked, RemoveContainerLogs
+from api.messages.images import WantImages
 from api.messages.kernel import Alarm, Outcome
-from api.messages.pod import KillCause, KillPod, PodObserved, UpdatePod
+from api.messages.pod import ImageProgress, ImageReport, KillCause, KillPod, PodObserved, UpdatePod
+from api.node import DescribeNode, NodeDescribed, NodeFacts, NodeFiles
 from tests.unit.actors.pods import NS, UID, WALL, shown
 
 STARTING = (RunSandbox, CreateContainer, StartContainer)
 ASKER = Path("/node/asker")
+FACTS = NodeFacts(name="n1", ips=("10.0.0.7",), confined=True, cgroup_version=2)
+"""Of a node whose runtime confines containers."""
 
 
 class TinyWorld:
@@ -40,6 +59,7 @@ class TinyWorld:
         self.view = view or shown()
         self.pages = {}
         self.folders = False
+        self.last_words = ""
         self.counter = itertools.count(100)
 
     def apply(self, call, wall):
@@ -112,6 +132,18 @@ class TinyWorld:
             case RemovePodFolders():
                 self.folders = False
                 return Done()
+            case RemovePodCgroup():
+                return PodCgroupRemoved()
+            case DescribeNode():
+                return NodeDescribed(facts=FACTS)
+            case ReadNodeFiles():
+                return NodeFiles()
+            case ReadEnding():
+                return Ending(message=self.last_words)
+            case LinkContainerLog():
+                return LogLinked(made=True)
+            case PrepareContainer() | RemoveContainerLogs():
+                return Done()
             case _:
                 raise AssertionError(call)
         return self.view
@@ -145,7 +177,9 @@ class TinyWorld:
 class Hand:
     """Plays the world to one pod core, message by message."""
 
-    def __init__(self, world=None, inherited=(), now=10.0, **settings):
+    def __init__(self, world=None, inherited=(), now=10.0, *, answer_images=True, **settings):
+        self.answer_images = answer_images
+        """Whether each wanted image is there at once."""
         self.world = world or TinyWorld()
         self.now = now
         self.wall = WALL + int(now * NS)
@@ -164,7 +198,7 @@ class Hand:
         self.state = decision.state
         self.decided_at = self.now
         self.wake_at = decision.wake_at
-        fresh = []
+        fresh, asked = [], ()
         for action in decision.actions:
             match action:
                 case Start():
@@ -172,12 +206,34 @@ class Hand:
                     fresh.append(action.call)
                 case Cancel(op=op):
                     self.cancelled.append(op)
+                case Tell(message=WantImages(wants=wants)):
+                    self.told.append((action.to, action.message))
+                    asked = wants if self.answer_images else ()
                 case Tell():
                     self.told.append((action.to, action.message))
                 case _:
                     raise AssertionError(action)
         self.started += fresh
-        return fresh
+        return fresh + [call for want in asked for call in self.answer(want)]
+
+    def answer(self, want, progress=ImageProgress.READY, **more):
+        """Tell the core how far an image is."""
+        more.setdefault("ref", want.image if progress is ImageProgress.READY else "")
+        return self.give(
+            ImageReport(
+                uid=UID,
+                container=want.container,
+                attempt=want.attempt,
+                again=want.again,
+                image=want.image,
+                progress=progress,
+                **more,
+            )
+        )
+
+    def wants(self):
+        """Return the images that were asked for last."""
+        return self.messages(WantImages)[-1].wants
 
     def wait(self, seconds):
         """Let time go by."""

@@ -221,6 +221,7 @@ def test_the_runtime_must_be_named_when_a_file_or_a_control_plane_is():
         ({"hairpinMode": "x"}, 'hairpinMode: found "x", expected one of promiscuous-bridge, hairpin-veth, none'),
         ({"crashLoopBackOff": {"maxContainerRestartPeriod": "301s"}}, 'crashLoopBackOff.maxContainerRestartPeriod: found "301s", expected 1s to 5m0s'),
         ({"containerLogMonitorInterval": "2s"}, 'containerLogMonitorInterval: found "2s", expected at least 3s'),
+        ({"containerLogMaxSize": "big"}, 'containerLogMaxSize: found "big", expected an amount of bytes, such as 10Mi'),
         ({"containerLogMaxFiles": 1}, "containerLogMaxFiles: found the number 1, expected at least 2"),
         ({"serializeImagePulls": True, "maxParallelImagePulls": 2}, "maxParallelImagePulls: found the number 2, expected 1, since serializeImagePulls is true"),
         ({"imageMaximumGCAge": "1m"}, 'imageMaximumGCAge: found "1m", expected 0s, or more than imageMinimumGCAge, 2m'),
@@ -293,7 +294,8 @@ def test_what_is_honoured_is_what_the_settings_take():
         "logging.format", "logging.verbosity", "clusterDNS", "clusterDomain", "resolvConf", "seccompDefault",
         "cgroupRoot", "cgroupDriver", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "singleProcessOOMKill",
         "memorySwap.swapBehavior", "imageMinimumGCAge", "imageMaximumGCAge",
-        "imageGCHighThresholdPercent", "imageGCLowThresholdPercent",
+        "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "containerLogMaxSize", "containerLogMaxFiles",
+        "containerLogMaxWorkers", "containerLogMonitorInterval",
     } == HONOURED  # fmt: skip
 
 
@@ -334,3 +336,26 @@ def test_what_shapes_containers_becomes_settings():
         False,
         True,
     )
+
+
+def test_the_rotation_of_logs_is_set_with_a_kubelets_words():
+    plain = configured().settings
+    assert (plain.log_max_size_bytes, plain.log_max_files) == (10 << 20, 5)
+    assert (plain.log_max_workers, plain.log_monitor_s) == (1, 10.0)
+    words = {
+        "containerLogMaxSize": "1Mi",
+        "containerLogMaxFiles": 2,
+        "containerLogMaxWorkers": 3,
+        "containerLogMonitorInterval": "3s",
+    }
+    settings = configured(**words).settings
+    assert (settings.log_max_size_bytes, settings.log_max_files) == (1 << 20, 2)
+    assert (settings.log_max_workers, settings.log_monitor_s) == (3, 3.0)
+    assert configured(containerLogMaxSize="-1").settings.log_max_size_bytes < 0
+
+
+def test_links_to_logs_are_made_beside_the_pods_logs():
+    assert configured().settings.container_links_dir == "/var/log/containers"
+    assert configured(podLogsDir="/data/logs/pods").settings.container_links_dir == "/data/logs/containers"
+    own = configure(None, Flags(), USER).settings
+    assert own.container_links_dir == "/home/u/.local/state/nodeagent/containers"

@@ -53,6 +53,15 @@ class Log:
             self._half[stream] = rest
         self._append(records)
 
+    def reopen(self) -> str:
+        """Close the file and open what has its name now, a new one when nothing has; return why not, or an empty text."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._look_at = time.monotonic() + LOOK_AGAIN_S
+        self._open()
+        return "" if self._fd >= 0 else self.trouble
+
     def close(self) -> None:
         """Write the half lines that are left, tagged P since no line end ever came, and close the file."""
         records = [self._head(stream) + b"P " + half + b"\n" for stream, half in self._half.items() if half]

@@ -403,6 +403,20 @@ class Keeper:
         self._stop(container, body["grace_s"])
         return None
 
+    def op_reopen_log(self, _: Asker, body: Body) -> Body:
+        """Write a running container's log to what has its name now, after a rotation."""
+        container = self._find(body)
+        if not container.is_live or container.log is None:
+            raise RefusedError(
+                "Conflict", f"container {container.row['name']} does not run, so it writes no log"
+            )
+        why = container.log.reopen()
+        if why:
+            raise RefusedError(
+                "Unavailable", f"the log of container {container.row['name']} cannot be opened: {why}"
+            )
+        return {}
+
     def op_remove_container(self, _: Asker, body: Body) -> Body:
         """Forget a container that does not run."""
         container = self._containers.get(body["container"])

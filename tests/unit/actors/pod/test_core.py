@@ -54,8 +54,8 @@ def test_a_pod_is_brought_up_one_stage_at_a_time():
     hand.update(wanted("a", "b"))
     seen = kinds(hand.settle().started)
     assert seen == [
-        *(Recall, Recall, InspectPod, MakePodFolders, RunSandbox),
-        *(Remember, CreateContainer, StartContainer, CreateContainer, StartContainer),
+        *(Recall, Recall, InspectPod, Remember, MakePodFolders, RunSandbox),
+        *(CreateContainer, StartContainer, CreateContainer, StartContainer),
     ]
     assert hand.status.phase == "Running"
     assert [c.ready for c in hand.status.container_statuses] == [True, True]
@@ -361,6 +361,29 @@ def test_an_orphan_takes_its_grace_from_its_containers():
     assert hand.messages(PodStatusComposed) == []
 
 
+def test_containers_of_an_orphan_whose_sandbox_is_gone_are_stopped_and_removed():
+    hand = Hand(TinyWorld(shown(instance(), instance("b", "exited", sandbox="s9"))))
+    hand.kill(cause=KillCause.ORPHAN)
+    hand.settle()
+    assert [c.container_id for c in hand.started if isinstance(c, StopContainer)] == ["tiny://a0"]
+    assert {c.container_id for c in hand.started if isinstance(c, RemoveContainer)} == {
+        "tiny://a0",
+        "tiny://b0",
+    }
+    assert hand.world.view.containers == ()
+    assert isinstance(hand.state.life, Gone)
+
+
+@pytest.mark.parametrize("state", ["ready", "not-ready"])
+def test_a_sandbox_of_an_orphan_without_containers_is_removed(state):
+    hand = Hand(TinyWorld(shown(box(state=state))))
+    hand.kill(cause=KillCause.ORPHAN)
+    hand.settle()
+    assert any(isinstance(c, StopSandbox) for c in hand.started) is (state == "ready")
+    assert [c.sandbox_id for c in hand.started if isinstance(c, RemoveSandbox)] == ["s0"]
+    assert (hand.world.view.sandboxes, type(hand.state.life)) == ((), Gone)
+
+
 def test_a_deleted_pod_leaves_nothing_and_its_page_goes_last():
     hand = running_pod(wanted())
     hand.kill(), hand.settle()
@@ -486,8 +509,8 @@ def test_a_changed_definition_stops_the_container_first():
 def test_a_dead_sandbox_is_replaced_after_what_is_left_was_stopped():
     hand = Hand(TinyWorld(shown(box(state="not-ready"), instance())))
     hand.update(wanted()), hand.settle()
-    assert kinds(hand.started)[4:6] == [StopContainer, RunSandbox]
-    assert hand.started[5].spec.attempt == 1
+    assert kinds(hand.started)[5:7] == [StopContainer, RunSandbox]
+    assert hand.started[6].spec.attempt == 1
 
 
 def test_a_never_pod_that_lost_its_sandbox_before_all_containers_ran_fails():

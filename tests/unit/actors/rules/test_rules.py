@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.rules.backoff import Backoff, counted, wait_s
+from actors.rules.loglink import link_name
 from actors.rules.qos import qos_class
 from actors.rules.restart import should_start
 from actors.rules.sandbox import judge, worth_making
@@ -145,3 +146,17 @@ BOTH = {"cpu": "1", "memory": "1Gi"}
 )
 def test_quality_of_service_follows_from_requests_and_limits(containers, qos):
     assert qos_class(PodSpec(containers=containers)) == qos
+
+
+def test_the_link_to_a_log_is_called_as_a_kubelet_calls_it():
+    name = link_name("web-n1", "default", "main", "containerd://0123abc")
+    assert name == "web-n1_default_main-0123abc.log"
+    assert link_name("web-n1", "default", "main", "0123abc") == name
+
+
+def test_the_link_to_a_log_fits_into_a_file_name():
+    for pod in ("p" * 230, "p" * 253, "p" * 230 + "\u00e9" * 20):
+        name = link_name(pod, "default", "main", "containerd://" + "0" * 64)
+        assert 253 <= len(name.encode()) <= 255
+        assert name.startswith(pod[:100])
+        assert name.endswith(".log")

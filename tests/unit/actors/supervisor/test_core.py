@@ -174,6 +174,26 @@ def test_a_pod_of_another_agent_is_shown_and_not_touched():
     assert [p.uid for p in house.state.foreign] == ["f1"]
 
 
+def test_what_is_left_of_a_pod_of_which_nothing_runs_is_collected_once_all_sources_were_seen():
+    house = House(expected=("file", "http"))
+    house.snapshot(seen=("file",)), house.listed(presence("dead", alive=False))
+    assert house.alive == set()
+    house.change(PodOp.ADD, source="http")
+    assert kills(house.last) == [("dead", KillCause.ORPHAN)]
+    house.gone("dead")
+    house.listed()
+    assert (house.alive, dict(house.state.charges)) == (set(), {})
+
+
+def test_dead_remains_of_another_agent_are_shown_and_not_collected():
+    house = House()
+    house.snapshot(), house.listed(presence("f1", "theirs", ours=False, alive=False))
+    house.wait(1000)
+    assert (house.alive, [p.uid for p in house.state.foreign]) == (set(), ["f1"])
+    house.listed()
+    assert house.state.foreign == ()
+
+
 def test_taking_over_makes_it_ours():
     house = House(take_over=True)
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False))

@@ -1,0 +1,1 @@
+"""LogRotator: keeps the containers' log files small and the links to them true."""
