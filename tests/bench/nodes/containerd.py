@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Event
 
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.agent import Agent, pod, until
+from tests.harness.agent import Agent, until
 from tests.harness.barecri import BareCri, p50_ms
 from tests.harness.budget import Row, show
 from tests.harness.containerd import Containerd
