@@ -1,7 +1,7 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/status   /node/pleg   /node/pods/<uid> ...   /node/config   /node/file   /node/http
+/node/status   /node/pleg   /node/pods/<uid> ...   /node/imagegc   /node/config   /node/file   /node/http
 ```
 """
 
@@ -11,6 +11,8 @@ from functools import partial
 import msgspec
 
 from actors.config.actor import PodConfig
+from actors.imagegc.actor import ImageGCManager
+from actors.imagegc.state import ImageGCState, Policy
 from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
@@ -79,6 +81,11 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
             supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts.node_ip, ports)
         )
     )
+    system.spawn(
+        ImageGCManager.options(name="imagegc", restart=FOREVER).bind(
+            image_gc(settings), pick(ports, "runtime")
+        )
+    )
     config = PodConfig.options(name="config", restart=FOREVER)
     system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))
     if settings.pod_manifest_path:
@@ -119,6 +126,20 @@ def pod_spec(
         allow_host_image=settings.allow_host_image,
     )
     return PodActor.options(name=uid, max_restarts=5).bind(state, ports)
+
+
+def image_gc(settings: Settings) -> ImageGCState:
+    """Return what the collection of unused images begins with."""
+    policy = Policy(
+        high_percent=settings.image_gc_high_percent,
+        low_percent=settings.image_gc_low_percent,
+        min_age_s=settings.image_min_gc_age_s,
+        max_age_s=settings.image_max_gc_age_s,
+        sandbox_image=settings.sandbox_image,
+    )
+    return ImageGCState(
+        policy=policy, node_name=settings.node_name, deadline_s=settings.runtime_request_timeout_s
+    )
 
 
 def sources_of(settings: Settings) -> tuple[str, ...]:

@@ -111,6 +111,11 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="unix:///path of the CRI image service (default: the container runtime's)",
     )
+    node.add_argument(
+        "--pod-infra-container-image",
+        metavar="IMAGE",
+        help="image that the runtime makes sandboxes from: never collected, also where the runtime does not pin it",
+    )
     node.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host's)")
     node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")
     node.add_argument(

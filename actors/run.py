@@ -129,6 +129,7 @@ def read_settings(args: argparse.Namespace) -> Configured:
         verbosity=args.verbosity,
         allow_host_image=args.allow_host_image,
         take_over=args.take_over,
+        sandbox_image=args.pod_infra_container_image,
     )
     document: bytes | None = None
     if flags.config:

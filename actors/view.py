@@ -11,6 +11,10 @@ import msgspec
 
 from actors.config.core import ConfigState
 from actors.config.core import rows as config_rows
+from actors.imagegc.report import events_of
+from actors.imagegc.state import SELF as IMAGE_GC
+from actors.imagegc.state import ImageGCState
+from actors.imageview import ImageView, wanted_images
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
@@ -41,7 +45,6 @@ from api.containers import (
 )
 from api.errors import NotFoundError, OperatingError, RejectedError
 from api.ids import Instant, Path, Uid, WallNs
-from api.images import ImageListing, ImageRow, ListImages
 from api.introspection import (
     ActorRow,
     DeadLetterRow,
@@ -54,6 +57,7 @@ from api.introspection import (
     SourceRow,
     TraceRow,
 )
+from api.messages import Message
 from api.objects.container import EnvVar
 from api.objects.pod import Pod, PodList
 
@@ -85,12 +89,20 @@ class Kernel(Protocol):
         """Return the last committed state of an actor."""
         ...
 
+    def route(self, path: Path, message: Message) -> None:
+        """Tell whoever lives at `path`."""
+        ...
+
+    def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
+        """Tell an actor a message made for a reply path, and wait for what is told to that path."""
+        ...
+
     def committed_children(self, path: Path) -> tuple[tuple[Path, msgspec.Struct], ...]:
         """Return the last committed states of an actor's children."""
         ...
 
 
-class View:
+class View(ImageView):
     """A `Window` over the agent's actors."""
 
     def __init__(
@@ -100,6 +112,7 @@ class View:
         wall: Callable[[], WallNs],
         perform: Callable[[msgspec.Struct, float], msgspec.Struct],
     ) -> None:
+        super().__init__(kernel, now, wall, perform, lambda: wanted_images(self._states().values()))
         self._kernel, self._now, self._wall, self._perform = kernel, now, wall, perform
 
     # ------------------------------------------------------------ the kernel
@@ -165,9 +178,12 @@ class View:
         return charge_explanation(supervisor, supervisor.charges[uid], self._now())
 
     def events(self, pod: str) -> tuple[EventRow, ...]:
-        """Return the events of one pod, or of all for an empty name, oldest first."""
+        """Return the events of one pod, or of all and of the node for an empty name, oldest first."""
         chosen = [self._state(pod)] if pod else list(self._states().values())
         rows = [row for state in chosen for row in pods.event_rows(state)]
+        collector = self._kernel.committed(IMAGE_GC)
+        if not pod and isinstance(collector, ImageGCState):
+            rows += events_of(collector)
         return tuple(sorted(rows, key=lambda row: row.at))
 
     def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:
@@ -224,12 +240,6 @@ class View:
         result = self._perform(call, EDGE_DEADLINE_S)
         assert isinstance(result, StreamUrl)
         return result.url
-
-    def images(self) -> tuple[ImageRow, ...]:
-        """Return the runtime's images."""
-        listing = self._perform(ListImages(), EDGE_DEADLINE_S)
-        assert isinstance(listing, ImageListing)
-        return listing.images
 
     # ------------------------------------------------------------ sources and health
 

@@ -73,6 +73,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     verbosity: int | None = None
     allow_host_image: bool = False
     take_over: bool = False
+    sandbox_image: str | None = None
 
     def __repr__(self) -> str:
         shown_fields = (
@@ -125,6 +126,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     limited_swap: bool = False
     allow_host_image: bool = False
     take_over: bool = False
+    image_gc_high_percent: int = 85
+    """Usage of the image file system from which on unused images are removed; 100: never."""
+    image_gc_low_percent: int = 80
+    image_min_gc_age_s: float = 120.0
+    image_max_gc_age_s: float = 0.0
+    """0: never for their age alone."""
+    sandbox_image: str = ""
+    """Never collected, beside what the runtime pins itself."""
 
     def __repr__(self) -> str:
         fields = (
@@ -304,6 +313,11 @@ def seconds(text: str | None, path: str) -> float:
     return duration.parse_seconds(text or "0") or duration.parse_seconds(str(default_of(path)))
 
 
+def percent(value: int | None, path: str) -> int:
+    """Return a percentage; unset means the default, zero is zero."""
+    return int(str(default_of(path))) if value is None else value
+
+
 def settings_of(
     config: KubeletConfiguration, flags: Flags, machine: Machine
 ) -> tuple[Settings, tuple[FieldProblem, ...]]:
@@ -361,6 +375,11 @@ def settings_of(
         limited_swap=bool(config.memory_swap and config.memory_swap.swap_behavior == "LimitedSwap"),
         allow_host_image=flags.allow_host_image,
         take_over=flags.take_over,
+        image_gc_high_percent=percent(config.image_gc_high_threshold_percent, "imageGCHighThresholdPercent"),
+        image_gc_low_percent=percent(config.image_gc_low_threshold_percent, "imageGCLowThresholdPercent"),
+        image_min_gc_age_s=seconds(config.image_minimum_gc_age, "imageMinimumGCAge"),
+        image_max_gc_age_s=seconds(config.image_maximum_gc_age, "imageMaximumGCAge"),
+        sandbox_image=flags.sandbox_image or "",
     )
     return settings, tuple(problems)
 

@@ -8,7 +8,7 @@ import msgspec
 
 from api.containers import ExecResult
 from api.ids import Path
-from api.images import ImageRow
+from api.images import ImageFs
 
 
 class ActorState(StrEnum):
@@ -178,6 +178,84 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+class HeldImage(msgspec.Struct, frozen=True, kw_only=True):
+    """One image of the runtime, who needs it and how old it is here."""
+
+    id: str
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+    pinned: bool = False
+    user: int | None = None
+    user_name: str = ""
+    containers: tuple[str, ...] = ()
+    """Made from it or mounting it, running or not: ``namespace/pod/container``."""
+    wanted_by: tuple[str, ...] = ()
+    """Pods that are to run and name it: ``namespace/pod``."""
+    seen_ago_s: float | None = None
+    """Since it was first seen; None while garbage collection has not seen it."""
+    used_ago_s: float | None = None
+    """Since it was last seen used; None when it was never."""
+
+
+class ImageDecision(StrEnum):
+    """What a collection does with an image."""
+
+    KEEP = "keep"
+    REMOVE = "remove"
+    """It is to go, and is still there."""
+    REMOVED = "removed"
+    FAILED = "failed"
+
+
+class ImageVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """One image in a collection of garbage: what became of it or would, and why."""
+
+    id: str
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+    decision: ImageDecision
+    reason: str
+
+
+class Collection(msgspec.Struct, frozen=True, kw_only=True):
+    """One collection of unused images: planned, under way or over."""
+
+    runs: tuple[str, ...] = ()
+    """Names under which it was asked for; none when it was due by itself."""
+    done: bool = False
+    dry_run: bool = False
+    everything: bool = False
+    """Whatever the usage, all that is unused and old enough; else what is too old, and down to the low threshold."""
+    since_s: float = 0.0
+    """How long it has taken so far, or took."""
+    ended_at: int | None = None
+    """Wall clock nanoseconds."""
+    doing: str = ""
+    """What it is at, in words, while it is not done."""
+    images: tuple[ImageVerdict, ...] = ()
+    """In the order of their going, then those that stay, by name."""
+    before: ImageFs | None = None
+    after: ImageFs | None = None
+    removed_bytes: int = 0
+    """Sum of the sizes of the removed (in a dry run: of those that would be), as the runtime counts: layers that images share count for each."""
+    freed_bytes: int | None = None
+    """How much more is free than before; None when the file system was not measured."""
+    failure: str = ""
+    note: str = ""
+
+
+class ImageGCRow(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the collection of unused images stands."""
+
+    under_way: Collection | None = None
+    last: Collection | None = None
+    next_in_s: float | None = None
+    failures: int = 0
+    """Rounds in a row that failed."""
+    note: str = ""
+    """Why the space of images is not looked after, empty when it is."""
+
+
 class LogTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a container's log is."""
 
@@ -320,6 +398,33 @@ class Window(Protocol):
         """Prepare a command in a running container and return the URL of its streams, good once and soon."""
         ...
 
-    def images(self) -> tuple[ImageRow, ...]:
-        """Return the runtime's images."""
+    def images(self) -> tuple[HeldImage, ...]:
+        """Return the runtime's images, by id."""
+        ...
+
+    def pull_image(self, reference: str) -> HeldImage:
+        """Fetch an image and return it; takes as long as it takes."""
+        ...
+
+    def remove_image(self, reference: str) -> HeldImage:
+        """Remove the image of this id, short id or name, with all its names, and return what it was.
+
+        Raises `ConflictError` for one that a pod uses or wants, naming the pods.
+        """
+        ...
+
+    def plan_collection(self) -> Collection:
+        """Return what collecting everything unused would do now, without doing it."""
+        ...
+
+    def start_collection(self) -> str:
+        """Ask for a collection of everything unused and return the name of the run."""
+        ...
+
+    def collection(self, run: str) -> Collection | None:
+        """Return the collection of this run, None while nobody knows it: it was just asked for, or forgotten."""
+        ...
+
+    def image_gc(self) -> ImageGCRow:
+        """Return where the collection of unused images stands."""
         ...

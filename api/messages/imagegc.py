@@ -25,6 +25,8 @@ class ImageDropped(Message, frozen=True, kw_only=True):
 
     id: str
     removed: bool
+    wanted: bool = False
+    """It was not removed because a pod wants it: nothing is wrong."""
     why: str = ""
     """Why it was not removed: wanted by a pod, or the runtime's error."""
 

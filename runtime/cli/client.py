@@ -2,7 +2,7 @@
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
@@ -35,8 +35,8 @@ class AgentError(msgspec.Struct, frozen=True, kw_only=True):
 class Answer:
     """The agent's answer: status and body, read as it comes."""
 
-    def __init__(self, sock: socket.socket, wait_s: float) -> None:
-        self._sock, self._wait_s = sock, wait_s
+    def __init__(self, sock: socket.socket, wait_s: float, tick: Callable[[], None] | None = None) -> None:
+        self._sock, self._wait_s, self._tick = sock, wait_s, tick
         self._data = b""
         head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         status = head[0].split(" ")
@@ -87,7 +87,7 @@ class Answer:
 
     def _more(self) -> None:
         try:
-            piece = self._sock.recv(64 << 10)
+            piece = self._receive()
         except TimeoutError:
             raise VerbError(
                 f"the agent does not answer: nothing came within {self._wait_s:g} s; its log may say why"
@@ -97,6 +97,15 @@ class Answer:
         if not piece:
             raise VerbError("the agent ended the connection in the middle of its answer")
         self._data += piece
+
+    def _receive(self) -> bytes:
+        while True:
+            try:
+                return self._sock.recv(64 << 10)
+            except TimeoutError:
+                if self._tick is None:
+                    raise
+                self._tick()
 
 
 class Client:
@@ -114,15 +123,18 @@ class Client:
         *,
         body: bytes = b"",
         wait_s: float | None = ANSWER_S,
+        tick: Callable[[], None] | None = None,
     ) -> Iterator[Answer]:
         """Send one request and give its answer; `wait_s` None waits as long as it takes.
+
+        With a `tick`, it waits as long as it takes and calls it every `wait_s` seconds meanwhile.
 
         Raises `VerbError` when no agent answers, and for an answer that is an error.
         """
         target = _target(parts, query)
         head = f"{method} {target} HTTP/1.1\r\nHost: nodeagent\r\nContent-Length: {len(body)}\r\n\r\n"
         with self._connect() as sock:
-            answer = self._ask(sock, head.encode() + body, wait_s)
+            answer = self._ask(sock, head.encode() + body, wait_s, tick)
             yield answer
 
     @contextlib.contextmanager
@@ -146,12 +158,14 @@ class Client:
             yield sock, answer.rest()
 
     @staticmethod
-    def _ask(sock: socket.socket, request: bytes, wait_s: float | None) -> Answer:
+    def _ask(
+        sock: socket.socket, request: bytes, wait_s: float | None, tick: Callable[[], None] | None = None
+    ) -> Answer:
         # A refusal may come before all was sent; then reading it says more than the broken pipe.
         with contextlib.suppress(OSError):
             sock.sendall(request)
         sock.settimeout(wait_s)
-        answer = Answer(sock, wait_s or 0.0)
+        answer = Answer(sock, wait_s or 0.0, tick)
         if answer.status >= 400:
             raise VerbError(_sentence(answer))
         return answer

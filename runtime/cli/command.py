@@ -60,13 +60,41 @@ def add_verbs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     _add_logs(subparsers, where)
     _add_exec(subparsers, where)
 
-    images = _verb(subparsers, "images", "list images", where, outputs)
-    images.add_argument("action", nargs="?", choices=("ls",), default="ls", help="ls: list them (default)")
+    _add_images(subparsers, where, outputs)
 
     validate = _verb(
         subparsers, "validate", "check manifests and configuration without running anything", outputs
     )
     validate.add_argument("files", nargs="+", metavar="FILE")
+
+
+def _add_images(
+    subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    where: argparse.ArgumentParser,
+    outputs: argparse.ArgumentParser,
+) -> None:
+    images = _verb(subparsers, "images", "list, fetch and remove images", where, outputs)
+    images.usage = "%(prog)s [ls | pull REF | rm REF | gc [--dry-run]] [-o table|json]"
+    images.add_argument(
+        "action",
+        nargs="?",
+        choices=("ls", "pull", "rm", "gc"),
+        default="ls",
+        help="ls: list them (default); pull: fetch one; rm: remove one that no pod uses; gc: remove all that no pod uses",
+    )
+    images.add_argument(
+        "reference",
+        nargs="?",
+        default="",
+        metavar="REF",
+        help="a name, or for rm also an id or its beginning",
+    )
+    images.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with gc: remove nothing, say what would go and why the rest stays",
+    )
+    images.set_defaults(refuse=images.error)
 
 
 def _add_logs(
@@ -164,6 +192,8 @@ def _run(args: argparse.Namespace, client: "object", check: "Check | None") -> i
             from runtime.cli import actorview as module  # noqa: PLC0415
         case "logs" | "exec":
             from runtime.cli import containerview as module  # type: ignore[no-redef]  # noqa: PLC0415
+        case "images":
+            from runtime.cli import imageview as module  # type: ignore[no-redef]  # noqa: PLC0415
         case "validate":
             from runtime.cli.validation import validate  # noqa: PLC0415
 

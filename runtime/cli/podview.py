@@ -1,4 +1,4 @@
-"""``pods``, ``explain``, ``events``, ``sources`` and ``images``."""
+"""``pods``, ``explain``, ``events`` and ``sources``."""
 
 import argparse
 import sys
@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from api.images import ImageRow
 from api.introspection import EventRow, Explanation, PodRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
-from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, size, table
+from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table
 
 HEALTHY = frozenset({"Running", "Completed", "Succeeded"})
 UNDER_WAY = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "Waiting"})
@@ -32,12 +31,6 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """What ``GET /sources`` returns."""
 
     sources: tuple[SourceRow, ...]
-
-
-class Images(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``GET /images`` returns."""
-
-    images: tuple[ImageRow, ...]
 
 
 def pod_parts(pod: str) -> tuple[str, str]:
@@ -190,7 +183,7 @@ def events(args: argparse.Namespace, client: Client) -> int:
             age((found.now_ns - row.at) / 1e9),
             Cell(row.type, "warn" if row.type == "Warning" else ""),
             row.reason,
-            f"{row.namespace}/{row.pod}",
+            f"{row.namespace}/{row.pod}" if row.namespace else row.pod,
             str(row.count),
             row.message,
         )
@@ -228,33 +221,3 @@ def source_table(found: tuple[SourceRow, ...], screen: Screen) -> str:
                 f"{line}\n" for text in row.problems for line in _wrapped("", text, screen, indent=2)
             )
     return out
-
-
-def images(args: argparse.Namespace, client: Client) -> int:
-    """Carry out ``nodeagent images ls``."""
-    found, raw = client.get(Images, ("images",))
-    if args.output == "json":
-        return print_json(raw)
-    if not found.images:
-        print("no images")
-        return 0
-    rows: list[tuple[Cell | str, ...]] = []
-    for row in found.images:
-        for at, name in enumerate(row.names or ("<none>",)):
-            first = at == 0
-            rows.append(
-                (
-                    name,
-                    _short(row.id) if first else "",
-                    size(row.size_bytes) if first else "",
-                    "pinned" if row.pinned and first else "",
-                )
-            )
-    columns = (Column("IMAGE", least=24), Column("ID"), Column("SIZE", right=True), Column("KEPT"))
-    sys.stdout.write(table(columns, rows, screen_of()))
-    return 0
-
-
-def _short(image_id: str) -> str:
-    """Return a digest as people quote it; other ids whole."""
-    return image_id[7:19] if image_id.startswith("sha256:") else image_id

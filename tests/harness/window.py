@@ -3,17 +3,24 @@
 import threading
 import zlib
 
+import msgspec
+
 from api.containers import ExecResult
-from api.errors import NotFoundError, RejectedError
+from api.errors import ConflictError, DeniedError, NotFoundError, RejectedError
 from api.ids import Path
-from api.images import ImageRow
+from api.images import ImageFs
 from api.introspection import (
     ActorRow,
     ActorState,
+    Collection,
     DeadLetterRow,
     EventRow,
     Explanation,
     HealthRow,
+    HeldImage,
+    ImageDecision,
+    ImageGCRow,
+    ImageVerdict,
     KernelRow,
     LevelRow,
     LogTarget,
@@ -155,6 +162,49 @@ EXPLANATION = Explanation(
     kill="the liveness probe of container app, 6m ago: HTTP GET /health answered 500",
     containers=("app: waiting (CrashLoopBackOff), last exit code 3 72s ago",),
 )
+IMAGES = (
+    HeldImage(
+        id="sha256:" + "0123456789abcdef" * 4,
+        names=("docker.io/library/nginx:1.27", "docker.io/library/nginx@sha256:" + "ab12" * 16),
+        size_bytes=187_654_321,
+        containers=("default/web-node1/nginx", "default/web-node1/logger"),
+        seen_ago_s=7530.0,
+        used_ago_s=0.0,
+    ),
+    HeldImage(
+        id="sha256:" + "cd" * 32,
+        names=("docker.io/library/old:1",),
+        size_bytes=7 << 20,
+        seen_ago_s=90000.0,
+        used_ago_s=3700.0,
+    ),
+    HeldImage(id="nodeagent.local/host", names=("nodeagent.local/host",), pinned=True),
+)
+PLANNED = (
+    ImageVerdict(
+        id=IMAGES[1].id,
+        names=IMAGES[1].names,
+        size_bytes=7 << 20,
+        decision=ImageDecision.REMOVE,
+        reason="unused for 1h1m",
+    ),
+    ImageVerdict(
+        id=IMAGES[0].id,
+        names=IMAGES[0].names,
+        size_bytes=IMAGES[0].size_bytes,
+        decision=ImageDecision.KEEP,
+        reason="used by default/web-node1/nginx, default/web-node1/logger",
+    ),
+)
+COLLECTION = Collection(
+    runs=("run-1",),
+    done=True,
+    everything=True,
+    images=(msgspec.structs.replace(PLANNED[0], decision=ImageDecision.REMOVED), PLANNED[1]),
+    after=ImageFs(mountpoint="/var", capacity_bytes=100 << 30, available_bytes=40 << 30),
+    removed_bytes=7 << 20,
+    freed_bytes=6 << 20,
+)
 SECRET = "hunter2-in-an-environment-variable"
 
 
@@ -166,6 +216,9 @@ class PlainWindow:
         self.gate: threading.Event | None = None
         self.broken: Exception | None = None
         self.checks = (HealthRow(name="kernel", ok=True), HealthRow(name="runtime", ok=True))
+        self.asked_runs: list[str] = []
+        self.looks = 0
+        self.gc_failure = ""
         self.ran: list[tuple[str, str, tuple[str, ...], float]] = []
         self.stream_url = ""
 
@@ -295,14 +348,39 @@ class PlainWindow:
         return self.stream_url
 
     def images(self):
-        return (
-            ImageRow(
-                id="sha256:0123456789abcdef0123",
-                names=("docker.io/library/nginx:1.27", "docker.io/library/nginx@sha256:ab12"),
-                size_bytes=187_654_321,
-            ),
-            ImageRow(id="nodeagent.local/host", names=("nodeagent.local/host",), pinned=True),
-        )
+        return IMAGES
+
+    def pull_image(self, reference):
+        if self.gate is not None:
+            self.gate.wait(60)
+        if reference == "registry.local/private:1":
+            raise DeniedError(f"image {reference}: the registry wants credentials", reason="ErrImagePull")
+        return HeldImage(id="sha256:" + "ab" * 32, names=(reference,), size_bytes=5 << 20)
+
+    def remove_image(self, reference):
+        if reference == IMAGES[0].names[0]:
+            raise ConflictError(
+                f"image {reference} is used by default/web-node1/nginx; remove those pods first"
+            )
+        if reference != "old:1":
+            raise NotFoundError(f'no image "{reference}" here; `nodeagent images ls` lists them')
+        return HeldImage(id="sha256:" + "cd" * 32, names=("docker.io/library/old:1",), size_bytes=7 << 20)
+
+    def plan_collection(self):
+        return msgspec.structs.replace(COLLECTION, dry_run=True, images=PLANNED, freed_bytes=None, after=None)
+
+    def start_collection(self):
+        self.asked_runs.append("run-1")
+        return "run-1"
+
+    def collection(self, run):
+        self.looks += 1
+        if self.looks < 3:
+            return Collection(runs=(run,), doing="lists images") if self.looks == 2 else None
+        return msgspec.structs.replace(COLLECTION, failure=self.gc_failure)
+
+    def image_gc(self):
+        return ImageGCRow(last=COLLECTION, next_in_s=200.0)
 
 
 class PlainLevels:

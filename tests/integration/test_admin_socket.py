@@ -171,7 +171,7 @@ def test_views_answer_what_the_window_shows(agent):
     assert agent.json("/explain/-/loop")[1] == agent.json("/explain/default/loop")[1]
     assert len(agent.json("/events?pod=loop")[1]["events"]) == 2
     assert agent.json("/sources")[1]["sources"][1]["status"] == "broken"
-    assert agent.json("/images")[1]["images"][1]["pinned"]
+    assert agent.json("/images")[1]["images"][2]["pinned"]
 
 
 def test_the_log_level_can_be_set_and_listed(agent):
@@ -503,6 +503,95 @@ def test_every_verb_prints_for_people_and_for_programs(agent, log):
         assert b"\x1b" not in people.stdout
         programs = verb(agent, *words, "-o", "json")
         assert msgspec.json.decode(programs.stdout)
+
+
+def test_images_are_listed_with_who_uses_them_and_since_when(agent):
+    lines = verb(agent, "images").stdout.decode().splitlines()
+    assert lines[0].split() == ["IMAGE", "ID", "SIZE", "CONTAINERS", "SEEN", "USED", "KEPT"]
+    assert lines[1].split() == ["docker.io/library/nginx:1.27", "0123456789ab", "179MiB", "2", "2h5m", "now"]
+    assert lines[2].split() == ["docker.io/library/nginx@sha256:" + "ab12" * 16]
+    assert lines[3].split()[-2:] == ["1h1m", "ago"]
+    assert lines[4].split() == ["nodeagent.local/host", "nodeagent.local/host", "0B", "-", "-", "-", "pinned"]
+
+
+def test_an_image_is_pulled_and_a_refusal_is_one_line(agent):
+    pulled = verb(agent, "images", "pull", "registry.local/app:1")
+    assert (pulled.returncode, pulled.stdout) == (0, b"pulled registry.local/app:1: abababababab, 5.0MiB\n")
+    refused = verb(agent, "images", "pull", "registry.local/private:1")
+    assert (refused.returncode, refused.stdout) == (1, b"")
+    assert refused.stderr == b"nodeagent: image registry.local/private:1: the registry wants credentials\n"
+
+
+def test_an_image_is_removed_unless_it_is_used_or_unknown(agent):
+    removed = verb(agent, "images", "rm", "old:1")
+    assert (removed.returncode, removed.stdout) == (
+        0,
+        b"removed cdcdcdcdcdcd, 7.0MiB: docker.io/library/old:1\n",
+    )
+    used = verb(agent, "images", "rm", "docker.io/library/nginx:1.27")
+    assert used.returncode == 1
+    assert b"is used by default/web-node1/nginx; remove those pods first" in used.stderr
+    unknown = verb(agent, "images", "rm", "nosuch")
+    assert unknown.returncode == 1
+    assert b'no image "nosuch" here' in unknown.stderr
+
+
+def test_a_collection_is_waited_for_and_told(agent):
+    ended = verb(agent, "images", "gc")
+    lines = ended.stdout.decode().splitlines()
+    assert ended.returncode == 0
+    assert agent.window.asked_runs == ["run-1"]
+    assert lines[1].split()[:4] == ["docker.io/library/old:1", "cdcdcdcdcdcd", "7.0MiB", "removed"]
+    assert "used by default/web-node1/nginx" in lines[2]
+    assert (
+        lines[-1] == "1 image removed, 7.0MiB as the runtime counts; 6.0MiB became free; 40GiB are free now"
+    )
+
+
+def test_a_collection_that_failed_ends_with_one_and_a_line(agent):
+    agent.window.gc_failure = "cannot remove image x: it is busy"
+    ended = verb(agent, "images", "gc")
+    assert ended.returncode == 1
+    assert ended.stderr == b"nodeagent: the collection failed: cannot remove image x: it is busy\n"
+    assert b"1 image removed" in ended.stdout
+    agent.window.looks = 0
+    assert verb(agent, "images", "gc", "-o", "json").returncode == 1
+
+
+def test_a_dry_run_asks_nobody_to_collect(agent):
+    ended = verb(agent, "images", "gc", "--dry-run")
+    assert (ended.returncode, agent.window.asked_runs) == (0, [])
+    assert ended.stdout.decode().splitlines()[-1] == "1 image would be removed, 7.0MiB as the runtime counts"
+    assert msgspec.json.decode(verb(agent, "images", "gc", "--dry-run", "-o", "json").stdout)["dry_run"]
+
+
+def test_a_collection_that_the_manager_forgot_is_not_waited_for_for_ever(agent, monkeypatch):
+    monkeypatch.setattr("runtime.drivers.http.view.UNKNOWN_LIMIT_S", 0.2)
+    monkeypatch.setattr(agent.window, "collection", lambda _run: None)
+    status, answer = agent.json("/images/gc", method="POST")
+    assert (status, answer["reason"]) == (503, "Unavailable")
+
+
+@pytest.mark.parametrize(
+    "words", [("pull",), ("rm",), ("rm", " "), ("ls", "x"), ("gc", "x"), ("ls", "--dry-run"), ("load", "x")]
+)
+def test_a_wrong_use_of_images_is_refused_before_anything_is_asked(agent, words):
+    wrong = verb(agent, "images", *words)
+    assert wrong.returncode == 2
+    assert b"usage: nodeagent images" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "status"),
+    [
+        ("DELETE", "/images", 400),
+        ("POST", "/images/pull", 400),
+        ("POST", "/images/gc?dry_run=maybe", 400),
+        ("DELETE", "/images?ref=nosuch", 404),
+    ],
+)
+def test_a_wrong_request_about_images_is_told_as_one(agent, method, target, status):
+    assert agent.json(target, method=method)[0] == status
 
 
 def test_the_tree_of_actors_is_drawn(agent):

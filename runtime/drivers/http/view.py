@@ -34,6 +34,10 @@ DELIVERIES = 16
 """Deliveries shown with one actor, and by default in a trace."""
 EXEC_LIMIT_S = 3600.0
 UPGRADES = frozenset({"spdy/3.1", "websocket"})
+COLLECT_LIMIT_S = 3600.0
+UNKNOWN_LIMIT_S = 10.0
+"""How long a collection may be unknown to the image manager before it is taken for lost."""
+COLLECT_PAUSE_S = 0.05
 DETAIL = (
     "oldest_pending_s",
     "handling_s",
@@ -51,6 +55,12 @@ class ExecBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     command: tuple[str, ...]
     timeout_s: float = 60.0
+
+
+class PullBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``POST /images/pull`` takes."""
+
+    image: str
 
 
 class Admin:
@@ -78,6 +88,10 @@ class Admin:
             ("GET", "/events", self._events),
             ("GET", "/sources", self._sources),
             ("GET", "/images", self._images),
+            ("DELETE", "/images", self._remove_image),
+            ("POST", "/images/pull", self._pull_image),
+            ("GET", "/images/gc", self._image_gc),
+            ("POST", "/images/gc", self._collect_images),
             ("GET", "/logs/<namespace>/<pod>", self._logs),
             ("GET", "/logs/<namespace>/<pod>/<container>", self._logs),
             ("POST", "/exec/<namespace>/<pod>", self._exec),
@@ -102,8 +116,10 @@ class Admin:
     @staticmethod
     def is_long(request: Request) -> bool:
         """Say whether the answer may take as long as a container lives."""
-        return request.segments[:1] == ("exec",) or (
-            request.segments[:1] == ("logs",) and _flag(request, "follow")
+        return (
+            request.segments[:1] == ("exec",)
+            or (request.segments[:1] == ("logs",) and _flag(request, "follow"))
+            or (request.segments[:1] == ("images",) and request.method in {"POST", "DELETE"})
         )
 
     def _route(self, request: Request) -> Callable[[Request], Response]:
@@ -191,6 +207,44 @@ class Admin:
 
     def _images(self, _request: Request) -> Response:
         return _json({"images": self._window.images()})
+
+    def _remove_image(self, request: Request) -> Response:
+        return _json({"removed": self._window.remove_image(_reference(request.last("ref"), "?ref=REF"))})
+
+    def _pull_image(self, request: Request) -> Response:
+        try:
+            asked = msgspec.json.decode(request.body, type=PullBody)
+        except msgspec.MsgspecError as error:
+            raise RefusedError(
+                400, "BadBody", f"the body names no image: {error}", 'send {"image": "registry/name:tag"}'
+            ) from None
+        image = _reference(asked.image, '{"image": "registry/name:tag"}')
+        return _json({"pulled": self._window.pull_image(image)})
+
+    def _image_gc(self, _request: Request) -> Response:
+        return _json(self._window.image_gc())
+
+    def _collect_images(self, request: Request) -> Response:
+        """Plan a collection of all unused images, or have one made and wait for its end."""
+        if _flag(request, "dry_run"):
+            return _json(self._window.plan_collection())
+        run = self._window.start_collection()
+        unknown_since, until = time.monotonic(), time.monotonic() + COLLECT_LIMIT_S
+        while (now := time.monotonic()) < until:
+            found = self._window.collection(run)
+            if found is not None and found.done:
+                return _json(found)
+            unknown_since = unknown_since if found is None else now
+            if now - unknown_since > UNKNOWN_LIMIT_S:
+                lost = "the image manager does not know of the run: it was restarted, or hangs"
+                raise RefusedError(503, "Unavailable", lost, "GET /images/gc says where it stands; ask again")
+            time.sleep(COLLECT_PAUSE_S)
+        raise RefusedError(
+            504,
+            "TimedOut",
+            f"the collection goes on for more than {COLLECT_LIMIT_S:g} s",
+            "GET /images/gc tells",
+        )
 
     def _logs(self, request: Request) -> Response:
         pod, container, previous = _pod(request), _container(request), _flag(request, "previous")
@@ -333,6 +387,12 @@ def _pod(request: Request) -> str:
 
 def _container(request: Request) -> str:
     return request.segments[3] if len(request.segments) > 3 else ""
+
+
+def _reference(text: str, expected: str) -> str:
+    if not text.strip():
+        raise RefusedError(400, "BadQuery", "no image is named", f"give its id or a name: {expected}")
+    return text.strip()
 
 
 def _flag(request: Request, name: str) -> bool:

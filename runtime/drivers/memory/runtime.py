@@ -55,7 +55,6 @@ from api.errors import (
 )
 from api.ids import Uid
 from api.images import (
-    ImageFs,
     ImageFsUsage,
     ImageListing,
     ImagePulled,
@@ -77,6 +76,7 @@ from runtime.drivers.memory.behaviour import (
     killed_by,
     parse,
 )
+from runtime.drivers.memory.disk import Disk
 from runtime.drivers.memory.history import Cause, HistoryRow, violations
 from runtime.drivers.memory.stream import MemoryStream
 from runtime.drivers.memory.world import World
@@ -123,9 +123,11 @@ class MemoryRuntime:
         exec_behave: ExecBehave | None = None,
         images: tuple[ImageRow, ...] = DEFAULT_IMAGES,
         complete_listings: bool = True,
+        disk: Disk | None = None,
     ) -> None:
         self.events = MemoryStream("runtime.events")
         self.info = RuntimeInfo(name="memory", version="1")
+        self.disk = disk or Disk()
         self._timers = timers
         self._random = random.Random(seed)  # noqa: S311  # a simulation repeats its seed
         self._latency = latency or Latency()
@@ -204,15 +206,12 @@ class MemoryRuntime:
             case PullImage():
                 return ImagePulled(ref=world.pull(call.image))
             case RemoveImage():
-                world.images = tuple(row for row in world.images if call.image not in (row.id, *row.names))
+                gone = [row for row in world.images if call.image in (row.id, *row.names)]
+                world.images = tuple(row for row in world.images if row not in gone)
+                self.disk.removed(gone, self._timers.now())
                 return ImageRemoved()
             case ImageFsUsage():
-                return ImageFs(
-                    mountpoint="/",
-                    capacity_bytes=1 << 40,
-                    available_bytes=(1 << 40) - sum(row.size_bytes for row in world.images),
-                    measured_at=self._timers.wall(),
-                )
+                return self.disk.measure(world.images, self._timers.now(), self._timers.wall())
             case RuntimeStatus():
                 return self.info
             case _:

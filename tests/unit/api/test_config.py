@@ -267,6 +267,24 @@ def test_header_values_never_show():
     assert good.settings.manifest_url_headers == (("Token", "hunter2"),)
 
 
+def test_when_images_are_collected_is_as_the_file_says_and_as_a_kubelet_has_it_otherwise():
+    plain = configure(None, Flags(), ROOT).settings
+    assert (plain.image_gc_high_percent, plain.image_gc_low_percent) == (85, 80)
+    assert (plain.image_min_gc_age_s, plain.image_max_gc_age_s, plain.sandbox_image) == (120.0, 0.0, "")
+    flags = Flags(config="/c.yaml", sandbox_image="my.local/pause:1")
+    told = configured(
+        flags,
+        imageGCHighThresholdPercent=100,
+        imageGCLowThresholdPercent=0,
+        imageMinimumGCAge="30s",
+        imageMaximumGCAge="48h",
+        containerRuntimeEndpoint="embedded",
+    ).settings
+    assert (told.image_gc_high_percent, told.image_gc_low_percent) == (100, 0)
+    assert (told.image_min_gc_age_s, told.image_max_gc_age_s) == (30.0, 172_800.0)
+    assert told.sandbox_image == "my.local/pause:1"
+
+
 def test_what_is_honoured_is_what_the_settings_take():
     assert {
         "staticPodPath", "staticPodURL", "staticPodURLHeader", "podLogsDir", "syncFrequency", "fileCheckFrequency",
@@ -274,7 +292,8 @@ def test_what_is_honoured_is_what_the_settings_take():
         "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "failCgroupV1", "imageServiceEndpoint",
         "logging.format", "logging.verbosity", "clusterDNS", "clusterDomain", "resolvConf", "seccompDefault",
         "cgroupRoot", "cgroupDriver", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "singleProcessOOMKill",
-        "memorySwap.swapBehavior",
+        "memorySwap.swapBehavior", "imageMinimumGCAge", "imageMaximumGCAge",
+        "imageGCHighThresholdPercent", "imageGCLowThresholdPercent",
     } == HONOURED  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""ImageGCManager: frees the space of images that nobody uses."""

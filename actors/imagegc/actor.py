@@ -1,0 +1,42 @@
+"""ImageGCManager: frees the space of images that nobody uses, through the image puller."""
+
+from collections.abc import Mapping
+
+from actors.imagegc.core import WatchImages, decide
+from actors.imagegc.report import report
+from actors.imagegc.state import IMAGES, ImageGCState
+from api.lifecycle import Action, Decision
+from api.messages.imagegc import ImageGCMessage
+from api.messages.kernel import KernelMessage
+from api.ports import BlockingPort, Port
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class ImageGCManager(CoreActor[ImageGCMessage]):
+    """Collects unused images; ports: ``runtime``."""
+
+    def __init__(self, state: ImageGCState, ports: Mapping[str, Port | BlockingPort]) -> None:
+        self.ports = ports
+        self.state: ImageGCState = state
+
+    def begin(self, ctx: Context) -> Decision[ImageGCState]:
+        """Begin with a round."""
+        return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def decide(self, message: ImageGCMessage | KernelMessage, ctx: Context) -> Decision[ImageGCState]:
+        """Decide on one message, and tell the operator what a round came to."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
+        for line in report(before, decision.state):
+            tell = ctx.log.warning if line.warning else ctx.log.info
+            tell(line.text, **line.facts)
+        return decision
+
+    def perform(self, action: Action, ctx: Context) -> None:
+        """Watch the image puller."""
+        match action:
+            case WatchImages():
+                ctx.watch(IMAGES)
+            case _:
+                raise AssertionError(action)

@@ -1,0 +1,172 @@
+"""How a round ends: what it came to, when the next one is due, and which facts the node's events and log should tell."""
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.imagegc import disk
+from actors.imagegc.state import Dropping, Happening, ImageGCState, Looking, Round, Settling
+from api.ids import Instant, WallNs
+from api.introspection import Collection, EventRow, ImageDecision, ImageGCRow, ImageVerdict
+
+RETRY_S = 30.0
+KEPT_RUNS = 8
+HAPPENINGS = 20
+
+
+def finish(
+    state: ImageGCState,
+    current: Round,
+    now: Instant,
+    wall: WallNs,
+    *,
+    failure: str = "",
+    note: str = "",
+    again_at: Instant | None = None,
+) -> ImageGCState:
+    """End a round. What failed is tried again soon, then more and more slowly, at the latest after the usual period."""
+    ended = replace(
+        collection_of(current, now),
+        done=True,
+        ended_at=wall,
+        doing="",
+        failure=failure,
+        note=note or current.unmeasured,
+    )
+    failures = state.failures + 1 if failure else 0
+    wait_s = (
+        min(RETRY_S * 2 ** min(failures - 1, 8), state.policy.period_s) if failure else state.policy.period_s
+    )
+    next_at = now + wait_s
+    if current.everything:
+        # A round that somebody asked for neither puts off the next one nor brings it on.
+        failures, next_at = state.failures, state.next_round_at
+        collected = (*state.collected, ended)[-KEPT_RUNS:]
+        state = replace(state, collected=collected)
+    elif again_at is not None:
+        next_at = min(next_at, max(again_at, now + 1.0))
+    state = replace(state, round=None, last=ended, failures=failures, next_round_at=next_at)
+    if failure and not current.everything and failures > 1:
+        # One failure in a row may be a hiccup of the runtime, and is only logged.
+        state = happened(state, wall, "ImageGCFailed", failure)
+    return state
+
+
+def collection_of(current: Round, now: Instant) -> Collection:
+    """Return how far a round has come."""
+    over = {row.id for row in current.gone} | set(current.spared)
+    rest = tuple(row for row in current.verdicts if row.id not in over)
+    freed = None
+    if current.before is not None and current.after is not None:
+        freed = disk.available(current.after) - disk.available(current.before)
+    return Collection(
+        runs=current.runs,
+        everything=current.everything,
+        since_s=now - current.since,
+        doing=doing(current),
+        images=(*current.gone, *sorted(current.spared.values(), key=lambda row: row.id), *rest),
+        before=current.before,
+        after=current.after,
+        removed_bytes=sum(max(0, row.size_bytes) for row in current.gone),
+        freed_bytes=freed,
+        note=current.unmeasured,
+    )
+
+
+def doing(current: Round) -> str:
+    """Return what a round is at, in words."""
+    match current.step:
+        case Looking(look=look):
+            return "looks who uses which image" if look.images is not None else "lists images"
+        case Dropping(image=image):
+            return f"removes {image.names[0] if image.names else image.id}"
+        case Settling():
+            return "waits for the freed space to show"
+
+
+def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
+    """Add a fact; one that was told before counts up, whatever its figures."""
+    known = next((one for one in state.happenings if one.reason == reason), None)
+    others = tuple(one for one in state.happenings if one.reason != reason)
+    fresh = Happening(at=wall, reason=reason, message=message, count=known.count + 1 if known else 1)
+    return replace(state, happenings=(*others, fresh)[-HAPPENINGS:])
+
+
+# ---------------------------------------------------------------- for people
+
+
+class Said(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log: a constant text and its facts."""
+
+    warning: bool = False
+    text: str
+    facts: Mapping[str, object] = {}
+
+
+def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
+    """Return what an operator would tell another about what happened between two states."""
+    told = frozenset(before.happenings)
+    lines = [
+        Said(
+            warning=True,
+            text="node event",
+            facts={"reason": one.reason, "message": one.message, "count": one.count},
+        )
+        for one in after.happenings
+        # One that repeats is told again each time the count has doubled.
+        if one not in told and not one.count & (one.count - 1)
+    ]
+    ended = after.last
+    if ended is None or ended is before.last:
+        return tuple(lines)
+    gone = removed_rows(ended)
+    if gone:
+        facts = {"images": len(gone), "size_bytes": ended.removed_bytes, "freed_bytes": ended.freed_bytes}
+        lines.append(Said(text="unused images removed", facts=facts))
+    if ended.failure and after.happenings == before.happenings:
+        lines.append(Said(warning=True, text="image collection failed", facts={"why": ended.failure}))
+    if before.failures and not after.failures:
+        lines.append(Said(text="image collection works again"))
+    return tuple(lines)
+
+
+def events_of(state: ImageGCState) -> tuple[EventRow, ...]:
+    """Return the facts as events of the node."""
+    return tuple(
+        EventRow(
+            at=one.at,
+            namespace="",
+            pod=f"node/{state.node_name}",
+            type="Warning",
+            reason=one.reason,
+            message=one.message,
+            count=one.count,
+        )
+        for one in state.happenings
+    )
+
+
+def standing(state: ImageGCState, now: Instant) -> ImageGCRow:
+    """Return where the collection of images stands."""
+    return ImageGCRow(
+        under_way=collection_of(state.round, now) if state.round else None,
+        last=state.last,
+        next_in_s=max(0.0, state.next_round_at - now) if state.round is None else None,
+        failures=state.failures,
+        note=state.note,
+    )
+
+
+def run_of(state: ImageGCState, run: str, now: Instant) -> Collection | None:
+    """Return the collection of a run, None when it is not known."""
+    if state.round is not None and run in state.round.runs:
+        return collection_of(state.round, now)
+    if run in state.waiting:
+        return Collection(runs=(run,), everything=True, doing="waits for the round that is under way")
+    return next((one for one in reversed(state.collected) if run in one.runs), None)
+
+
+def removed_rows(ended: Collection) -> tuple[ImageVerdict, ...]:
+    """Return the images that a collection removed, in order."""
+    return tuple(row for row in ended.images if row.decision is ImageDecision.REMOVED)
