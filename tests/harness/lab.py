@@ -29,7 +29,7 @@ def shared_containerd(tmp_path_factory):
         yield get
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def containerd(shared_containerd):
     """Return the shared containerd 1.6."""
     return shared_containerd("1.6")
