@@ -10,8 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from actors.pod.core import decide
-from actors.pod.image import with_wants
+from actors.pod.core import advance, decide
 from actors.pod.stage import fresh_memo
 from actors.pod.state import Finished, Kill, PodState, Syncing, Terminated, Terminating
 from actors.rules.backoff import Backoff
@@ -98,14 +97,14 @@ def state_line(state):
 def with_images(state, now):
     """Return the state once every image that it needs is there."""
     ready = ImageProgress.READY
-    wanting = with_wants(state, now, WALL + int(now * NS))
+    wanting = advance(state, now, WALL + int(now * NS))
     reports = tuple(
         ImageReport(
             uid=UID, container=w.container, attempt=w.attempt, image=w.image, progress=ready, ref=w.image
         )
         for w in wanting.wants
     )
-    return msgspec.structs.replace(wanting, images=reports)
+    return msgspec.structs.replace(state, wants=wanting.wants, images=reports)
 
 
 def outcome_of(pair):
