@@ -49,6 +49,8 @@ def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | N
     if stage.wake_at is not None:
         again = Step(in_s=max(0.0, stage.wake_at - now), what="try again", result=stage.why)
         return stage.why.removeprefix("waiting: ").removeprefix("waiting "), stage.since_s, (again,)
+    if stage.since_s is not None:
+        return stage.why.removeprefix("waiting: "), stage.since_s, ()
     if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
         return "", None, ()
     return stage.why.removeprefix("waiting for "), max(0.0, now - state.life_since), ()

@@ -8,22 +8,39 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grpc
+import msgspec
 
-from runtime.drivers.cri import translate
+from actors.pod.containerconfig import RunImage, container_files, container_spec, sandbox_spec
+from api.node import NodeFacts, NodeFiles
+from api.objects.pod import Pod
+from api.poddefault import default_pod
+from runtime.drivers.cri import request, shown
+from runtime.drivers.host.podfolder import PodFolders
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.barepod import container_spec, sandbox_spec
 
 RUNTIME = "/runtime.v1.RuntimeService/"
 DEADLINE_S = 120.0
+ATTEMPTS = 32
+"""How many containers one bare pod may have one after the other."""
 
 
 class BareCri:
     """A connection that makes calls one after the other, each waited for; usable from many threads."""
 
-    def __init__(self, socket: str, folder: Path) -> None:
+    def __init__(self, socket: str, folder: Path, cgroup_root: str, manifest: Callable[[str], dict]) -> None:
         options = (("grpc.default_authority", "localhost"), ("grpc.max_receive_message_length", 16 << 20))
         self._channel = grpc.insecure_channel(f"unix://{socket}", options=options)
-        self._folder = folder
+        self._manifest = manifest
+        self._facts = NodeFacts(
+            name="bare",
+            root_dir=str(folder),
+            log_root=str(folder / "logs"),
+            confined=True,
+            cgroup_root=cgroup_root,
+            cgroup_version=1,
+            memory_bytes=1 << 34,
+        )
+        self._folders = PodFolders(folder / "pods", folder / "logs")
         self._numbers = itertools.count(1)
 
     def call(self, name: str, request: object, answer: type) -> object:
@@ -41,23 +58,36 @@ class BareCri:
 
     # pods
 
-    def run_pod(self) -> tuple[str, object]:
-        """Run a sandbox with one container, as the agent asks for them; return the sandbox's id and its configuration."""
-        spec = sandbox_spec(next(self._numbers), self._folder)
-        config = translate.sandbox_config(spec)
+    def new_pod(self) -> Pod:
+        """Return a pod like those that the agent is given, with the files that its container is made with."""
+        number = next(self._numbers)
+        raw = self._manifest(f"bare-{number}")
+        raw["metadata"] |= {"namespace": "default", "uid": f"bare-{number}"}
+        pod = default_pod(msgspec.convert({"metadata": raw["metadata"], "spec": raw["spec"]}, Pod))
+        for attempt in range(ATTEMPTS):
+            files = container_files(pod, pod.spec.containers[0], attempt, self._facts, NodeFiles(), ())
+            self._folders.perform(files, 10.0)
+        return pod
+
+    def run_pod(self, pod: Pod) -> str:
+        """Run a sandbox with one container, as the agent asks for them; return the sandbox's id."""
+        config = request.sandbox_config(sandbox_spec(pod, 0, self._facts))
         run = cri.RunPodSandboxRequest(config=config)
         sandbox = self.call("RunPodSandbox", run, cri.RunPodSandboxResponse).pod_sandbox_id
-        self.run_container(sandbox, config, 0)
-        return sandbox, config
+        self.run_container(sandbox, pod, 0)
+        return sandbox
 
-    def run_container(self, sandbox: str, config: object, attempt: int) -> str:
-        """Make and start a container; return its id."""
-        request = cri.CreateContainerRequest(
+    def run_container(self, sandbox: str, pod: Pod, attempt: int) -> str:
+        """Make and start the pod's container; return its id."""
+        wanted = pod.spec.containers[0]
+        box = sandbox_spec(pod, 0, self._facts)
+        spec = container_spec(pod, wanted, attempt, self._facts, image=RunImage(ref=wanted.image))
+        make = cri.CreateContainerRequest(
             pod_sandbox_id=sandbox,
-            config=translate.container_config(container_spec(attempt)),
-            sandbox_config=config,
+            config=request.container_config(spec, box),
+            sandbox_config=request.sandbox_config(box),
         )
-        container = self.call("CreateContainer", request, cri.CreateContainerResponse).container_id
+        container = self.call("CreateContainer", make, cri.CreateContainerResponse).container_id
         self.call(
             "StartContainer", cri.StartContainerRequest(container_id=container), cri.StartContainerResponse
         )
@@ -96,39 +126,41 @@ class BareCri:
     def pid(self, container: str) -> int:
         """Return the process id of a running container."""
         request = cri.ContainerStatusRequest(container_id=container, verbose=True)
-        return translate.pid_of(self.call("ContainerStatus", request, cri.ContainerStatusResponse).info)
+        return shown.pid_of(self.call("ContainerStatus", request, cri.ContainerStatusResponse).info)
 
     # measuring
 
     def single_starts(self, count: int) -> list[float]:
         """Return how many seconds each of so many pods took, one after the other; each is removed again."""
-        return [self._timed(self.run_pod, lambda made: self.remove_pod(made[0])) for _ in range(count)]
+        pods = [self.new_pod() for _ in range(count)]
+        return [self._timed(lambda pod=pod: self.run_pod(pod), self.remove_pod) for pod in pods]
 
     def single_containers(self, count: int) -> list[float]:
         """Return how many seconds making and starting a container in a running sandbox took, each time."""
-        sandbox, config = self.run_pod()
-        numbers = iter(range(1, count + 1))
+        pod = self.new_pod()
+        sandbox = self.run_pod(pod)
         try:
             return [
-                self._timed(lambda: self.run_container(sandbox, config, next(numbers)), lambda _made: None)
-                for _ in range(count)
+                self._timed(lambda n=n: self.run_container(sandbox, pod, n), lambda _made: None)
+                for n in range(1, min(count + 1, ATTEMPTS))
             ]
         finally:
             self.remove_pod(sandbox)
 
     def burst(self, count: int, threads: int) -> float:
         """Return how many seconds so many pods at once take with so many threads; they are removed again."""
-        left, made = iter(range(count)), []
+        left, made = iter([self.new_pod() for _ in range(count)]), []
         lock = threading.Lock()
 
         def work() -> None:
             while True:
                 with lock:
-                    if next(left, None) is None:
-                        return
-                pod = self.run_pod()
+                    pod = next(left, None)
+                if pod is None:
+                    return
+                sandbox = self.run_pod(pod)
                 with lock:
-                    made.append(pod[0])
+                    made.append(sandbox)
 
         began = time.monotonic()
         self._on_threads(threads, work)

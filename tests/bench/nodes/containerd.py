@@ -5,6 +5,7 @@ and memory from /proc, so that watching does not become part of the cost. The ag
 containerd that is one.
 """
 
+import json
 import os
 import shutil
 import statistics
@@ -14,13 +15,15 @@ from pathlib import Path
 from threading import Event
 
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.agent import Agent, until
+from tests.harness.agent import pod
 from tests.harness.barecri import BareCri, p50_ms
 from tests.harness.budget import Row, show
 from tests.harness.containerd import Containerd
+from tests.harness.image import BUSYBOX_NAME
+from tests.harness.node import Node
 from tests.harness.usage import cpu_s, resident_bytes
+from tests.harness.wait import until
 
-IMAGE = "localhost/busybox:1"
 RUN = "exec sleep 6000"
 PATIENCE_S = 180.0
 LOOK_S = 0.2
@@ -48,13 +51,15 @@ class Bed:
     def __init__(self, folder: Path, pods: int) -> None:
         self.containerd = Containerd(folder / "c")
         self.containerd.start()
-        self.bare = BareCri(self.containerd.socket, folder / "bare")
-        self.agent = Agent(
-            folder / "a",
-            containerRuntimeEndpoint=self.containerd.endpoint,
-            cgroupRoot="/nodeagent-bench",
-            maxPods=pods + 10,
+        self.bare = BareCri(
+            self.containerd.socket, folder / "bare", self.containerd.cgroup_root, self.manifest
         )
+        self.agent = Node(folder / "a", self.containerd, maxPods=pods + 10)
+
+    @staticmethod
+    def manifest(name: str) -> dict:
+        """Return the pod that everything is measured with: one container that sleeps."""
+        return pod(name, RUN, grace=1, image=BUSYBOX_NAME, pull="IfNotPresent")
 
     def running(self) -> list[object]:
         """Return the containers that run, as the runtime lists them."""
@@ -62,7 +67,7 @@ class Bed:
 
     def put(self, name: str) -> int:
         """Write a manifest and return when, wall clock."""
-        self.agent.put(name, RUN, grace=1, image=IMAGE)
+        self.agent.write(f"{name}.yaml", json.dumps(self.manifest(name)))
         return time.time_ns()
 
 

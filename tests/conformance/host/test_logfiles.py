@@ -23,8 +23,8 @@ from api.logfile import (
 )
 from runtime.drivers.host.logfile import LogFiles
 from runtime.drivers.host.podfolder import PodFolders
-from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.logs import MemoryLogFiles
+from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 NAME = "web_default_main-c1.log"
 LONG_AGO = time.time() - 3600
