@@ -16,6 +16,7 @@ from api.faults import FaultPlan
 from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
 from runtime.drivers.host.containerlog import open_log
+from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
 from runtime.drivers.host.manifest import FileManifests
@@ -28,7 +29,16 @@ from runtime.edge import perform
 from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
 from runtime.logs import LEVELS, log_factory
-from runtime.process import FAULTS, RootLock, faults_file, has_cgroup_v2, kill_self, prepare_root, set_umask
+from runtime.process import (
+    FAULTS,
+    RootLock,
+    faults_file,
+    has_cgroup_v2,
+    home_folder,
+    kill_self,
+    prepare_root,
+    set_umask,
+)
 
 STOP_S = 1.0
 """How long the actors may take to stop; what hangs longer is named and left."""
@@ -180,6 +190,7 @@ def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, no
         manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
         urls=url_manifests() if settings.manifest_url else None,
         ledger=FileLedger(root),
+        credentials=NodeCredentialFiles(root, home_folder()),
         podfiles=PodFolders(root / "pods", FilePath(settings.pod_logs_dir)),
         node_ip=node_ip,
     )

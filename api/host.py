@@ -3,7 +3,7 @@
 Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``ledger`` takes `Remember`, `Forget`,
 `Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`, and of the files around a container
 `ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, `RemoveContainerFiles`. The stream ``manifests.changes`` brings
-`FileSettled` items.
+`FileSettled` items. ``credentials`` takes `ReadNodeCredentials`.
 """
 
 import re
@@ -14,6 +14,7 @@ import msgspec
 from api.errors import RejectedError
 from api.ids import Uid
 from api.messages import Message
+from api.messages.images import Credential
 
 MANIFEST_LIMIT_BYTES = 1 << 20
 """A manifest file over this size is refused unread; a URL's body too (times ten, as a PodList)."""
@@ -396,3 +397,18 @@ def log_tail(text: bytes) -> bytes:
     """Return the part at the end of a log's text that stands in for a termination message."""
     lines = re.findall(rb"[^\n]*\n|[^\n]+", text)
     return b"".join(lines[-LOG_TAIL_LINES:])[-LOG_TAIL_BYTES:]
+
+
+# ---------------------------------------------------------------- credentials for registries
+
+
+class ReadNodeCredentials(HostCall, frozen=True, kw_only=True):
+    """Read what the node itself may use at registries -> NodeCredentials. A file that cannot be read is a problem in it."""
+
+
+class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The node's own credentials, those of the file that is looked for first in front."""
+
+    credentials: tuple[Credential, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Files that are broken, by name; nothing of what is in them is told."""

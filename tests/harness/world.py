@@ -26,6 +26,7 @@ from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
 from api.messages import Message
 from api.ports import Done, Undo
+from runtime.drivers.memory.credential import MemoryCredentials
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
@@ -166,6 +167,7 @@ class World:
             urls=self.urls,
             ledger=self.ledger,
             podfiles=self.folders,
+            credentials=MemoryCredentials(),
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None
