@@ -18,6 +18,7 @@ from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
 from runtime.drivers.host.cgroup import PodCgroups
 from runtime.drivers.host.containerlog import open_log
+from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
 from runtime.drivers.host.logfile import LogFiles
@@ -33,7 +34,16 @@ from runtime.edge import perform
 from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
 from runtime.logs import LEVELS, log_factory
-from runtime.process import FAULTS, RootLock, faults_file, has_cgroup_v2, kill_self, prepare_root, set_umask
+from runtime.process import (
+    FAULTS,
+    RootLock,
+    faults_file,
+    has_cgroup_v2,
+    home_folder,
+    kill_self,
+    prepare_root,
+    set_umask,
+)
 
 STOP_S = 1.0
 """How long the actors may take to stop; what hangs longer is named and left."""
@@ -198,6 +208,7 @@ def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, no
         cgroups=PodCgroups(),
         node=NodeDescriber(settings, (node_ip,), ask),
         facts=gather(settings, None, (node_ip,)),
+        credentials=NodeCredentialFiles(root, home_folder()),
         node_ip=node_ip,
     )
 

@@ -13,6 +13,9 @@ import msgspec
 from actors.config.actor import PodConfig
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.state import ImageGCState, Policy
+from actors.images.actor import ImagePuller
+from actors.images.state import ImagesState
+from actors.images.state import Policy as PullPolicy
 from actors.logs.actor import LogRotator
 from actors.logs.state import LogRotatorState
 from actors.pleg.actor import Pleg
@@ -57,6 +60,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
     """Needed with a manifest path."""
+    credentials: Port | BlockingPort
+    """The node's own, for registries."""
     urls: Port | BlockingPort | None = None
     """Needed with a manifest URL."""
     node_ip: str = ""
@@ -71,11 +76,17 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "cgroups": parts.cgroups,
         "node": parts.node,
         "logfiles": parts.logfiles,
+        "credentials": parts.credentials,
     }
     fan_in = max(256, 8 * settings.max_pods)
     system.spawn(
         StatusManager.options(name="status", restart=FOREVER, mailbox=fan_in).bind(
             StatusState(), pick(ports, "ledger")
+        )
+    )
+    system.spawn(
+        ImagePuller.options(name="images", restart=FOREVER, mailbox=fan_in).bind(
+            image_pulls(settings), pick(ports, "runtime", "credentials")
         )
     )
     pleg = PlegState(relist_s=RELIST_S, deadline_s=settings.runtime_request_timeout_s)
@@ -150,6 +161,16 @@ def pod_spec(
     )
     mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node")
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine)
+
+
+def image_pulls(settings: Settings) -> ImagesState:
+    """Return what the pulling of images begins with."""
+    policy = PullPolicy(
+        at_once=settings.image_pulls_at_once,
+        per_second=float(settings.registry_pull_qps),
+        burst=settings.registry_burst,
+    )
+    return ImagesState(policy=policy, deadline_s=settings.runtime_request_timeout_s)
 
 
 def image_gc(settings: Settings) -> ImageGCState:

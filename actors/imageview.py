@@ -12,12 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc.look import Inventory, Look, inventory, missing, take, take_failure
-from actors.imagegc.reference import Index, forms
+from actors.imagegc.reference import Index
 from actors.imagegc.report import run_of, standing
 from actors.imagegc.state import IMAGES, SELF, ImageGCState
 from actors.imagegc.verdict import Goal, judge, listed, remember
 from actors.pod.phase import TERMINAL
 from actors.pod.state import PodState, Recalling, Syncing
+from actors.rules.imagename import forms
 from api.errors import (
     ConflictError,
     NotFoundError,

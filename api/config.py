@@ -141,6 +141,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     image_min_gc_age_s: float = 120.0
     image_max_gc_age_s: float = 0.0
     """0: never for their age alone."""
+    image_pulls_at_once: int | None = 1
+    """None: as many as are wanted."""
+    registry_pull_qps: int = 5
+    """Pulls per second in the long run; 0: as many as are wanted."""
+    registry_burst: int = 10
     sandbox_image: str = ""
     """Never collected, beside what the runtime pins itself."""
 
@@ -406,9 +411,24 @@ def settings_of(
         image_gc_low_percent=percent(config.image_gc_low_threshold_percent, "imageGCLowThresholdPercent"),
         image_min_gc_age_s=seconds(config.image_minimum_gc_age, "imageMinimumGCAge"),
         image_max_gc_age_s=seconds(config.image_maximum_gc_age, "imageMaximumGCAge"),
+        image_pulls_at_once=pulls_at_once(config),
+        registry_pull_qps=int(str(default_of("registryPullQPS")))
+        if config.registry_pull_qps is None
+        else config.registry_pull_qps,
+        registry_burst=config.registry_burst or int(str(default_of("registryBurst"))),
         sandbox_image=flags.sandbox_image or "",
     )
     return settings, tuple(problems)
+
+
+def pulls_at_once(config: KubeletConfiguration) -> int | None:
+    """Return how many images are pulled side by side, None for as many as are wanted.
+
+    As a kubelet's default has it, a limit of more than one also means that pulls are not one after the other.
+    """
+    if config.serialize_image_pulls is None:
+        return config.max_parallel_image_pulls or 1
+    return 1 if config.serialize_image_pulls else config.max_parallel_image_pulls
 
 
 def root_of(flags: Flags, machine: Machine) -> str:

@@ -3,7 +3,7 @@
 Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``ledger`` takes `Remember`, `Forget`,
 `Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`, of the files around a container
 `ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, `RemoveContainerFiles`, and the calls on container logs of `api.logfile`,
-``cgroups`` takes `RemovePodCgroup`. The stream ``manifests.changes`` brings `FileSettled` items.
+``cgroups`` takes `RemovePodCgroup`, ``credentials`` takes `ReadNodeCredentials`. The stream ``manifests.changes`` brings `FileSettled` items.
 """
 
 import re
@@ -14,6 +14,7 @@ import msgspec
 from api.errors import RejectedError
 from api.ids import Uid
 from api.messages import Message
+from api.messages.images import Credential
 
 MANIFEST_LIMIT_BYTES = 1 << 20
 """A manifest file over this size is refused unread; a URL's body too (times ten, as a PodList)."""
@@ -429,3 +430,18 @@ def check_pod_cgroup(path: str) -> None:
     """Raise `RejectedError` for what cannot be a pod's own cgroup."""
     if POD_CGROUP.fullmatch(path) is None or any(part in (".", "..") for part in path.split("/")):
         raise RejectedError(f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid>")
+
+
+# ---------------------------------------------------------------- credentials for registries
+
+
+class ReadNodeCredentials(HostCall, frozen=True, kw_only=True):
+    """Read what the node itself may use at registries -> NodeCredentials. A file that cannot be read is a problem in it."""
+
+
+class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The node's own credentials, those of the file that is looked for first in front."""
+
+    credentials: tuple[Credential, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """Files that are broken, by name; nothing of what is in them is told."""

@@ -205,6 +205,12 @@ def faults_file() -> str:
     return os.environ.get(FAULTS, "")
 
 
+def home_folder() -> Path | None:
+    """Return where the agent's user lives, None when the environment does not say."""
+    home = os.environ.get("HOME", "")
+    return Path(home) if home.startswith("/") else None
+
+
 def kill_self() -> None:
     """End this process as SIGKILL from outside would: nothing is tidied up, nothing is said."""
     os.kill(os.getpid(), signal.SIGKILL)

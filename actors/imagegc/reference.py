@@ -1,51 +1,19 @@
 """Which image a text means: ids, digests and names brought to one form, for comparison only.
 
-```text
-sha256:<hex>   <hex>                       -> <hex>              runtimes write ids both ways
-busybox        docker.io/library/busybox   -> docker.io/library/busybox:latest
-name@sha256:<hex>                          -> docker.io/library/name@sha256:<hex>, and the digest <hex>
-```
-
 Everything that matches counts (trap T21): an image taken for used by mistake costs space, the other mistake costs a pod.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 
+from actors.rules.imagename import forms, split_tag
 from api.images import ImageRow
 
 _ID = re.compile(r"(?:[a-z0-9]+:)?(?P<hex>[0-9a-f]{64,})")
 _SHORT = re.compile(r"(?:sha256:)?(?P<hex>[0-9a-f]{7,63})")
 """An id cut short, as people quote it; the shortest that `git` would write."""
-DEFAULT_REGISTRY = "docker.io"
 SANDBOX_NAME = "pause"
 """Last word of the repository that every runtime takes the process of a sandbox from, unless told otherwise."""
-
-
-def forms(text: str) -> tuple[str, ...]:
-    """Return every form that an id or reference is compared by; none for an empty text."""
-    if not text:
-        return ()
-    found = _ID.fullmatch(text)
-    if found:
-        return (found["hex"],)
-    name, at, digest = text.partition("@")
-    repository, tag = split_tag(name)
-    if at:
-        return (f"{repository}@{digest}", digest.rpartition(":")[2])
-    return (f"{repository}:{tag or 'latest'}",)
-
-
-def split_tag(name: str) -> tuple[str, str]:
-    """Return the repository with its registry, and the tag, empty when there is none."""
-    colon = name.rfind(":")
-    repository, tag = (name[:colon], name[colon + 1 :]) if colon > name.rfind("/") else (name, "")
-    registry, slash, rest = repository.partition("/")
-    if not slash or not (set(".:") & set(registry) or registry == "localhost"):
-        registry, rest = DEFAULT_REGISTRY, repository
-    if registry in {DEFAULT_REGISTRY, "index.docker.io"}:
-        registry, rest = DEFAULT_REGISTRY, rest if "/" in rest else f"library/{rest}"
-    return f"{registry}/{rest}", tag
 
 
 def is_sandbox_image(image: ImageRow, configured: str) -> bool:

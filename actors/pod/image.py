@@ -139,8 +139,10 @@ def absorb_report(state: PodState, report: ImageReport, wall: WallNs) -> PodStat
 
 
 def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
-    """Tell in an event, in a kubelet's words, how far an image is."""
+    """Tell in an event, in a kubelet's words, how far an image is; the host's own files are no image to tell of."""
     image, name = report.image, report.container
+    if not state.node.confined and report.progress is not ImageProgress.WAITING:
+        return state
     match report.progress:
         case ImageProgress.PULLING:
             return with_event(state, wall, "Normal", "Pulling", f'Pulling image "{image}"', name)
@@ -150,11 +152,9 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
             text = f'Successfully pulled image "{image}" in {took} ({whole} including waiting).'
             text += f" Image size: {report.size_bytes} bytes."
             return with_event(state, wall, "Normal", "Pulled", text, name)
-        case ImageProgress.READY if state.node.confined:
+        case ImageProgress.READY:
             text = f'Container image "{image}" already present on machine'
             return with_event(state, wall, "Normal", "Pulled", text, name)
-        case ImageProgress.READY:
-            return state
         case ImageProgress.WAITING:
             kind, reason, text = TOLD.get(report.reason, PULL_FAILED)
             text = text.format(image=image, message=report.message)

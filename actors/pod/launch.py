@@ -103,6 +103,7 @@ def image_wait(state: PodState, container: v1.Container, now: Instant, wall: Wal
     if report is not None and report.progress is ImageProgress.READY:
         return None
     name, image = container.name, container.image
+    retry_at = report.retry_at if report is not None else None
     if report is None:
         asked_s = max(0.0, now - state.wants_told_at)
         why = f"image {image} of container {name}, which is being looked up"
@@ -116,7 +117,9 @@ def image_wait(state: PodState, container: v1.Container, now: Instant, wall: Wal
         return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
     return Wait(
         container=name,
-        until=report.retry_at,
+        until=retry_at
+        if retry_at is not None and retry_at > now
+        else None,  # the ImagePuller tells how it went
         since_s=0.0,
         reason=report.reason,
         message=report.message,

@@ -27,6 +27,7 @@ from api.ids import Path, Uid
 from api.messages import Message
 from api.node import NodeFacts
 from api.ports import Done, Undo
+from runtime.drivers.memory.credential import MemoryCredentials
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
 from runtime.drivers.memory.logs import MemoryCgroups, MemoryLogFiles
 from runtime.drivers.memory.node import MemoryNode
@@ -187,6 +188,7 @@ class World:
             cgroups=MemoryCgroups(),
             node=MemoryNode(FACTS),
             facts=FACTS,
+            credentials=MemoryCredentials(),
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None

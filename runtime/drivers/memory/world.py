@@ -230,8 +230,9 @@ class World:
         return call.uid
 
     def image(self, name: str) -> ImageRow | None:
-        """Return the image of this name or id."""
-        return next((row for row in self.images if name in (row.id, *row.names)), None)
+        """Return the image of this name or id; a name without a tag is one with ``:latest``."""
+        asked = {name, name.removesuffix(":latest")}
+        return next((row for row in self.images if asked & {row.id, *row.names}), None)
 
     def pull(self, name: str) -> str:
         """Fetch an image and return its id; there is none that is not held from the beginning."""

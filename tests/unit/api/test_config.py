@@ -296,6 +296,7 @@ def test_what_is_honoured_is_what_the_settings_take():
         "memorySwap.swapBehavior", "imageMinimumGCAge", "imageMaximumGCAge",
         "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "containerLogMaxSize", "containerLogMaxFiles",
         "containerLogMaxWorkers", "containerLogMonitorInterval",
+        "serializeImagePulls", "maxParallelImagePulls", "registryPullQPS", "registryBurst",
     } == HONOURED  # fmt: skip
 
 
@@ -359,3 +360,30 @@ def test_links_to_logs_are_made_beside_the_pods_logs():
     assert configured(podLogsDir="/data/logs/pods").settings.container_links_dir == "/data/logs/containers"
     own = configure(None, Flags(), USER).settings
     assert own.container_links_dir == "/home/u/.local/state/nodeagent/containers"
+
+
+@pytest.mark.parametrize(
+    ("fields", "at_once"),
+    [
+        ({}, 1),
+        ({"serializeImagePulls": True}, 1),
+        ({"serializeImagePulls": True, "maxParallelImagePulls": 1}, 1),
+        ({"serializeImagePulls": False}, None),
+        ({"serializeImagePulls": False, "maxParallelImagePulls": 4}, 4),
+        ({"maxParallelImagePulls": 4}, 4),
+    ],
+)
+def test_images_are_pulled_one_at_a_time_unless_told_otherwise(fields, at_once):
+    assert configured(**fields).settings.image_pulls_at_once == at_once
+
+
+def test_the_rate_of_pulls_is_the_kubelets_unless_told_otherwise():
+    settings = configured().settings
+    assert (settings.registry_pull_qps, settings.registry_burst) == (5, 10)
+    settings = configured(registryPullQPS=0, registryBurst=0).settings
+    assert (settings.registry_pull_qps, settings.registry_burst) == (0, 10)
+
+
+def test_pulls_one_after_the_other_and_several_at_once_exclude_each_other():
+    told = messages(configured(serializeImagePulls=True, maxParallelImagePulls=2))
+    assert any("maxParallelImagePulls" in one for one in told)

@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 from actors.imagegc import disk
 from actors.imagegc.look import Inventory
-from actors.imagegc.reference import Index, forms, is_sandbox_image
+from actors.imagegc.reference import Index, is_sandbox_image
 from actors.imagegc.state import Policy, Record
 from actors.imagegc.verdict import Goal, judge, remember
+from actors.rules.imagename import forms
 from api.images import ImageFs, ImageRow
 from api.introspection import ImageDecision
 

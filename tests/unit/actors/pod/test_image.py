@@ -92,7 +92,7 @@ def test_why_an_image_is_not_there_is_published_and_told(reason, event):
 
 
 def test_an_image_that_is_fetched_is_told_and_explained():
-    hand = asked()
+    hand = asked(node=FACTS)
     want = hand.wants()[0]
     since = hand.now
     hand.answer(want, ImageProgress.PULLING, since=since)

@@ -1,0 +1,1 @@
+"""ImagePuller: the one who looks for, fetches and removes images."""

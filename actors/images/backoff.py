@@ -1,0 +1,49 @@
+"""How long a failed pull waits: 10 s, doubled by each failure up to 300 s, forgotten 600 s after the last one.
+
+The rule is the kubelet's (reference ``runtime-cri`` section 14.2), per pod and image.
+"""
+
+from collections.abc import Mapping
+
+from actors.images.state import Backoff
+from api.ids import Instant, Uid
+
+FIRST_S = 10.0
+LIMIT_S = 300.0
+FORGET_AFTER_S = 600.0
+
+Backoffs = Mapping[tuple[Uid, str], Backoff]
+
+
+def counted(backoffs: Backoffs, uid: Uid, image: str, reason: str, message: str, now: Instant) -> Backoffs:
+    """Return the table after one more failure."""
+    old = known(backoffs, uid, image, now)
+    entry = Backoff(
+        uid=uid,
+        image=image,
+        delay_s=FIRST_S if old is None else min(old.delay_s * 2, LIMIT_S),
+        failed_at=now,
+        reason=reason,
+        message=message,
+        failures=1 if old is None else old.failures + 1,
+    )
+    return {**backoffs, (uid, image): entry}
+
+
+def known(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> Backoff | None:
+    """Return the failures of an image for a pod, None when there are none that still count."""
+    entry = backoffs.get((uid, image))
+    return None if entry is None or now - entry.failed_at > FORGET_AFTER_S else entry
+
+
+def waits(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> Backoff | None:
+    """Return the failures because of which an image is not pulled yet, None when it may be."""
+    entry = known(backoffs, uid, image, now)
+    return None if entry is None or now >= entry.failed_at + entry.delay_s else entry
+
+
+def pruned(backoffs: Backoffs, now: Instant) -> Backoffs:
+    """Return the table without what is forgotten."""
+    if all(now - entry.failed_at <= FORGET_AFTER_S for entry in backoffs.values()):
+        return backoffs
+    return {key: entry for key, entry in backoffs.items() if now - entry.failed_at <= FORGET_AFTER_S}

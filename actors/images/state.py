@@ -1,0 +1,234 @@
+"""What ImagePuller knows: who wants which image and how far each want is, the look-ups, pulls and removals under way.
+
+```text
+a want:  Due --look-up--> Looking --there--------------------------> Ready
+          |                  '--absent--> (Never) Waiting --alarm--> Due
+          '--Always------------> Fetching --pulled, looked at------> Ready
+                                    '--failed--> Waiting --alarm---> Due
+a pull:  Queued --slot, token--> Reading (the node's credentials) --> Pulling (one credential after the other) --> Checking
+```
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.images.keyring import Offer
+from api.confinement import Pairs
+from api.errors import Failure
+from api.ids import Instant, OpId, Path, Uid
+from api.images import ImageRow
+from api.messages.images import Credential, ImageWant
+from api.messages.pod import ImageReport
+
+SELF = Path("/node/images")
+
+Place = tuple[Uid, str]
+"""A container of a pod."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How many images are pulled, how often."""
+
+    at_once: int | None = 1
+    """Pulls side by side; None: as many as are wanted."""
+    per_second: float = 5.0
+    """Pulls that may begin per second in the long run; 0: as many as are wanted."""
+    burst: int = 10
+    """Pulls that may begin at once after a quiet time."""
+
+
+# ---------------------------------------------------------------- wants
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The next step is to be taken now, or as soon as what is in its way is over."""
+
+
+class Looking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Waits for a look-up."""
+
+    op: OpId
+
+
+class Fetching(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Waits for a pull."""
+
+    pull: int
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The image is there."""
+
+    names: tuple[str, ...]
+    """Its reference, id and names: what may not be removed."""
+
+
+class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Something is wrong; it is tried again at `retry_at`."""
+
+    reason: str
+    message: str
+    since: Instant
+    retry_at: Instant | None
+    """None: only another want changes anything."""
+    back_off_at: Instant | None = None
+    """From then on it is shown as ImagePullBackOff."""
+
+
+Step = Due | Looking | Fetching | Ready | Waiting
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One container's want."""
+
+    uid: Uid
+    want: ImageWant
+    image: str
+    """With its default tag; empty when the name is none."""
+    annotations: Pairs = ()
+    credentials: tuple[Credential, ...] = ()
+    since: Instant
+    step: Step
+    wait_s: float = 0.0
+    """The last wait for something other than a pull."""
+    told: ImageReport | None = None
+    """The present report."""
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True):
+    """Keeps an image for a moment after the want for it ended: its container may be so new that nobody sees it yet."""
+
+    uid: Uid
+    names: tuple[str, ...]
+    until: Instant
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """The failed pulls of one image for one pod."""
+
+    uid: Uid
+    image: str
+    delay_s: float
+    failed_at: Instant
+    reason: str
+    message: str
+    failures: int = 1
+
+
+# ---------------------------------------------------------------- what is under way
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """A look-up."""
+
+    image: str
+    since: Instant
+
+
+class Queued(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Waits for its turn."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Reads the node's credentials."""
+
+    op: OpId
+
+
+class Pulling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The runtime pulls."""
+
+    op: OpId
+    offers: tuple[Offer, ...]
+    """All that fit, in the order in which they are tried; none: it is tried without."""
+    failures: tuple[Failure, ...] = ()
+    """Of those that were tried."""
+
+
+class Checking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Pulled; the image is looked at."""
+
+    op: OpId
+    ref: str
+
+
+PullStep = Queued | Reading | Pulling | Checking
+
+
+class Pull(msgspec.Struct, frozen=True, kw_only=True):
+    """One pull, for all who want this image with these credentials."""
+
+    image: str
+    credentials: tuple[Credential, ...]
+    """The pods' that fit the image."""
+    annotations: Pairs = ()
+    """Of the pod that asked first."""
+    asked_at: Instant
+    begun_at: Instant = 0.0
+    ended_at: Instant = 0.0
+    step: PullStep = Queued()
+    problems: tuple[str, ...] = ()
+    """Why credentials of the node could not be read."""
+    abandoned: bool = False
+    """Nobody wants it any more; its end is waited for."""
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True):
+    """A removal under way."""
+
+    id: str
+    names: tuple[str, ...]
+    asked_by: tuple[Path, ...]
+    since: Instant
+
+
+class Finished(msgspec.Struct, frozen=True, kw_only=True):
+    """A pull that ended."""
+
+    pull: int
+    image: str
+    at: Instant
+    took_s: float
+    waited_s: float
+    size_bytes: int = 0
+    failure: str = ""
+    problems: tuple[str, ...] = ()
+
+
+class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that ImagePuller knows."""
+
+    policy: Policy = Policy()
+    deadline_s: float = 120.0
+    """Of one call of the runtime other than a pull."""
+
+    entries: Mapping[Place, Entry] = {}
+    leases: tuple[Lease, ...] = ()
+    backoffs: Mapping[tuple[Uid, str], Backoff] = {}
+    looks: Mapping[OpId, Look] = {}
+    pulls: Mapping[int, Pull] = {}
+    """By number, in the order in which they were asked for."""
+    removals: Mapping[OpId, Removal] = {}
+    leftover: frozenset[OpId] = frozenset()
+    """Operations of an earlier incarnation that have not ended: what they do is not known any more."""
+    restarted_at: Instant | None = None
+    """When this incarnation began, None for the first one."""
+    watched: frozenset[Uid] = frozenset()
+    tokens: float = 0.0
+    """Pulls that may begin now, as of `counted_at`."""
+    counted_at: Instant | None = None
+    """None: no pull has begun yet."""
+    next_pull: int = 1
+    finished: tuple[Finished, ...] = ()
+    """The last pulls, oldest first."""
+
+    @property
+    def at_work(self) -> tuple[Pull, ...]:
+        """Return the pulls that take a place: those that read credentials or that the runtime works on."""
+        return tuple(pull for pull in self.pulls.values() if isinstance(pull.step, Reading | Pulling))
+
+
+def row_names(row: ImageRow, *more: str) -> tuple[str, ...]:
+    """Return all that an image may be called by whoever wants to remove it."""
+    return tuple(dict.fromkeys((row.id, *row.names, *more)))
