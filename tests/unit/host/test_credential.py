@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+from pathlib import Path
 
 import pytest
 
@@ -89,5 +90,7 @@ def test_a_broken_file_is_named_without_its_content_and_the_next_one_counts(plac
 def test_what_is_no_file_is_a_problem_and_holds_nobody_up(places):
     os.mkfifo(places / "root/config.json")
     (places / "top/.docker/config.json").mkdir()
+    before = len(list(Path("/proc/self/fd").iterdir()))
     messages = [problem.message for problem in read(places).problems]
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert messages == ["not a regular file"] * 2
