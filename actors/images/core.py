@@ -148,7 +148,12 @@ def ended(state: ImagesState, uid: Uid, wants: dict[Place, Entry], now: Instant)
         if entry.uid != uid or not entry.image:
             continue
         new = wants.get(place)
-        if new is None or new.since != entry.since or new.image != entry.image:
+        # The next instance may get another image of the same name: until it is ready, the old one counts too.
+        if (
+            new is None
+            or new.image != entry.image
+            or (isinstance(entry.step, Ready) and not isinstance(new.step, Ready))
+        ):
             names = entry.step.names if isinstance(entry.step, Ready) else (entry.image,)
             leases.append(Lease(uid=uid, names=names, until=now + drop.LEASE_S))
     entries = {place: entry for place, entry in state.entries.items() if entry.uid != uid}

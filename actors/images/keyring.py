@@ -74,7 +74,8 @@ def fits(key: str, repository: str) -> bool:
     if not (slash + path).startswith(key_slash + key_path):
         return False
     return all(
-        fnmatch.fnmatchcase(label, glob.replace("[^", "[!"))
+        # An IPv6 address in brackets is no glob.
+        label == glob or fnmatch.fnmatchcase(label, glob.replace("[^", "[!"))
         for glob, label in zip(key_labels, labels, strict=True)
     )
 

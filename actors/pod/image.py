@@ -147,8 +147,8 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
         case ImageProgress.PULLING:
             return with_event(state, wall, "Normal", "Pulling", f'Pulling image "{image}"', name)
         case ImageProgress.READY if report.pulled:
-            took = duration.write(int(report.took_s * 1000) * 1_000_000)
-            whole = duration.write(int((report.took_s + report.waited_s) * 1000) * 1_000_000)
+            took = duration.write(int((report.took_s - report.waited_s) * 1000) * 1_000_000)
+            whole = duration.write(int(report.took_s * 1000) * 1_000_000)
             text = f'Successfully pulled image "{image}" in {took} ({whole} including waiting).'
             text += f" Image size: {report.size_bytes} bytes."
             return with_event(state, wall, "Normal", "Pulled", text, name)

@@ -41,7 +41,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     auth: ImageAuth
 
     def __repr__(self) -> str:
-        return f"Credential(where={self.where!r}, auth=<hidden>)"
+        # A place may be written as a URL with a user and a password in it.
+        return f"Credential(where={self.where.rpartition('@')[2]!r}, auth=<hidden>)"
 
 
 class WantImages(Message, frozen=True, kw_only=True):

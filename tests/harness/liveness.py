@@ -125,7 +125,11 @@ def container_complaint(
     if newest is None:
         if "nowhere.local" in container.image:
             said = waiting.reason if waiting else "not waiting"
-            return "" if said in ("ErrImagePull", "ImagePullBackOff") else f"its image does not exist and it is {said}"
+            return (
+                ""
+                if said in ("ErrImagePull", "ImagePullBackOff")
+                else f"its image does not exist and it is {said}"
+            )
         return "it never ran"
     if newest.state is ContainerState.RUNNING:
         return "" if status.state.running and status.ready else "it runs and is not called running"

@@ -62,10 +62,14 @@ def _content(path: Path) -> bytes | None:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    with os.fdopen(fd, "rb") as file:
+    try:
+        # Python's own file object would not close a folder that it refuses.
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise RejectedError("not a regular file")
-        content = file.read(LIMIT_BYTES + 1)
+        with open(fd, "rb", closefd=False) as file:  # already open
+            content = file.read(LIMIT_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(content) > LIMIT_BYTES:
         raise RejectedError(f"more than {LIMIT_BYTES} bytes")
     return content

@@ -132,7 +132,7 @@ def test_a_container_that_takes_too_much_memory_is_told_to_have(node):
         deadline_s=40,
     )
     assert (word, fields["exitCode"], fields["reason"]) == ("terminated", 137, "OOMKilled")
-    assert node.row("greedy")["status"] == "OOMKilled"
+    node.until_status("greedy", "OOMKilled")
 
 
 def test_two_containers_of_a_pod_share_one_network(node):

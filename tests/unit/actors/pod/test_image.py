@@ -100,7 +100,7 @@ def test_an_image_that_is_fetched_is_told_and_explained():
     told = explain(hand.state, hand.now, hand.wall)
     assert told.waits_for == f"image {IMAGE} of container a, which is being fetched"
     assert told.since_s == pytest.approx(7)
-    hand.answer(want, pulled=True, took_s=6.5, waited_s=0.5, size_bytes=1234)
+    hand.answer(want, pulled=True, took_s=7.0, waited_s=0.5, size_bytes=1234)
     texts = [event.message for event in hand.state.events]
     assert f'Pulling image "{IMAGE}"' in texts
     pulled = f'Successfully pulled image "{IMAGE}" in 6.5s (7s including waiting). Image size: 1234 bytes.'
