@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.event import with_changes, with_event
-from actors.pod.image import absorb_report, reask_at, with_wants
+from actors.pod.image import IMAGES, absorb_report, reask_at, with_wants
 from actors.pod.launch import waits_of
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
@@ -358,10 +358,17 @@ def earliest(*instants: Instant | None) -> Instant | None:
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:
-    """Return who must be told everything again: a new incarnation, or a supervisor that repeats a kill."""
-    if isinstance(message, Restarted):
-        return message.path
-    return SUPERVISOR if isinstance(message, KillPod) else None
+    """Return who must be told everything again: a new incarnation, a supervisor that repeats a kill."""
+    match message:
+        case Restarted(path=path):
+            return path
+        case KillPod():
+            return SUPERVISOR
+        case UpdatePod():
+            # Comes at least once a minute: a withdrawal of wants that got lost must not lease an image for ever.
+            return IMAGES
+        case _:
+            return None
 
 
 def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:

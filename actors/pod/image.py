@@ -49,9 +49,16 @@ def want_of(state: PodState, container: Container, wall: WallNs) -> ImageWant | 
         container=container.name,
         attempt=attempt,
         image=container.image,
-        policy=PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT),
+        policy=policy_of(state, container),
         again=dict(state.image_tries).get(container.name, 0),
     )
+
+
+def policy_of(state: PodState, container: Container) -> PullPolicy:
+    """Return when a container's image is to be fetched; one that is built into the runtime is in no registry."""
+    if not state.node.confined:
+        return PullPolicy.IF_NOT_PRESENT
+    return PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT)
 
 
 def is_made(state: PodState, container: Container, newest: Instance) -> bool:

@@ -37,7 +37,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     if (
         before.wants != after.wants
         or before.wants_told_at != after.wants_told_at
-        or (resend == IMAGES and after.wants)
+        or (resend == IMAGES and after.wants is not None)
     ):
         facts.append(Tell(to=IMAGES, message=wants_message(after)))
     if resend == PLEG:

@@ -109,4 +109,7 @@ MARKS: dict[str, list[pytest.MarkDecorator]] = {
     "containerd-1.6": [pytest.mark.real],
     # Optional: an environment variable names its folder, and without it these say that they did not run.
     "containerd-1.7": [pytest.mark.slow, pytest.mark.optional],
+    # Real processes, mostly waited for: one runtime without events is enough for every check.
+    "cri-containerd2": [pytest.mark.slow],
+    "cri-crio-events": [pytest.mark.slow],
 }
