@@ -168,7 +168,7 @@ def test_a_field_of_the_configuration_that_does_not_exist_is_an_error_with_its_p
 
 
 def test_a_field_of_the_configuration_that_is_not_honoured_is_a_warning_with_its_path(agent):
-    agent.configure(memorySwap={"swapBehavior": "LimitedSwap"})
+    agent.configure(podCIDR="10.0.0.0/24")
     agent.start()
     [line] = [line for line in agent.stderr().splitlines() if "not honoured" in line]
     assert "memorySwap" in line
@@ -193,7 +193,6 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
         ("--node-labels", "a=b"),
         ("--register-with-taints", "a=b:NoSchedule"),
         ("--register-node",),
-        ("--image-service-endpoint", "unix:///x"),
     ],
     ids=lambda flag: flag[0],
 )
@@ -201,9 +200,5 @@ def test_a_flag_of_a_later_build_is_refused_in_one_line(agent, flag):
     refused(agent.run(*flag), flag[0], "does not have", "leave the flag out")
 
 
-def test_a_runtime_of_a_later_build_is_refused_in_one_line(agent):
-    refused(
-        agent.run("--container-runtime-endpoint", "unix:///run/containerd/containerd.sock"),
-        "unix:///run/containerd/containerd.sock",
-        "embedded",
-    )
+def test_an_endpoint_that_is_none_is_refused_in_one_line(agent):
+    refused(agent.run("--container-runtime-endpoint", "tcp://127.0.0.1:1"), "tcp://127.0.0.1:1", "embedded")
