@@ -171,7 +171,7 @@ def test_a_field_of_the_configuration_that_is_not_honoured_is_a_warning_with_its
     agent.configure(podCIDR="10.0.0.0/24")
     agent.start()
     [line] = [line for line in agent.stderr().splitlines() if "not honoured" in line]
-    assert "memorySwap" in line
+    assert "podCIDR" in line
     assert "WARN" in line
 
 
