@@ -9,10 +9,17 @@ import msgspec
 
 from actors.sources.manifest import FILE, HTTP, Origin, read_pod
 from api.containers import HOST_IMAGE
+from api.images import ImageRow
 
 NODE = "sim"
 FOLDER = "/etc/manifests"
 URL = "http://manifests.sim/pods"
+
+REGISTRY = tuple(
+    ImageRow(id=f"sha256:{number:064x}", names=(f"registry.sim/app:{number}",), size_bytes=1 << 20)
+    for number in range(0x20, 0x26)
+)
+"""What can be fetched."""
 
 ENDLESS: tuple[tuple[str, ...], ...] = (
     ("run",),
@@ -108,7 +115,7 @@ def draw_wish(random: Random, name: str) -> Wish:
     images = tuple(
         "nowhere.local/none:1"
         if random.random() < 0.02
-        else random.choice((HOST_IMAGE, "memory.local/any:1"))
+        else random.choice((HOST_IMAGE, "memory.local/any:1", random.choice(REGISTRY).names[0]))
         for _ in range(count)
     )
     return Wish(
