@@ -162,7 +162,7 @@ class _Same:
 
 
 @lru_cache(maxsize=512)
-def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:  # noqa: FBT001  # the cache takes places only
+def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:
     """Walk a spec once: it never changes, and is asked about with every message to its pod."""
     return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
 

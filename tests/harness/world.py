@@ -199,6 +199,7 @@ class World:
             log_format="text",
             verbosity=0,
             allow_host_image=True,
+            image_pulls_at_once=Random(f"{seed}/pulls").choice((1, 2, None)),
             # A pull that hangs for ever is to be over before a seed is.
             image_pull_deadline_s=200.0,
         )
