@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 
 import msgspec
@@ -85,10 +86,7 @@ class Wish:
 
     def uid(self, source: str, where: str) -> str:
         """Return the UID that this wish has from this place."""
-        origin = Origin(source=source, where=where, shown=where, node_name=NODE)
-        pod = read_pod(self.document(), origin).pod
-        assert pod is not None, f"the workload wrote a manifest that is no pod: {self.document()!r}"
-        return pod.metadata.uid
+        return uid_of(self, source, where)
 
     def file_uid(self) -> str:
         """Return the UID that this wish has from its own file."""
@@ -102,6 +100,15 @@ class Wish:
     def path(self) -> str:
         """Return the file that it is written to."""
         return f"{FOLDER}/{self.name}.json"
+
+
+@lru_cache(maxsize=1024)
+def uid_of(wish: Wish, source: str, where: str) -> str:
+    """Return the UID that a wish has from a place: read once, for it is asked after each act of the world's hands."""
+    origin = Origin(source=source, where=where, shown=where, node_name=NODE)
+    pod = read_pod(wish.document(), origin).pod
+    assert pod is not None, f"the workload wrote a manifest that is no pod: {wish.document()!r}"
+    return pod.metadata.uid
 
 
 def draw_wish(random: Random, name: str) -> Wish:
