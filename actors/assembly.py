@@ -170,7 +170,11 @@ def image_pulls(settings: Settings) -> ImagesState:
         per_second=float(settings.registry_pull_qps),
         burst=settings.registry_burst,
     )
-    return ImagesState(policy=policy, deadline_s=settings.runtime_request_timeout_s)
+    return ImagesState(
+        policy=policy,
+        deadline_s=settings.runtime_request_timeout_s,
+        pull_deadline_s=settings.image_pull_deadline_s,
+    )
 
 
 def image_gc(settings: Settings) -> ImageGCState:

@@ -146,6 +146,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_pull_qps: int = 5
     """Pulls per second in the long run; 0: as many as are wanted."""
     registry_burst: int = 10
+    image_pull_deadline_s: float = 3600.0
+    """A pull that has not ended by then has failed, and is tried again later."""
     sandbox_image: str = ""
     """Never collected, beside what the runtime pins itself."""
 

@@ -29,8 +29,6 @@ from api.lifecycle import Action, Cancel, Start
 from api.messages.images import PullPolicy
 from api.messages.kernel import Outcome
 
-PULL_DEADLINE_S = 4 * 3600.0
-"""No pull of use takes longer; a slow one is shown, with its time, by `explain`."""
 CREDENTIALS_DEADLINE_S = 10.0
 KEPT = 32
 """Ended pulls that are kept for people."""
@@ -167,7 +165,7 @@ def going_on(
     auth = step.offers[len(step.failures)].auth if step.offers else None
     call = PullImage(image=pull.image, auth=auth, annotations=pull.annotations)
     state = replace(state, pulls={**state.pulls, number: replace(pull, step=step)})
-    return state, (Start(op=step.op, port="runtime", call=call, deadline_s=PULL_DEADLINE_S),)
+    return state, (Start(op=step.op, port="runtime", call=call, deadline_s=state.pull_deadline_s),)
 
 
 def checked(

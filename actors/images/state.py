@@ -202,6 +202,8 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     deadline_s: float = 120.0
     """Of one call of the runtime other than a pull."""
+    pull_deadline_s: float = 3600.0
+    """Of one pull: one that hangs keeps its place among those at once, and all that wait behind it, no longer."""
 
     entries: Mapping[Place, Entry] = {}
     leases: tuple[Lease, ...] = ()

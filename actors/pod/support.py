@@ -6,12 +6,12 @@ field's path in its message. ``docs/support.md`` is made from these tables.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 
 import msgspec
 
 from api.containers import HOST_IMAGE
-from api.objects.pod import Pod
+from api.objects.pod import Pod, PodSpec
 from api.problem import joined
 
 HONOURED: dict[str, tuple[object, ...]] = {
@@ -143,7 +143,28 @@ def unsupported_paths(pod: Pod, *, confined: bool) -> tuple[str, ...]:
 
     `confined`: the runtime confines containers, so that more can be honoured than of plain processes.
     """
-    return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, pod.spec, "spec", "spec"))
+    return found_paths(_Same(pod.spec), confined)
+
+
+class _Same:
+    """A spec that equals only itself: one that is frozen but holds mappings has no hash of its own."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: PodSpec) -> None:
+        self.spec = spec
+
+    def __hash__(self) -> int:
+        return id(self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.spec is other.spec
+
+
+@lru_cache(maxsize=512)
+def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:
+    """Walk a spec once: it never changes, and is asked about with every message to its pod."""
+    return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
 
 
 def unhonoured(table: Table, value: object, path: str, pattern: str) -> Iterator[str]:

@@ -5,7 +5,11 @@ from api.containers import Container, ContainerState, RuntimePod, Sandbox, Sandb
 
 def newest_of(observed: RuntimePod | None, name: str) -> Container | None:
     """Return the newest instance of a container over all sandboxes of the pod."""
-    return next(iter(instances_of(observed, name)), None)
+    # Asked for each container with every message to a pod: the first one found is enough.
+    for instance in observed.containers if observed else ():
+        if instance.name == name:
+            return instance
+    return None
 
 
 def instances_of(observed: RuntimePod | None, name: str) -> tuple[Container, ...]:

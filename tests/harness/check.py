@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from actors.images.drop import LEASE_S
+from actors.images.state import SELF as PULLER
+from actors.images.state import Fetching, ImagesState
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.state import (
     Finished,
@@ -32,6 +35,7 @@ from api.messages.pod import KillCause
 from api.messages.podconfig import PodsSeen
 from api.objects.podstatus import ContainerStatus, PodStatus
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee
+from runtime.kernel.sim import SimSystem
 from tests.harness.coverage import Coverage
 from tests.harness.world import World
 
@@ -128,6 +132,9 @@ class Checker:
             rows, self._rows = history[self._rows :], len(history)
             for row in rows:
                 self._take_row(row)
+        doubles = self.world.runtime.doubles
+        if doubles:
+            self.fail("an image is fetched once for all who want it", doubles[0], PULLER)
         overlaps = self.world.runtime.overlaps
         if overlaps:
             self.fail("never two stages on one pod", overlaps[0])
@@ -278,6 +285,30 @@ class Checker:
                 book.phase = status.phase if status.phase in TERMINAL else ""
         self.books[uid] = book
 
+    def check_leases(self, system: SimSystem) -> None:
+        """At rest the puller knows what pods want, no more and no less, and keeps nothing beside that for long."""
+        puller = system.committed(PULLER)
+        assert isinstance(puller, ImagesState)
+        wanted = {
+            (state.uid, want.container, want.image)
+            for _, state in system.committed_children(Path("/node/pods"))
+            if isinstance(state, PodState)
+            for want in state.wants or ()
+        }
+        held = {(entry.uid, entry.want.container, entry.want.image) for entry in puller.entries.values()}
+        if held != wanted:
+            self.fail(
+                "leases are what pods want, no more and no less",
+                f"{sorted(held)} instead of {sorted(wanted)}",
+                PULLER,
+            )
+        late = [lease for lease in puller.leases if lease.until > self.world.time.now() + LEASE_S]
+        if late:
+            self.fail("what is wanted no more is kept for a moment only", f"{late[0]}", PULLER)
+        waiting = {entry.step.pull for entry in puller.entries.values() if isinstance(entry.step, Fetching)}
+        if not waiting <= puller.pulls.keys():
+            self.fail("nothing waits for a pull that is not under way", f"{sorted(waiting)}", PULLER)
+
     def check_whole(self) -> None:
         """Apply the rules that look at everything, at rest or from time to time."""
         system = self.world.system
@@ -286,6 +317,7 @@ class Checker:
         total = figures.handled + figures.conflated + figures.dead_lettered + figures.pending
         if figures.accepted != total:
             self.fail("accounts of messages balance", f"{figures}")
+        self.check_leases(system)
         for row in system.list_actors():
             for operation in row.operations:
                 if operation.deadline_in_s < -0.001:

@@ -12,7 +12,7 @@ import msgspec
 from api.containers import ContainerState
 from api.ids import Uid
 from tests.harness.check import Checker
-from tests.harness.workload import FOLDER, URL, Wish, draw_wish
+from tests.harness.workload import FOLDER, REGISTRY, URL, Wish, draw_wish
 from tests.harness.world import World
 
 ACTS = 45
@@ -34,6 +34,8 @@ class Hands:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
         self._made = 0
+        whims = Random(random.random())
+        world.runtime.vanishes = lambda: not (world.seam and world.seam.healed) and whims.random() < 0.04
 
     # ------------------------------------------------------------ time
 
@@ -90,6 +92,7 @@ class Hands:
             (self.remove_container, 3),
             (self.remove_sandbox, 2),
             (self.lose_track, 1),
+            (self.remove_image, 4),
             (self.add_foreign, 1),
             (self.fill_disk, 2),
             (self.damage_ledger, 1),
@@ -326,6 +329,14 @@ class Hands:
             container = self.random.choice(running)
             self.world.runtime.lose_track(container)
             self.tell(f"lose track of {container}")
+
+    def remove_image(self) -> None:
+        """Remove a fetched image with another tool, whoever needs it."""
+        fetched = [row.id for row in self.world.runtime._world.images if row in REGISTRY]
+        if fetched:
+            image = self.random.choice(fetched)
+            self.world.runtime.remove_image(image)
+            self.tell(f"remove image {image} behind the agent's back")
 
     def add_foreign(self) -> None:
         """Add a pod of another agent."""

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 
 import msgspec
 
 from actors.sources.manifest import FILE, HTTP, Origin, read_pod
 from api.containers import HOST_IMAGE
+from api.images import ImageRow
 
 NODE = "sim"
 FOLDER = "/etc/manifests"
 URL = "http://manifests.sim/pods"
+
+REGISTRY = tuple(
+    ImageRow(id=f"sha256:{number:064x}", names=(f"registry.sim/app:{number}",), size_bytes=1 << 20)
+    for number in range(0x20, 0x26)
+)
+"""What can be fetched."""
 
 ENDLESS: tuple[tuple[str, ...], ...] = (
     ("run",),
@@ -78,10 +86,7 @@ class Wish:
 
     def uid(self, source: str, where: str) -> str:
         """Return the UID that this wish has from this place."""
-        origin = Origin(source=source, where=where, shown=where, node_name=NODE)
-        pod = read_pod(self.document(), origin).pod
-        assert pod is not None, f"the workload wrote a manifest that is no pod: {self.document()!r}"
-        return pod.metadata.uid
+        return uid_of(self, source, where)
 
     def file_uid(self) -> str:
         """Return the UID that this wish has from its own file."""
@@ -97,6 +102,15 @@ class Wish:
         return f"{FOLDER}/{self.name}.json"
 
 
+@lru_cache(maxsize=1024)
+def uid_of(wish: Wish, source: str, where: str) -> str:
+    """Return the UID that a wish has from a place: read once, for it is asked after each act of the world's hands."""
+    origin = Origin(source=source, where=where, shown=where, node_name=NODE)
+    pod = read_pod(wish.document(), origin).pod
+    assert pod is not None, f"the workload wrote a manifest that is no pod: {wish.document()!r}"
+    return pod.metadata.uid
+
+
 def draw_wish(random: Random, name: str) -> Wish:
     """Draw a pod."""
     policy = random.choice(("Always", "Always", "OnFailure", "Never"))
@@ -108,7 +122,7 @@ def draw_wish(random: Random, name: str) -> Wish:
     images = tuple(
         "nowhere.local/none:1"
         if random.random() < 0.02
-        else random.choice((HOST_IMAGE, "memory.local/any:1"))
+        else random.choice((HOST_IMAGE, "memory.local/any:1", random.choice(REGISTRY).names[0]))
         for _ in range(count)
     )
     return Wish(

@@ -24,6 +24,7 @@ from api.containers import (
 )
 from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
+from api.images import PullImage
 from api.messages import Message
 from api.node import NodeFacts
 from api.ports import Done, Undo
@@ -35,7 +36,7 @@ from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.fault import Seam
-from tests.harness.workload import FOLDER, NODE, URL
+from tests.harness.workload import FOLDER, NODE, REGISTRY, URL
 
 LOG_ROOT = "/var/log/pods"
 MUTATING = (
@@ -58,7 +59,8 @@ FACTS = NodeFacts(
     cgroup_version=2,
 )
 """Of a node whose runtime confines containers."""
-LATENCY = Latency(effect_s=(0.0, 0.15), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
+LATENCY = Latency(effect_s=(0.0, 0.15), pull_s=(0.2, 25.0), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
+FETCHABLE = {row.id for row in REGISTRY}
 
 
 class WatchedRuntime(MemoryRuntime):
@@ -67,13 +69,22 @@ class WatchedRuntime(MemoryRuntime):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.overlaps: list[str] = []
+        self.doubles: list[str] = []
+        """Fetches that began beside another one of the same image with the same credentials."""
+        self.vanishes: Callable[[], bool] = lambda: False
+        """Whether the image of the container that is being made vanishes right before."""
+        self._fetching: dict[tuple[str, object], int] = {}
         self._under_way: dict[int, object] = {}
         self._calls = 0
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start a call, noting an overlap."""
+        if isinstance(call, PullImage):
+            return self._fetch(call, deadline_s, done)
         if not isinstance(call, MUTATING):
             return super().begin(call, deadline_s, done)
+        if isinstance(call, CreateContainer) and call.spec.image in FETCHABLE and self.vanishes():
+            self.remove_image(call.spec.image)
         uid = call.spec.uid if isinstance(call, RunSandbox) else call.uid
         for other in self._under_way.values():
             other_uid = other.spec.uid if isinstance(other, RunSandbox) else other.uid
@@ -89,9 +100,22 @@ class WatchedRuntime(MemoryRuntime):
 
         return super().begin(call, deadline_s, ended)
 
+    def _fetch(self, call: PullImage, deadline_s: float, done: Done) -> Undo:
+        key = (call.image, call.auth)
+        if self._fetching.get(key):
+            self.doubles.append(call.brief())
+        self._fetching[key] = self._fetching.get(key, 0) + 1
+
+        def ended(result: msgspec.Struct | None, failure: object) -> None:
+            self._fetching[key] -= 1
+            done(result, failure)
+
+        return super().begin(call, deadline_s, ended)
+
     def disconnect(self) -> None:
         """Forget the agent and what it waited for."""
         self._under_way.clear()
+        self._fetching.clear()
         super().disconnect()
 
 
@@ -146,7 +170,7 @@ class World:
         self.seed = seed
         self.time = VirtualTime(seed)
         self.runtime = WatchedRuntime(
-            self.time, seed=seed, latency=latency, complete_listings=complete_listings
+            self.time, seed=seed, latency=latency, complete_listings=complete_listings, registry=REGISTRY
         )
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
         self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
@@ -175,6 +199,9 @@ class World:
             log_format="text",
             verbosity=0,
             allow_host_image=True,
+            image_pulls_at_once=Random(f"{seed}/pulls").choice((1, 2, None)),
+            # A pull that hangs for ever is to be over before a seed is.
+            image_pull_deadline_s=200.0,
         )
         self.parts = Parts(
             runtime=self.runtime,

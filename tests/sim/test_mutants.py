@@ -5,7 +5,7 @@ import pytest
 from tests.sim.mutants.catalogue import MUTANTS
 from tests.sim.mutants.hunt import hunt
 
-SEEDS = range(2, 42)
+SEEDS = range(2, 62)
 
 
 @pytest.mark.slow

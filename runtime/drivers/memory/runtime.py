@@ -94,6 +94,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """How long the runtime takes, each as (least, most) seconds; drawn from the world's seed."""
 
     effect_s: tuple[float, float] = (0.0, 0.0)
+    pull_s: tuple[float, float] = (0.0, 0.0)
+    """Until an image is fetched that is not held; instead of `effect_s`."""
     reply_s: tuple[float, float] = (0.0, 0.0)
     event_s: tuple[float, float] = (0.0, 0.0)
 
@@ -122,6 +124,7 @@ class MemoryRuntime:
         behave: Behave = behaviour_of,
         exec_behave: ExecBehave | None = None,
         images: tuple[ImageRow, ...] = DEFAULT_IMAGES,
+        registry: tuple[ImageRow, ...] = (),
         complete_listings: bool = True,
         disk: Disk | None = None,
     ) -> None:
@@ -140,6 +143,7 @@ class MemoryRuntime:
         self._shown: set[str] = set()
         self._foreign = 0
         self._world = World(timers, behave, images, self._guarded, self._changed)
+        self._world.registry = registry
 
     # ------------------------------------------------------------ the port
 
@@ -151,13 +155,23 @@ class MemoryRuntime:
             pending = _Pending(call, done)
             self._pending[pending] = None
             self._later(pending, deadline_s, lambda: self._give_up(pending, deadline_s))
-            self._after(self._latency.effect_s, lambda: self._carry_out(pending))
+            fetches = isinstance(call, PullImage) and self._world.image(call.image) is None
+            takes_s = self._latency.pull_s if fetches else self._latency.effect_s
+            self._after(takes_s, lambda: self._carry_out(pending))
         return self._guarded(lambda: self._cancel(pending))
 
     def _carry_out(self, pending: _Pending) -> None:
         call = pending.call
         waits = isinstance(
-            call, StopContainer | ExecInContainer | ListPods | InspectPod | ListImages | RuntimeStatus
+            call,
+            StopContainer
+            | ExecInContainer
+            | ListPods
+            | InspectPod
+            | ListImages
+            | ImageStatus
+            | PullImage
+            | RuntimeStatus,
         )
         if pending.cancelled and waits:
             return
@@ -373,6 +387,11 @@ class MemoryRuntime:
             elif sandbox is not None:
                 call = RemoveSandbox(uid=sandbox.uid, sandbox_id=record_id)
                 self._world.remove_sandbox(call, Cause.WORLD)
+
+    def remove_image(self, image_id: str) -> None:
+        """Remove an image as an administrator with another tool would."""
+        with self._turn():
+            self._world.images = tuple(row for row in self._world.images if row.id != image_id)
 
     def lose_track(self, container_id: str) -> None:
         """Make the state of a running container unknown."""

@@ -73,6 +73,8 @@ class World:
     ) -> None:
         self.timers = timers
         self.images = images
+        self.registry: tuple[ImageRow, ...] = ()
+        """Images that are not held and can be fetched."""
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, Container] = {}
         self.processes: dict[str, Process] = {}
@@ -235,8 +237,11 @@ class World:
         return next((row for row in self.images if asked & {row.id, *row.names}), None)
 
     def pull(self, name: str) -> str:
-        """Fetch an image and return its id; there is none that is not held from the beginning."""
+        """Fetch an image, which is held from then on, and return its id."""
         found = self.image(name)
+        if found is None:
+            found = next((row for row in self.registry if name in row.names), None)
+            self.images = (*self.images, found) if found is not None else self.images
         if found is None:
             raise DeniedError(f"image {name!r} is in no registry that the memory runtime knows")
         return found.id

@@ -207,6 +207,36 @@ def believe_the_stop(right):
     return step_of_life
 
 
+def fetch_for_each(right):
+    """Each container fetches its image for itself."""
+
+    def join(state, place, now):
+        after = right(replace(state, pulls={}), place, now)
+        return replace(after, pulls={**state.pulls, **after.pulls})
+
+    return join
+
+
+def keep_every_want(right):
+    """A want that was withdrawn goes on being held."""
+
+    def ended(state, uid, wants, now):
+        after = right(state, uid, wants, now)
+        return replace(after, entries={**state.entries, **after.entries})
+
+    return ended
+
+
+def trust_the_first_answer(right):
+    """An image that was gone when a container was to be made of it is not looked up anew."""
+    return lambda state, container: state
+
+
+def forget_the_last_incarnation(right):
+    """A new image puller begins beside what the last one began."""
+    return lambda state, now, *, restarted, leftover: right(state, now, restarted=restarted, leftover=())
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
@@ -227,5 +257,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("optimist", "actors.pod.status", "container_status", always_ready),
     Mutant("waverer", "actors.pod.status", "guarded_phase", publish_any_phase),
     Mutant("embezzler", "runtime.kernel.mailbox", "Mailbox.count_lost", lose_messages),
+    Mutant("each-for-himself", "actors.images.pull", "join", fetch_for_each),
+    Mutant("clinger", "actors.images.core", "ended", keep_every_want),
+    Mutant("truster", "actors.pod.outcome", "without_image", trust_the_first_answer),
+    Mutant("heir", "actors.images.actor", "start", forget_the_last_incarnation),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
 )

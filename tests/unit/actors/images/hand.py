@@ -39,6 +39,7 @@ class Puller:
         self.now = 100.0
         self.ops = itertools.count(1)
         self.open = {}
+        self.deadlines = {}
         self.cancelled = []
         self.told = []
         self.wake_at = None
@@ -49,8 +50,9 @@ class Puller:
         self.state, self.wake_at = decision.state, decision.wake_at
         for action in decision.actions:
             match action:
-                case Start(op=op, call=call):
+                case Start(op=op, call=call, deadline_s=deadline_s):
                     self.open[op] = call
+                    self.deadlines[op] = deadline_s
                 case Cancel(op=op):
                     self.cancelled.append(op)
                 case Tell(to=to, message=told):

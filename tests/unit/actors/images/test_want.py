@@ -4,7 +4,7 @@ import pytest
 
 from actors.images.actor import ImagePuller
 from actors.images.core import WatchPod
-from actors.images.state import Policy
+from actors.images.state import ImagesState, Policy
 from api.errors import FailureKind
 from api.host import ReadNodeCredentials
 from api.ids import Path
@@ -315,6 +315,17 @@ def test_only_so_many_pulls_run_side_by_side():
         puller = Puller(Policy(at_once=at_once, per_second=0))
         puller.want(*(want(f"r.local/{n}:1", ALWAYS, container=f"c{n}") for n in range(3)))
         assert len(puller.calls(ReadNodeCredentials)) == expected
+
+
+def test_a_pull_that_hangs_holds_up_those_behind_it_no_longer_than_its_deadline():
+    puller = Puller(state=ImagesState(policy=Policy(at_once=1, per_second=0), pull_deadline_s=90.0))
+    puller.want(want(policy=ALWAYS))
+    puller.want(want("r.local/b:1", ALWAYS), uid="u2")
+    puller.read()
+    assert puller.deadlines[puller.op(PullImage)] == 90.0
+    assert puller.report("u2").since is None
+    puller.pull(failure=failure("it did not end within 90 s", FailureKind.TIMED_OUT))
+    assert puller.report("u2").since is not None
 
 
 def test_pulls_are_begun_in_the_order_in_which_they_were_asked_for_and_waiting_is_told():
