@@ -93,7 +93,9 @@ class Site:
             name="main", attempt=0, image=image.id, image_asked=image.name, command=("sh", "-c", script),
             log_path="main/0.log", host_network=True,
         )  # fmt: skip
-        (container,) = self.ask(CreateContainer(uid=uid, sandbox_id=sandbox.id, spec=inside)).containers
+        (container,) = self.ask(
+            CreateContainer(uid=uid, sandbox_id=sandbox.id, sandbox=spec, spec=inside)
+        ).containers
         self.ask(StartContainer(uid=uid, container_id=container.id))
 
     def end(self):
