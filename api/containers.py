@@ -253,6 +253,8 @@ class CreateContainer(Call, frozen=True, kw_only=True):
 
     uid: Uid
     sandbox_id: str
+    sandbox: SandboxSpec
+    """What the sandbox would be if it were made now: runtimes are told it again, also of one that another agent made."""
     spec: ContainerSpec
 
     def brief(self) -> str:

@@ -2,7 +2,7 @@
 
 Ports: ``manifests`` takes `ReadManifests`, ``urls`` takes `FetchManifests`, ``ledger`` takes `Remember`, `Forget`,
 `Recall`, `RecallAll`, ``podfiles`` takes `MakePodFolders`, `RemovePodFolders`, `ListPodFolders`, of the files around a container
-`ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, `RemoveContainerFiles`, and the calls on container logs of `api.logfile`,
+`ReadNodeFiles`, `PrepareContainer`, `ReadEnding`, and the calls on container logs of `api.logfile`,
 ``cgroups`` takes `RemovePodCgroup`, ``credentials`` takes `ReadNodeCredentials`. The stream ``manifests.changes`` brings `FileSettled` items.
 """
 
@@ -364,18 +364,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The last words of a container, empty when it left none."""
 
     message: str = ""
-
-
-class RemoveContainerFiles(HostCall, frozen=True, kw_only=True):
-    """Remove the termination file of one container -> Done; a missing one is fine."""
-
-    uid: Uid
-    container: str
-    attempt: int
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return f"RemoveContainerFiles {self.container} attempt={self.attempt}"
 
 
 def own_ending(call: ReadEnding) -> bool:

@@ -2,7 +2,14 @@
 
 import msgspec
 
-from actors.pod.containerconfig import ConfigProblem, RunImage, container_files, container_spec, own_grace_s
+from actors.pod.containerconfig import (
+    ConfigProblem,
+    RunImage,
+    container_files,
+    container_spec,
+    own_grace_s,
+    sandbox_spec,
+)
 from actors.pod.image import report_on, want_of
 from actors.pod.stage import (
     CONFIG_RETRY_S,
@@ -182,9 +189,9 @@ def make(
     name, node = container.name, state.facts
     shown = state.observed.sandboxes if state.observed is not None else ()
     ips = next((box.ips for box in shown if box.id == sandbox_id), ())
+    if node.confined and state.files is None:
+        return Stage(calls=(node_files(state),), why="reading the node's resolver and hosts file")
     if node.confined and (name, want.attempt) not in state.prepared:
-        if state.files is None and pod.spec.host_network:
-            return Stage(calls=(node_files(state),), why="reading the node's hosts file")
         files = container_files(pod, container, want.attempt, node, state.files or NodeFiles(), ips)
         if isinstance(files, ConfigProblem):
             return refused(name, files, now)
@@ -198,7 +205,11 @@ def make(
     spec = container_spec(pod, container, want.attempt, node, image=image, ips=ips)
     if isinstance(spec, ConfigProblem):
         return refused(name, spec, now)
-    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, spec=spec)
+    attempt = next((box.attempt for box in shown if box.id == sandbox_id), 0)
+    sandbox = sandbox_spec(pod, attempt, node, state.files or NodeFiles())
+    if isinstance(sandbox, ConfigProblem):
+        return refused(name, sandbox, now)
+    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, sandbox=sandbox, spec=spec)
     return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
 
 

@@ -16,6 +16,7 @@ import os
 import select
 import socket
 import sys
+import time
 
 import msgspec
 
@@ -38,6 +39,10 @@ READ_BYTES = 32 << 10
 BACKLOG_BYTES = 64 << 10
 """Most bytes that wait for the connection before standard input is left unread."""
 STATUS_LIMIT_BYTES = 64 << 10
+PIPE_BYTES = 64 << 10
+"""What a runtime can hold of input that nobody reads; with more, containerd 1.6 may never tell a command's end."""
+LAST_WORD_S = 30.0
+"""How long the status may take after a command got that much and its outputs were closed."""
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 
@@ -143,6 +148,10 @@ class _Streams:
         self._size: Size | None = None
         self._running = {self._error, *self._outputs}
         """Streams of which the peer has not said the last word."""
+        self._sent = 0
+        """Bytes of input so far."""
+        self._moved_at = time.monotonic()
+        """When bytes last went either way."""
         self._reading = bool(self._stdin)
         if self._reading and sys.stdin is None:
             self._end_input()
@@ -172,7 +181,13 @@ class _Streams:
             poll.register(STDIN, select.POLLIN)
         if self._resized >= 0:
             poll.register(self._resized, select.POLLIN)
-        found = dict(poll.poll())
+        left_s = self._patience_s()
+        found = dict(poll.poll(None if left_s is None else left_s * 1000))
+        if not found and self._patience_s() == 0:
+            raise VerbError(
+                f"the command closed its outputs, but for {LAST_WORD_S:g} s the container runtime has not told how it"
+                " ended: containerd forgets to when a command ends without reading its input"
+            )
         if self._resized in found:
             drain(self._resized)
             self._send_size()
@@ -184,6 +199,16 @@ class _Streams:
             return self._receive()
         return True
 
+    def _patience_s(self) -> float | None:
+        """Return how long nothing may happen any more, None where that may take as long as the command likes.
+
+        containerd waits for all input to be taken before it tells an end, and there are ends after which nobody takes
+        it. Its peer only sees outputs that were closed, input that was more than a pipe holds, and silence.
+        """
+        if self._running != {self._error} or self._sent <= PIPE_BYTES:
+            return None
+        return max(0.0, self._moved_at + LAST_WORD_S - time.monotonic())
+
     def _receive(self) -> bool:
         try:
             data = self._sock.recv(READ_BYTES)
@@ -191,6 +216,7 @@ class _Streams:
             return True
         except OSError:
             return False
+        self._moved_at = time.monotonic()
         self._absorb(self._session.receive(data))
         return bool(data)
 
@@ -198,6 +224,7 @@ class _Streams:
         # A connection that is gone says so to the next reading, after what it still brought.
         with contextlib.suppress(OSError):
             del self._out[: self._sock.send(self._out)]
+            self._moved_at = time.monotonic()
 
     def _absorb(self, events: list[Event]) -> None:
         for event in events:
@@ -227,6 +254,7 @@ class _Streams:
                 raise VerbError(f"cannot read standard input: {error.strerror}") from None
             data = b""
         if data:
+            self._sent += len(data)
             self._session.send(self._stdin, data)
         else:
             self._end_input()

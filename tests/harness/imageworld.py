@@ -179,7 +179,7 @@ class ImageWorld:
             name=f"main-{uid}", attempt=0, image=image.id, image_asked=image.names[0] if image.names else image.id,
             command=script, log_path="main/0.log",
         )  # fmt: skip
-        self._now(CreateContainer(uid=uid, sandbox_id=sandbox.id, spec=inside))
+        self._now(CreateContainer(uid=uid, sandbox_id=sandbox.id, sandbox=spec, spec=inside))
         (container,) = self.runtime._world.pod(uid).containers
         self._now(StartContainer(uid=uid, container_id=container.id))
         return uid

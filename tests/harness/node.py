@@ -15,7 +15,6 @@ from tests.harness.containerd import Containerd
 from tests.harness.image import BUSYBOX_NAME
 from tests.harness.wait import until
 
-LINKS = Path("/var/log/containers")
 LINE = re.compile(r"^\S+ (?:stdout|stderr) [PF] (.*)$", re.MULTILINE)
 
 
@@ -38,7 +37,11 @@ class Node(Agent):
     def put_pod(self, name, *containers, **spec):
         """Write the manifest of a pod with these containers: `container("a", "exec sleep 1", ports=[...])`."""
         fields = {"terminationGracePeriodSeconds": 1, "containers": list(containers), **spec}
-        document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": fields}
+        self.write_pod(name, {"name": name}, fields)
+
+    def write_pod(self, name, metadata, spec):
+        """Write a pod's manifest."""
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self.write(f"{name}.yaml", json.dumps(document))
 
     # the pods as the agent shows them
@@ -93,9 +96,9 @@ class Node(Agent):
         return processes.look(pid) if pid else None
 
     def links(self):
-        """Return the links to this agent's logs outside its own folder."""
-        links = [path for path in LINKS.iterdir() if path.is_symlink()] if LINKS.is_dir() else []
-        return [path for path in links if str(path.readlink()).startswith(str(self.logs))]
+        """Return the links to this agent's logs, in the folder beside that of its pods' logs."""
+        folder = self.logs.parent / "containers"
+        return [path for path in folder.iterdir() if path.is_symlink()] if folder.is_dir() else []
 
     def until_empty(self, deadline_s=30.0):
         """Wait until the runtime holds no pod, no container and no process for it."""

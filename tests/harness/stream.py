@@ -123,7 +123,7 @@ class SpdyServer:
     """A streaming endpoint of our own on loopback. What it runs is not a program: the words say what the "command" does.
 
     ``echo`` says what it hears until its input ends; ``exit N`` ends at once; ``fail TEXT`` cannot be run; ``cut`` loses
-    the connection without a status; ``size`` says each window size that it is told; ``flood N`` says N bytes.
+    the connection without a status; ``mute`` closes its outputs and says nothing more; ``size`` says each window size that it is told; ``flood N`` says N bytes.
     """
 
     def __init__(self):
@@ -215,7 +215,10 @@ class Command:
                 echoed = {"echo": "stdin", "size": "resize"}.get(self.command[0])
                 if self.kinds[stream] == echoed:
                     self._say("stdout", data)
-            case Finished(stream=stream) if self.kinds[stream] == "stdin" and self.command[0] != "size":
+            case Finished(stream=stream) if self.kinds[stream] == "stdin" and self.command[0] not in {
+                "size",
+                "mute",
+            }:
                 self._end({"status": "Success"})
 
     def _begin(self):
@@ -231,6 +234,10 @@ class Command:
                 self._end({"status": "Success"})
             case ("cut",):
                 self.over = True
+            case ("mute",):
+                for stream, kind in self.kinds.items():
+                    if kind in {"stdout", "stderr"}:
+                        self.session.finish(stream)
 
     def _say(self, kind, data):
         for stream, found in self.kinds.items():

@@ -6,7 +6,6 @@ before. Only when nobody answered, or in time, is that left to the caller.
 
 import math
 import os
-from collections import OrderedDict
 from typing import Any
 
 from msgspec.structs import replace
@@ -40,8 +39,6 @@ CALL_LIMIT_S = 120.0
 STOP_MARGIN_S = 120.0
 """What a stop may take beyond its grace: the kill itself, and the runtime's own book-keeping."""
 EXEC_MARGIN_S = 10.0
-REMEMBERED_SPECS = 64
-"""Specs of sandboxes that were made just now, for their first containers."""
 
 
 class Calls:
@@ -52,7 +49,6 @@ class Calls:
     ) -> None:
         self._link, self._known, self._view = link, known, view
         self._gate, self._hints, self._watch = gate, hints, watch
-        self._specs: OrderedDict[str, c.SandboxSpec] = OrderedDict()
 
     def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
         """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
@@ -78,13 +74,12 @@ class Calls:
         )
         yield from self._view.hello()
         try:
-            reply = yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
+            yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
         except OperatingError as error:
             pod = yield from self._look_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
                 raise error from None
         else:
-            self._remember(reply.pod_sandbox_id, spec)
             pod = yield from self._after(spec.uid)
         made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
         if made is not None and self._known.digest(made.id) != mark.digest(spec):
@@ -103,27 +98,6 @@ class Calls:
         except OperatingError:
             raise error from None
 
-    def _remember(self, sandbox_id: str, spec: c.SandboxSpec) -> None:
-        self._specs[sandbox_id] = spec
-        while len(self._specs) > REMEMBERED_SPECS:
-            self._specs.popitem(last=False)
-
-    def _spec_of(self, sandbox_id: str) -> Steps[c.SandboxSpec]:
-        """Return what a sandbox was made from, asking the runtime when that was long ago or another agent's life."""
-        if sandbox_id in self._specs:
-            return self._specs[sandbox_id]
-        reply = yield self._link.ask(
-            cri.SANDBOX_STATUS, pb.PodSandboxStatusRequest(pod_sandbox_id=sandbox_id)
-        )
-        spec: c.SandboxSpec | None = shown.spec_of(reply.status)
-        if spec is None:
-            raise ConflictError(
-                f"sandbox {sandbox_id[:12]} was made by another agent: no containers are made in it; "
-                "stop it and run a new sandbox"
-            )
-        self._remember(sandbox_id, spec)
-        return spec
-
     def stop_sandbox(self, call: c.StopSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox; an unknown one is stopped."""
         message = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
@@ -140,7 +114,6 @@ class Calls:
             yield from self._quietly(cri.REMOVE_SANDBOX, remove)
             # Nobody is to be told of its end but by what this call returns.
             self._watch.forget(call.sandbox_id)
-        self._specs.pop(call.sandbox_id, None)
         return (yield from self._after(call.uid))
 
     def _quietly(self, rpc: Any, message: Any, limit_s: float = CALL_LIMIT_S) -> Steps[None]:
@@ -156,11 +129,10 @@ class Calls:
         """CreateContainer, idempotent on (sandbox, name, attempt)."""
         spec = call.spec
         yield from self._view.hello()
-        sandbox = yield from self._spec_of(call.sandbox_id)
         message = pb.CreateContainerRequest(
             pod_sandbox_id=call.sandbox_id,
-            config=request.container_config(spec, sandbox),
-            sandbox_config=request.sandbox_config(sandbox),
+            config=request.container_config(spec, call.sandbox),
+            sandbox_config=request.sandbox_config(call.sandbox),
         )
         try:
             yield from self._heavy(CREATE, cri.CREATE, message, CALL_LIMIT_S)
@@ -184,7 +156,6 @@ class Calls:
         """Return what a failed creation comes to, now that the pod was looked at."""
         ready = is_ready(pod, call.sandbox_id)
         if ready is None:
-            self._specs.pop(call.sandbox_id, None)
             return NotFoundError(f"container {call.spec.name}: its sandbox {call.sandbox_id} is gone")
         if not ready:
             return ConflictError(

@@ -77,18 +77,10 @@ class Known:
 
     def _add_sandbox(self, row: pb.PodSandbox) -> None:
         sandbox = shown.sandbox(row)
-        note = mark.read_note(
-            row.annotations.get(mark.SANDBOX, ""),
-            uid=sandbox.uid,
-            name=sandbox.name,
-            namespace=sandbox.namespace,
-            attempt=sandbox.attempt,
-        )
-        if note is not None:
+        host = mark.host_network(row.annotations)
+        if host is not None:
             ready = sandbox.state is SandboxState.READY
-            sandbox = replace(
-                sandbox, host_network=note.host_network, network_known=note.host_network and ready
-            )
+            sandbox = replace(sandbox, host_network=host, network_known=host and ready)
             if not ready:
                 self._settled.add(row.id)
         self._sandboxes[row.id] = sandbox

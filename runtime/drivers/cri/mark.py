@@ -2,7 +2,7 @@
 
 - ``nodeagent.local/spec``: digest of the spec that an object was made from, so that the same request made twice is
   recognised, also by a later agent;
-- ``nodeagent.local/sandbox``: the part of a sandbox's spec that every container's creation repeats to the runtime;
+- ``nodeagent.local/network``: ``host`` or ``pod``, which a listing of the runtime does not show;
 - ``nodeagent.local/added-labels``: identity labels that were not in the spec. The runtime finds a pod by them.
 """
 
@@ -21,11 +21,10 @@ from api.containers import (
 )
 
 SPEC = "nodeagent.local/spec"
-SANDBOX = "nodeagent.local/sandbox"
+NETWORK = "nodeagent.local/network"
+HOST, OWN_NETWORK = "host", "pod"
 ADDED = "nodeagent.local/added-labels"
-OWN = frozenset({SPEC, SANDBOX, ADDED})
-SHOWN_BY_RUNTIME = frozenset({"uid", "name", "namespace", "attempt", "labels", "annotations"})
-"""Fields of a sandbox's spec that the runtime itself shows."""
+OWN = frozenset({SPEC, NETWORK, ADDED})
 
 
 def digest(spec: SandboxSpec | ContainerSpec) -> str:
@@ -33,24 +32,10 @@ def digest(spec: SandboxSpec | ContainerSpec) -> str:
     return hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:16]
 
 
-def sandbox_note(spec: SandboxSpec) -> str:
-    """Return the text of the annotation ``nodeagent.local/sandbox``: what differs from a plain sandbox."""
-    plain = SandboxSpec(uid=spec.uid, name="", namespace="", attempt=0, log_directory="")
-    told = {
-        field: getattr(spec, field)
-        for field in spec.__struct_fields__
-        if field not in SHOWN_BY_RUNTIME and getattr(spec, field) != getattr(plain, field)
-    }
-    return msgspec.json.encode(told).decode()
-
-
-def read_note(text: str, **shown: Any) -> SandboxSpec | None:
-    """Return the spec that a note and what the runtime shows (uid, name, labels ...) make; None when it is no note."""
-    try:
-        told = msgspec.json.decode(text, type=dict[str, Any])
-        return msgspec.convert(told | shown, SandboxSpec)
-    except msgspec.MsgspecError:
-        return None
+def host_network(annotations: Any) -> bool | None:
+    """Return whether a sandbox of ours is on the host's network; None for one that no driver of ours made."""
+    told = annotations.get(NETWORK)
+    return told == HOST if told in (HOST, OWN_NETWORK) else None
 
 
 def with_identity(labels: Pairs, *, uid: str, name: str, namespace: str) -> tuple[dict[str, str], str]:

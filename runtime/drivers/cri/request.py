@@ -45,7 +45,7 @@ def sandbox_config(spec: SandboxSpec) -> pb.PodSandboxConfig:
     labels, added = mark.with_identity(spec.labels, uid=spec.uid, name=spec.name, namespace=spec.namespace)
     annotations = dict(spec.annotations) | {
         mark.SPEC: mark.digest(spec),
-        mark.SANDBOX: mark.sandbox_note(spec),
+        mark.NETWORK: mark.HOST if spec.host_network else mark.OWN_NETWORK,
     }
     if added:
         annotations[mark.ADDED] = added

@@ -88,22 +88,6 @@ def with_network(known: Sandbox, status: pb.PodSandboxStatus) -> Sandbox:
     )
 
 
-def spec_of(status: pb.PodSandboxStatus) -> Any:
-    """Return the `SandboxSpec` that a sandbox was made from; None for one that no driver of ours made."""
-    if mark.SANDBOX not in status.annotations:
-        return None
-    meta = status.metadata
-    return mark.read_note(
-        status.annotations[mark.SANDBOX],
-        uid=meta.uid,
-        name=meta.name,
-        namespace=meta.namespace,
-        attempt=meta.attempt,
-        labels=mark.without_added(status.labels, status.annotations),
-        annotations=mark.without_own(status.annotations),
-    )
-
-
 def container(row: pb.Container, scheme: str) -> Container:
     """Return what a listing shows of a container; times, exit code and log path are not in it."""
     return Container(

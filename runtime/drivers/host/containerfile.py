@@ -18,7 +18,6 @@ from api.host import (
     Ending,
     PrepareContainer,
     ReadEnding,
-    RemoveContainerFiles,
     check_folder_container,
     check_folder_uid,
     ending_file,
@@ -55,21 +54,6 @@ def prepare(pods: Path, call: PrepareContainer) -> Done:
                 os.close(fd)
     except OSError as error:
         what = f"could not write the files of container {call.container} of pod {call.uid} below {pods}"
-        raise translate(error, what) from error
-    return Done()
-
-
-def remove(pods: Path, call: RemoveContainerFiles) -> Done:
-    """Remove the file of a container's last words; raises an `OperatingError`."""
-    check_folder_uid(call.uid)
-    check_folder_container(call.container, call.attempt)
-    try:
-        with _folders(pods, (call.uid, "containers", call.container)) as folder:
-            os.unlink(ending_file(call.attempt), dir_fd=folder)
-    except FileNotFoundError:
-        return Done()
-    except OSError as error:
-        what = f"could not remove the files of container {call.container} of pod {call.uid} below {pods}"
         raise translate(error, what) from error
     return Done()
 

@@ -35,11 +35,14 @@ def _read(path: Path) -> str | Problem:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError as error:
         return Problem(where=str(path), message=error.strerror or type(error).__name__)
-    with os.fdopen(fd, "rb") as file:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
+    # Not closed by the file object: one is not even made of a folder.
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
             return Problem(where=str(path), message="not a regular file")
-        content = file.read(LIMIT_BYTES + 1)
+        with os.fdopen(fd, "rb", closefd=False) as file:
+            content = file.read(LIMIT_BYTES + 1)
+    finally:
+        os.close(fd)
     if len(content) > LIMIT_BYTES:
         return Problem(where=str(path), message=f"more than {LIMIT_BYTES} bytes")
     return content.decode(errors="replace")

@@ -22,7 +22,6 @@ from api.host import (
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
-    RemoveContainerFiles,
     RemovePodFolders,
     check_folder_uid,
     uid_of_log_folder,
@@ -64,8 +63,6 @@ class PodFolders:
                 return containerfile.prepare(self._pods, call)
             case ReadEnding():
                 return containerfile.read_ending(call)
-            case RemoveContainerFiles():
-                return containerfile.remove(self._pods, call)
             case ReadNodeFiles():
                 return read_node_files(call)
             case LinkContainerLog():

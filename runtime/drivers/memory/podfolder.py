@@ -16,7 +16,6 @@ from api.host import (
     Problem,
     ReadEnding,
     ReadNodeFiles,
-    RemoveContainerFiles,
     RemovePodFolders,
     check_folder_container,
     check_folder_uid,
@@ -95,11 +94,6 @@ class MemoryPodFolders:
                     return self._prepare(call)
                 case ReadEnding():
                     return self._read_ending(call)
-                case RemoveContainerFiles():
-                    check_folder_uid(call.uid)
-                    check_folder_container(call.container, call.attempt)
-                    self._files.pop(self._ending(call), None)
-                    return Done()
                 case ReadNodeFiles():
                     return self._read_node(call)
                 case LinkContainerLog():
@@ -147,7 +141,7 @@ class MemoryPodFolders:
             self._files.setdefault(self._ending(call), b"")
         return Done()
 
-    def _ending(self, call: PrepareContainer | RemoveContainerFiles) -> str:
+    def _ending(self, call: PrepareContainer) -> str:
         return f"{self._pods_root}/{call.uid}/containers/{call.container}/{ending_file(call.attempt)}"
 
     def _read_ending(self, call: ReadEnding) -> Ending:

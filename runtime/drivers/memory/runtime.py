@@ -410,7 +410,9 @@ class MemoryRuntime:
             (sandbox,) = self._world.pod(uid).sandboxes
             image = self._world.images[0].names[0]
             inside = ContainerSpec(name="main", attempt=0, image=image, command=script, log_path="main/0.log")
-            self._world.create_container(CreateContainer(uid=uid, sandbox_id=sandbox.id, spec=inside))
+            self._world.create_container(
+                CreateContainer(uid=uid, sandbox_id=sandbox.id, sandbox=spec, spec=inside)
+            )
             (container,) = self._world.pod(uid).containers
             self._world.start_container(StartContainer(uid=uid, container_id=container.id))
             return self._world.pod(uid)

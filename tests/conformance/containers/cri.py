@@ -54,6 +54,7 @@ class CriDriver(Driver):
     def __init__(self, folder: Path, version: str) -> None:
         super().__init__(folder)
         self.containerd = shared(version)
+        self.socket = self.containerd.socket
         self._open()
 
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -17,6 +17,8 @@ from api.containers import (
     ANNOTATION_HASH,
     ANNOTATION_OWNER,
     LABEL_CONTAINER_NAME,
+    LABEL_POD_NAME,
+    LABEL_POD_NAMESPACE,
     LABEL_POD_UID,
     Container,
     ContainerSpec,
@@ -39,7 +41,9 @@ from api.containers import (
 from api.errors import Failure
 from api.ids import Uid
 from api.ports import Port, Stream, Undo
+from runtime.wire.generated import cri_pb2 as pb
 from tests.conformance.containers.script import Script
+from tests.harness.crilink import RUNTIME, CriLink
 
 DEADLINE_S = 10.0
 
@@ -61,6 +65,9 @@ class Driver(ABC):
     """Whether a running container's log can be opened anew."""
     margin_s: ClassVar[float] = 2.0
     """How late a real machine may be."""
+
+    socket: str = ""
+    """Path of the runtime's socket, for drivers that are clients of one."""
 
     port: Port
     events: Stream
@@ -123,6 +130,28 @@ def _cri_lines(text: str) -> Iterator[tuple[str, str]]:
         partial[stream] = partial.get(stream, "") + content
         if tags.split(":")[0] == "F":
             yield stream, partial.pop(stream)
+
+
+def run_bare(socket: str, spec: SandboxSpec) -> None:
+    """Run a sandbox through CRI without our driver: with a kubelet's labels and nothing of ours."""
+    metadata = pb.PodSandboxMetadata(
+        name=spec.name, uid=spec.uid, namespace=spec.namespace, attempt=spec.attempt
+    )
+    labels = {LABEL_POD_NAME: spec.name, LABEL_POD_NAMESPACE: spec.namespace, LABEL_POD_UID: spec.uid}
+    network = pb.NamespaceOption(network=pb.NODE)
+    linux = pb.LinuxPodSandboxConfig(
+        cgroup_parent=spec.cgroup_parent,
+        security_context=pb.LinuxSandboxSecurityContext(namespace_options=network),
+    )
+    config = pb.PodSandboxConfig(
+        metadata=metadata, labels=labels, log_directory=spec.log_directory, linux=linux
+    )
+    request = pb.RunPodSandboxRequest(config=config)
+    link = CriLink(socket)
+    try:
+        link.call(f"{RUNTIME}RunPodSandbox", request.SerializeToString())
+    finally:
+        link.close()
 
 
 class CallFailedError(Exception):
@@ -238,6 +267,16 @@ class Bench:
         pod = self.call(RunSandbox(spec=spec))
         return next(s for s in pod.sandboxes if s.attempt == attempt)
 
+    def run_foreign_sandbox(self) -> Sandbox:
+        """Run a sandbox as another agent would, and return it."""
+        uid = self.new_uid()
+        spec = self.sandbox_spec(uid, ours=False)
+        if self.driver.socket:
+            run_bare(self.driver.socket, spec)
+        else:
+            self.call(RunSandbox(spec=spec))
+        return self.inspect(uid).sandboxes[0]
+
     def container_spec(
         self, script: Script, name: str = "main", attempt: int = 0, **fields: Any
     ) -> ContainerSpec:
@@ -256,12 +295,17 @@ class Bench:
         }
         return ContainerSpec(**(values | fields))
 
+    def creation(self, sandbox: Sandbox, spec: ContainerSpec) -> CreateContainer:
+        """Return the call that makes a container."""
+        box = self.sandbox_spec(sandbox.uid, sandbox.attempt)
+        return CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, sandbox=box, spec=spec)
+
     def create(
         self, sandbox: Sandbox, script: Script, name: str = "main", attempt: int = 0, **fields: Any
     ) -> Container:
         """Create a container and return it."""
         spec = self.container_spec(script, name, attempt, **fields)
-        pod = self.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec))
+        pod = self.call(self.creation(sandbox, spec))
         return next(
             c for c in pod.containers if (c.sandbox_id, c.name, c.attempt) == (sandbox.id, name, attempt)
         )

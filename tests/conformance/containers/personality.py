@@ -20,6 +20,7 @@ class PersonalityDriver(Driver):
         self.escalates_after_cancel = traits.short_stop_shortens
         self.personality = Personality(folder, traits)
         self.personality.server.start()
+        self.socket = self.personality.endpoint.removeprefix("unix://")
         self._open()
 
     def command_for(self, script: Script) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -68,3 +68,15 @@ def test_a_kill_in_progress_goes_on_without_its_driver(bench):
     bench.reopen()
     assert bench.look(sandbox, container).state is ContainerState.RUNNING
     assert one(bench.wait(bench.stop(sandbox, container, grace_s=1)), container.id).exit_code == 137
+
+
+def test_a_container_is_made_and_run_in_a_sandbox_of_another_agent(bench):
+    sandbox = bench.run_foreign_sandbox()
+    assert bench.inspect(sandbox.uid).ours is False
+    first = bench.exited(sandbox, bench.run(sandbox, ExitWith(3)))
+    bench.reopen()
+    second = bench.run(sandbox, Run(), attempt=1)
+    assert (first.sandbox_id, first.exit_code) == (sandbox.id, 3)
+    assert (second.sandbox_id, second.state) == (sandbox.id, ContainerState.RUNNING)
+    assert [s.id for s in bench.inspect(sandbox.uid).sandboxes] == [sandbox.id]
+    assert second.log_path == first.log_path.replace("0.log", "1.log")

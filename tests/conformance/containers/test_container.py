@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.containers import ContainerState, CreateContainer, EnvVar, StartContainer
+from api.containers import ContainerState, EnvVar, StartContainer
 from api.errors import FailureKind
 from tests.conformance.containers.driver import CallFailedError, one, remove
 from tests.conformance.containers.script import (
@@ -18,7 +18,7 @@ from tests.conformance.containers.script import (
 def test_a_created_container_echoes_what_it_was_made_from(bench):
     sandbox = bench.run_sandbox()
     spec = bench.container_spec(Run(), "web", attempt=2)
-    pod = bench.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec))
+    pod = bench.call(bench.creation(sandbox, spec))
     (container,) = pod.containers
     assert container.id.startswith(bench.driver.scheme)
     assert (container.sandbox_id, container.name, container.attempt) == (sandbox.id, "web", 2)

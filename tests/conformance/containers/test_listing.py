@@ -1,6 +1,6 @@
 """Listings and inspections: complete, sorted, and the same truth as an outcome's."""
 
-from api.containers import ContainerState, CreateContainer, RuntimeStatus, StartContainer, StopSandbox
+from api.containers import ContainerState, RuntimeStatus, StartContainer, StopSandbox
 from api.images import ListImages
 from tests.conformance.containers.script import ExitWith, Run
 
@@ -55,7 +55,7 @@ def test_pods_without_our_annotation_are_shown_as_foreign(bench):
 def test_an_outcome_shows_what_an_inspection_shows_right_after(bench):
     sandbox = bench.run_sandbox()
     spec = bench.container_spec(Run())
-    pod = bench.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec))
+    pod = bench.call(bench.creation(sandbox, spec))
     assert pod == bench.inspect(sandbox.uid)
     pod = bench.call(StartContainer(uid=sandbox.uid, container_id=pod.containers[0].id))
     assert pod == bench.inspect(sandbox.uid)

@@ -93,7 +93,10 @@ def test_stopping_and_removing_an_unknown_sandbox_succeeds(bench):
 
 
 def test_no_container_is_made_in_an_unknown_sandbox(bench):
-    call = CreateContainer(uid=bench.new_uid(), sandbox_id="0123456789ab", spec=bench.container_spec(Run()))
+    box = bench.sandbox_spec(bench.new_uid())
+    call = CreateContainer(
+        uid=box.uid, sandbox_id="0123456789ab", sandbox=box, spec=bench.container_spec(Run())
+    )
     with pytest.raises(CallFailedError) as refused:
         bench.call(call)
     assert refused.value.kind is FailureKind.NOT_FOUND

@@ -10,7 +10,6 @@ from api.host import (
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
-    RemoveContainerFiles,
     RemovePodFolders,
     ending_path,
     hosts_path,
@@ -119,19 +118,8 @@ def test_only_what_is_asked_for_is_made(bench):
     ],
 )  # fmt: skip
 def test_names_that_cannot_be_files_are_refused(bench, uid, container, attempt):
-    for kind in (PrepareContainer, RemoveContainerFiles):
-        with pytest.raises(RejectedError):
-            ask(bench, kind(uid=uid, container=container, attempt=attempt))
-
-
-def test_removed_files_are_gone_those_of_other_attempts_stay_and_removing_again_is_fine(bench):
-    prepare(bench)
-    prepare(bench, attempt=4)
-    for _ in range(2):
-        assert ask(bench, RemoveContainerFiles(uid="u1", container="main", attempt=3)) == Done()
-    assert bench.read(own_path(bench)) is None
-    assert bench.read(own_path(bench, 4)) == b""
-    assert ask(bench, RemoveContainerFiles(uid="nobody", container="main", attempt=3)) == Done()
+    with pytest.raises(RejectedError):
+        ask(bench, PrepareContainer(uid=uid, container=container, attempt=attempt))
 
 
 def test_the_pods_folders_go_with_the_files_in_them(bench):

@@ -8,19 +8,21 @@ from msgspec.structs import replace
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.disk import need_bytes, used_percent
 from actors.imagegc.state import IMAGES, SELF, ImageGCState, Policy
+from actors.images.actor import ImagePuller
+from actors.images.state import ImagesState
 from actors.imageview import ImageView
 from api.containers import ContainerSpec, CreateContainer, RunSandbox, SandboxSpec, StartContainer
 from api.ids import Uid
-from api.images import ImageFsUsage, ListImages, RemoveImage
+from api.images import ImageFsUsage, ListImages
 from api.introspection import ImageDecision
-from api.messages.imagegc import CollectImages, ImageDropped
-from api.messages.images import DropImage
+from api.messages.imagegc import CollectImages
 from runtime.drivers.cri.driver import CriRuntime
+from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.edge import perform
-from runtime.kernel.actor import Actor
 from runtime.kernel.pooled import PooledSystem
 from tests.harness.containerd import Containerd
 from tests.harness.image import PAUSE_NAME, make_image
+from tests.harness.node import container
 from tests.harness.smalldisk import SmallDisk
 from tests.harness.wait import until
 
@@ -28,23 +30,6 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 POLICY = Policy(high_percent=70, low_percent=50, min_age_s=2.0, period_s=600.0)
 DISK_MB = 400
 EACH_MB = 12
-
-
-class Remover(Actor[DropImage]):
-    """The image puller's part in removals, on the real runtime."""
-
-    def __init__(self, port):
-        self._port, self._asked = port, {}
-
-    def receive(self, message, ctx):
-        if isinstance(message, DropImage):
-            op = ctx.new_op()
-            self._asked[op] = message
-            ctx.start(op, self._port, RemoveImage(image=message.id), 60.0)
-            return
-        asked, failure = self._asked.pop(message.op), message.failure
-        why = failure.message if failure else ""
-        ctx.handle(asked.asked_by).tell(ImageDropped(id=asked.id, removed=failure is None, why=why))
 
 
 class Site:
@@ -58,7 +43,9 @@ class Site:
         self.handle = None
 
     def begin(self):
-        self.system.spawn(Remover.options(name="images").bind(self.port))
+        files = self.containerd.folder / "no-credentials"
+        ports = {"runtime": self.port, "credentials": NodeCredentialFiles(files, None, files)}
+        self.system.spawn(ImagePuller.options(name="images").bind(ImagesState(), ports))
         state = ImageGCState(policy=self.policy, node_name="n1", deadline_s=60.0)
         spec = ImageGCManager.options(name="imagegc").bind(state, {"runtime": self.port})
         self.handle = self.system.spawn(spec)
@@ -93,7 +80,9 @@ class Site:
             name="main", attempt=0, image=image.id, image_asked=image.name, command=("sh", "-c", script),
             log_path="main/0.log", host_network=True,
         )  # fmt: skip
-        (container,) = self.ask(CreateContainer(uid=uid, sandbox_id=sandbox.id, spec=inside)).containers
+        (container,) = self.ask(
+            CreateContainer(uid=uid, sandbox_id=sandbox.id, sandbox=spec, spec=inside)
+        ).containers
         self.ask(StartContainer(uid=uid, container_id=container.id))
 
     def end(self):
@@ -191,3 +180,36 @@ def test_a_runtime_that_is_gone_ends_the_round_and_is_asked_again(site):
     site.containerd.start()
     until(lambda: site.state.removed > 0 and site.state.round is None, "images were collected", 120.0)
     assert need_bytes(site.fs(), POLICY.low_percent) <= 0
+
+
+def test_the_agent_collects_by_itself_and_when_told_and_what_is_used_or_wanted_stays(site, make_node):
+    node = make_node(
+        site.containerd,
+        imageGCHighThresholdPercent=70,
+        imageGCLowThresholdPercent=50,
+        imageMinimumGCAge="2s",
+    )
+    running, wanted, *others = fill(site, 55)
+    node.put_pod("runs", container("main", "exec sleep 1000000", image=running.name))
+    # Its image is there, but no container is ever made of it.
+    refused = container("main", "true", image=wanted.name, securityContext={"runAsNonRoot": True})
+    node.put_pod("waits", refused)
+    node.start()
+    node.until_running("runs")
+    node.until_status("waits", "CreateContainerConfigError")
+    others += fill(site, 72, "late")
+    node.kill9()
+    node.start()
+    until(lambda: need_bytes(site.fs(), 50) <= 0, "it was collected to the low threshold", 120.0)
+    kept = {running.name, wanted.name, PAUSE_NAME}
+    after = site.names()
+    left = {image.name for image in others} & after
+    assert kept <= after
+    assert left, "nothing goes that need not go"
+    node.until_running("runs")
+    told = node.verb("images", "gc", deadline_s=120.0)
+    assert told.returncode == 0, told.stderr
+    assert "became free" in told.stdout
+    assert kept <= site.names()
+    assert not {image.name for image in others} & site.names()
+    assert node.row("runs")["restarts"] == 0

@@ -69,7 +69,7 @@ class Pod:
             command=("sh", "-c", "while :; do echo tick; sleep 0.05; done"),
             log_path="c/0.log",
         )
-        pod = self.call(CreateContainer(uid=UID, sandbox_id=self.sandbox.id, spec=container))
+        pod = self.call(CreateContainer(uid=UID, sandbox_id=self.sandbox.id, sandbox=spec, spec=container))
         return self.call(StartContainer(uid=UID, container_id=pod.containers[0].id)).containers[0]
 
 

@@ -74,7 +74,8 @@ class Hands:
         spec = ContainerSpec(
             name=name, attempt=attempt, image=image, command=command, log_path=f"{name}/{attempt}.log"
         )
-        return self.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec))
+        box = self.spec(sandbox.uid, sandbox.attempt)
+        return self.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, sandbox=box, spec=spec))
 
     def start(self, sandbox, *command, name="c"):
         pod = self.create(sandbox, *command, name=name)

@@ -113,11 +113,12 @@ def call(what):
 runtime = EmbeddedRuntime(root=root)
 print(call(RuntimeStatus()).detail)
 uid = "not-root"
-pod = call(RunSandbox(spec=SandboxSpec(uid=uid, name="p", namespace="n", attempt=0, log_directory=root + "/logs")))
+box = SandboxSpec(uid=uid, name="p", namespace="n", attempt=0, log_directory=root + "/logs")
+pod = call(RunSandbox(spec=box))
 spec = dict(image=HOST_IMAGE, attempt=0, command=("sh", "-c"), args=("(setsid sleep 77777 &); exec sleep 77777",))
 sandbox = pod.sandboxes[0].id
-assert call(CreateContainer(uid=uid, sandbox_id=sandbox, spec=ContainerSpec(name="b", user=0, log_path="b/0.log", **spec))) is None
-pod = call(CreateContainer(uid=uid, sandbox_id=sandbox, spec=ContainerSpec(name="c", log_path="c/0.log", **spec)))
+assert call(CreateContainer(uid=uid, sandbox_id=sandbox, sandbox=box, spec=ContainerSpec(name="b", user=0, log_path="b/0.log", **spec))) is None
+pod = call(CreateContainer(uid=uid, sandbox_id=sandbox, sandbox=box, spec=ContainerSpec(name="c", log_path="c/0.log", **spec)))
 call(StartContainer(uid=uid, container_id=pod.containers[0].id))
 print(call(StopContainer(uid=uid, container_id=pod.containers[0].id, grace_s=5)).containers[0].exit_code)
 print(len(call(RemoveSandbox(uid=uid, sandbox_id=sandbox)).sandboxes))

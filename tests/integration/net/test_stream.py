@@ -9,6 +9,7 @@ import select
 import signal
 import socket
 import subprocess
+import sys
 import termios
 import threading
 
@@ -99,6 +100,45 @@ def test_a_connection_that_ends_without_a_status_is_a_failure(admin):
     assert ran.returncode == 1
     [line] = ran.stderr.splitlines()
     assert b"ended before the command did" in line
+
+
+IMPATIENT = """
+import runpy, sys
+import runtime.cli.interactive
+runtime.cli.interactive.LAST_WORD_S = 0.5
+runpy.run_module("actors.main", run_name="__main__")
+"""
+
+
+def test_an_end_that_the_runtime_never_tells_is_a_failure_when_nobody_took_the_input(admin):
+    _, _, _, *words = admin.words("-i", "web", "--", "mute")
+    ran = subprocess.run(
+        [sys.executable, "-c", IMPATIENT, *words],
+        input=bytes(100_000),
+        capture_output=True,
+        cwd=REPOSITORY,
+        timeout=30,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout) == (1, b"")
+    [line] = ran.stderr.decode().splitlines()
+    assert line.startswith(
+        "nodeagent: the command closed its outputs, but for 0.5 s the container runtime has not"
+    )
+
+
+def test_a_command_that_closed_its_outputs_may_take_its_time(admin):
+    _, _, _, *words = admin.words("-i", "web", "--", "mute")
+    with subprocess.Popen(
+        [sys.executable, "-c", IMPATIENT, *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=REPOSITORY,
+    ) as ran:
+        with pytest.raises(subprocess.TimeoutExpired):
+            ran.communicate(bytes(1000), timeout=3)
+        ran.kill()
 
 
 def test_an_output_that_nobody_reads_ends_quietly(admin):

@@ -2,6 +2,7 @@
 
 import pytest
 from google.protobuf import json_format
+from msgspec.structs import replace
 
 from api.confinement import (
     Device,
@@ -51,7 +52,7 @@ def test_a_sandbox_is_asked_for_with_everything_in_its_spec():
     made = as_json(sandbox_config(SANDBOX))
     notes = made["annotations"]
     assert notes.pop(mark.SPEC) == mark.digest(SANDBOX)
-    assert notes.pop(mark.SANDBOX)
+    assert notes.pop(mark.NETWORK) == mark.OWN_NETWORK
     assert notes.pop(mark.ADDED) == "io.kubernetes.pod.name,io.kubernetes.pod.namespace"
     assert made == {
         "metadata": {"name": "web", "uid": "u-1", "namespace": "shop", "attempt": 2},
@@ -100,24 +101,15 @@ def test_a_pod_on_the_hosts_network_has_no_hostname_of_its_own():
     assert (made.hostname, made.linux.security_context.namespace_options.network) == ("", 2)
 
 
-def test_what_a_sandbox_was_made_from_can_be_read_back_from_it():
-    made = sandbox_config(SANDBOX)
-    read = mark.read_note(
-        made.annotations[mark.SANDBOX],
-        uid=made.metadata.uid,
-        name=made.metadata.name,
-        namespace=made.metadata.namespace,
-        attempt=made.metadata.attempt,
-        labels=mark.without_added(made.labels, made.annotations),
-        annotations=mark.without_own(made.annotations),
-    )
-    assert read == SANDBOX
-    assert sandbox_config(read) == made
+@pytest.mark.parametrize("host", [False, True])
+def test_whether_a_sandbox_is_on_the_hosts_network_can_be_read_back_from_it(host):
+    made = sandbox_config(replace(SANDBOX, host_network=host))
+    assert mark.host_network(made.annotations) is host
 
 
-def test_a_note_that_is_none_is_read_as_nothing():
-    assert mark.read_note("", uid="u") is None
-    assert mark.read_note('{"ports": 5}', uid="u", name="p", namespace="n", attempt=0) is None
+def test_of_a_sandbox_of_another_agent_nothing_is_known_of_its_network():
+    assert mark.host_network({}) is None
+    assert mark.host_network({mark.NETWORK: "moon"}) is None
 
 
 CONTAINER = ContainerSpec(

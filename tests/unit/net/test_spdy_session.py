@@ -1,7 +1,7 @@
 """SPDY sessions: two ends that talk to each other, and ends whose peer misbehaves."""
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.drivers.net.spdy import frame as f
@@ -232,6 +232,7 @@ def _cut(data, wire):
     return wire[:size], wire[size:]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=4), st.data())
 def test_all_arrives_in_order_and_never_beyond_the_window(sizes, data):
     client, server = Session(), Session(server=True)

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from api.errors import ConflictError, OperatingError
-from api.host import PrepareContainer, ReadEnding, RemoveContainerFiles
+from api.host import PrepareContainer, ReadEnding
 from api.node import NodeFiles
 from runtime.drivers.host import containerfile
 from runtime.drivers.host.nodefile import ReadNodeFiles, read_node_files
@@ -65,8 +65,6 @@ def test_a_link_in_the_place_of_a_folder_is_not_followed(pods, tmp_path, inside)
     place.symlink_to(precious)
     with pytest.raises(ConflictError):
         prepare(pods, hosts="x")
-    with pytest.raises(ConflictError):
-        containerfile.remove(pods, RemoveContainerFiles(uid="u1", container="main", attempt=0))
     assert (precious / "00000000").read_text() == "keep"
     assert not (precious / "etc-hosts").exists()
     assert ending_of(pods / "u1/containers/main/00000000").startswith("Error on reading termination log")
@@ -152,3 +150,10 @@ def test_a_hosts_file_that_is_missing_or_too_large_is_a_problem(tmp_path):
     ]
     os.mkfifo(tmp_path / "pipe")
     assert [p.message for p in read_node_files(call, tmp_path / "pipe").problems] == ["not a regular file"]
+
+
+def test_a_folder_in_the_place_of_a_file_of_the_node_is_a_problem_and_leaves_nothing_open(tmp_path):
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208  # numbers, not paths
+    found = read_node_files(ReadNodeFiles(resolv_conf=str(tmp_path)), tmp_path)
+    assert [(p.where, p.message) for p in found.problems] == [(str(tmp_path), "not a regular file")] * 2
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208

@@ -45,8 +45,8 @@ class Hands:
             self.clock.let_pass(1.0)
         return answers[0]
 
-    def sandbox(self, uid="uid-1", attempt=0):
-        spec = SandboxSpec(
+    def spec(self, uid="uid-1", attempt=0):
+        return SandboxSpec(
             uid=uid,
             name="web",
             namespace="default",
@@ -54,13 +54,16 @@ class Hands:
             annotations=((ANNOTATION_OWNER, "nodeagent"),),
             log_directory=f"/logs/default_web_{uid}",
         )
-        return self.call(RunSandbox(spec=spec)).sandboxes[0]
+
+    def sandbox(self, uid="uid-1", attempt=0):
+        return self.call(RunSandbox(spec=self.spec(uid, attempt))).sandboxes[0]
 
     def container(self, sandbox, *script, name="main", attempt=0):
         spec = ContainerSpec(
             name=name, attempt=attempt, image=HOST_IMAGE, command=script, log_path=f"{name}/{attempt}.log"
         )
-        pod = self.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec))
+        box = self.spec(sandbox.uid, sandbox.attempt)
+        pod = self.call(CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, sandbox=box, spec=spec))
         made = next(c for c in pod.containers if (c.name, c.attempt) == (name, attempt))
         pod = self.call(StartContainer(uid=sandbox.uid, container_id=made.id))
         return next(c for c in pod.containers if c.id == made.id)
@@ -184,9 +187,8 @@ def test_a_start_that_was_cancelled_on_its_way_happens_all_the_same():
     sandbox = hands.sandbox()
     spec = ContainerSpec(name="main", attempt=0, image=HOST_IMAGE, log_path="main/0.log")
     answers = []
-    cancel = hands.runtime.begin(
-        CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, spec=spec), 5, lambda *a: answers.append(a)
-    )
+    create = CreateContainer(uid=sandbox.uid, sandbox_id=sandbox.id, sandbox=hands.spec(), spec=spec)
+    cancel = hands.runtime.begin(create, 5, lambda *a: answers.append(a))
     cancel()
     hands.pass_time(1.5)
     assert [failure.kind for _, failure in answers] == [FailureKind.CANCELLED]
