@@ -29,7 +29,7 @@ TOLD: dict[str, tuple[str, str, str]] = {
     "ImagePullBackOff": ("Normal", "BackOff", 'Back-off pulling image "{image}"'),
     "ErrImageNeverPull": ("Warning", "ErrImageNeverPull", "{message}"),
     "InvalidImageName": ("Warning", "InspectFailed", "{message}"),
-    "ImageInspectError": ("Warning", "InspectFailed", 'Failed to inspect image "{image}": {message}'),
+    "ImageInspectError": ("Warning", "InspectFailed", "{message}"),
 }
 PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 
