@@ -314,7 +314,9 @@ def test_a_later_agent_makes_containers_in_a_sandbox_of_an_earlier_one(runtime, 
     second.runtime.close()
 
 
-def test_a_sandbox_of_another_agent_gets_no_containers_of_ours(runtime, hands):
+def test_containers_are_made_in_a_sandbox_of_another_agent_and_the_runtime_is_told_of_it_again(
+    runtime, hands
+):
     stub = hands.runtime._link
     meta = pb.PodSandboxMetadata(name="p", namespace="n", uid="foreign")
     config = pb.PodSandboxConfig(metadata=meta, log_directory=str(hands.folder / "f"))
@@ -326,9 +328,10 @@ def test_a_sandbox_of_another_agent_gets_no_containers_of_ours(runtime, hands):
     [pod] = hands.call(ListPods()).pods
     assert (pod.uid, pod.ours) == ("foreign", False)
     assert hands.call(InspectPod(uid="foreign")).sandboxes == hands.call(ListPods()).pods[0].sandboxes
-    refused = hands.create(pod.sandboxes[0], "true")
-    assert refused.kind is FailureKind.CONFLICT
-    assert "another agent" in refused.message
+    [container] = hands.create(pod.sandboxes[0], "true").containers
+    assert container.sandbox_id == pod.sandboxes[0].id
+    sent = next(r for name, r in runtime.server.calls if name == "CreateContainer").sandbox_config
+    assert (sent.metadata.uid, sent.log_directory) == ("foreign", f"{hands.folder}/logs/foreign")
 
 
 def test_an_image_that_went_away_is_told_by_the_name_that_was_asked_for(runtime, hands):
