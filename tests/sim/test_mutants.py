@@ -5,7 +5,7 @@ import pytest
 from tests.sim.mutants.catalogue import MUTANTS
 from tests.sim.mutants.hunt import hunt
 
-SEEDS = range(2, 62)
+SEEDS = range(2, 142)
 
 
 @pytest.mark.slow
