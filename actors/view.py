@@ -279,7 +279,6 @@ class View(ImageView):
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
         )
         return (
-            HealthRow(name="ping", ok=True),
             HealthRow(name="actors", ok=not stuck, detail="; ".join(stuck)),
             HealthRow(name="pleg", ok=fresh, detail=doing),
         )
