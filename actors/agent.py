@@ -120,6 +120,7 @@ class Agent:
         self._log.info(
             "agent started",
             node=settings.node_name,
+            runtime=settings.runtime_endpoint,
             root=str(root),
             manifests=settings.pod_manifest_path or settings.manifest_url,
         )
