@@ -108,8 +108,10 @@ def test_logs_of_dead_instances_and_links_to_them_are_removed(node):
 def test_last_words_are_told(node, script, fields, message):
     node.put_pod("ends", container("main", script, **fields), restartPolicy="Never")
     node.start()
-    node.until(lambda: node.state("ends")[0] == "terminated", "it ended")
-    assert node.state("ends")[1].get("message", "") == message
+    node.until(
+        lambda: (state := node.state("ends"))[0] == "terminated" and state[1].get("message", "") == message,
+        f"it ended with the words {message!r}",
+    )
 
 
 def test_the_downward_api_reaches_the_environment(node):
