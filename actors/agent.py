@@ -7,13 +7,18 @@ from pathlib import Path as FilePath
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.assembly import Parts, assemble
+from actors.cgroups.tree import reserved_groups
+from actors.rules.cgrouppath import reserved_path
 from actors.view import View
+from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.config import EMBEDDED, Settings
 from api.containers import RuntimeInfo, RuntimeStatus
 from api.errors import RejectedError
 from api.faults import FaultPlan
+from api.node import NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
 from runtime.drivers.host.cgroup import PodCgroups
@@ -25,11 +30,14 @@ from runtime.drivers.host.logfile import LogFiles
 from runtime.drivers.host.manifest import FileManifests
 from runtime.drivers.host.node import NodeDescriber, gather
 from runtime.drivers.host.podfolder import PodFolders
+from runtime.drivers.host.usage import UsageReader
+from runtime.drivers.host.volume import Volumes
 from runtime.drivers.http.endpoint import listen_tcp, listen_unix
 from runtime.drivers.http.health import health_answer
 from runtime.drivers.http.server import Server
 from runtime.drivers.http.view import Admin
 from runtime.drivers.net.address import host_address
+from runtime.drivers.net.network import Network
 from runtime.edge import perform
 from runtime.kernel.intercept import FaultInterceptor
 from runtime.kernel.pooled import PooledSystem
@@ -45,6 +53,7 @@ from runtime.process import (
     set_umask,
 )
 
+CGROUP_DEADLINE_S = 30.0
 STOP_S = 1.0
 """How long the actors may take to stop; what hangs longer is named and left."""
 
@@ -79,9 +88,16 @@ class Agent:
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
-        runtime = container_runtime(root, settings)
+        runtime = container_runtime(root, settings, self._node_ip)
         self._undo.append(runtime.close)
-        parts = real_parts(root, settings, runtime, self._node_ip or host_address())
+        own_root = own_cgroup_root(root, settings)
+        cgroups = PodCgroups(own_root=own_root)
+        self._undo.append(cgroups.close)
+        settings = replace(settings, cgroup_root=own_root) if own_root else settings
+        network = Network()
+        self._undo.append(network.close)
+        parts = real_parts(root, settings, runtime, cgroups, self._node_ip or host_address(), network)
+        enforce_reservations(cgroups, parts.facts)
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
         self._undo.append(listener.close)
@@ -176,19 +192,52 @@ class ContainerRuntime(Port, Protocol):
         ...
 
 
-def container_runtime(root: FilePath, settings: Settings) -> ContainerRuntime:
+def container_runtime(root: FilePath, settings: Settings, node_ip: str = "") -> ContainerRuntime:
     """Return the driver of the runtime that the settings name. One that is away is no error: it may come later."""
     if settings.runtime_endpoint == EMBEDDED:
         from runtime.drivers.embedded.driver import EmbeddedRuntime  # noqa: PLC0415
 
-        return EmbeddedRuntime(root=str(root))
+        return EmbeddedRuntime(root=str(root), address=node_ip)
     # gRPC costs memory that an agent on the embedded runtime need not spend.
     from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
 
     return CriRuntime(endpoint=settings.runtime_endpoint, image_endpoint=settings.image_endpoint)
 
 
-def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, node_ip: str) -> Parts:
+def own_cgroup_root(root: FilePath, settings: Settings) -> str:
+    """Return the cgroup that the embedded runtime's pods are in unless another is configured; empty for other runtimes.
+
+    It is meant for trying out, beside a kubelet too: two agents must not keep each other's ``/kubepods``.
+    """
+    if settings.runtime_endpoint != EMBEDDED or settings.cgroup_root != "/":
+        return ""
+    from runtime.drivers.embedded.driver import cgroup_name  # noqa: PLC0415
+
+    return f"/{cgroup_name(str(root))}"
+
+
+def enforce_reservations(cgroups: PodCgroups, facts: NodeFacts) -> None:
+    """Give the operator's cgroups what is reserved for them; raises `RejectedError` when one is not there."""
+    groups = tuple(reserved_groups(facts))
+    if not groups or not facts.pod_cgroups:
+        return
+    made = cgroups.perform(EnsureNodeCgroups(groups=groups, driver=facts.cgroup_driver), CGROUP_DEADLINE_S)
+    assert isinstance(made, NodeCgroupsMade)
+    for path, text in made.unapplied:
+        system = path == reserved_path(facts.reserved.system_cgroup, facts.cgroup_driver)
+        name = facts.reserved.system_cgroup if system else facts.reserved.kube_cgroup
+        title = "System" if system else "Kube"
+        raise RejectedError(f'Failed to enforce {title} Reserved Cgroup Limits on "{name}": {text}')
+
+
+def real_parts(
+    root: FilePath,
+    settings: Settings,
+    runtime: ContainerRuntime,
+    cgroups: PodCgroups,
+    node_ip: str,
+    network: Port,
+) -> Parts:
     """Return the drivers of the real world on one root directory."""
     logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
 
@@ -197,6 +246,7 @@ def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, no
         assert isinstance(info, RuntimeInfo)
         return info
 
+    node = NodeDescriber(settings, (node_ip,), ask)
     return Parts(
         runtime=runtime,
         runtime_events=runtime.events,
@@ -206,10 +256,14 @@ def real_parts(root: FilePath, settings: Settings, runtime: ContainerRuntime, no
         ledger=FileLedger(root),
         podfiles=PodFolders(root / "pods", logs, links),
         logfiles=LogFiles(logs, links),
-        cgroups=PodCgroups(),
-        node=NodeDescriber(settings, (node_ip,), ask),
+        cgroups=cgroups,
+        node=node,
+        described=node.described,
         facts=gather(settings, None, (node_ip,)),
+        volumes=Volumes(root / "pods"),
         credentials=NodeCredentialFiles(root, home_folder()),
+        net=network,
+        usage=UsageReader(),
         node_ip=node_ip,
     )
 

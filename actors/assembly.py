@@ -1,16 +1,23 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/status   /node/images   /node/pleg   /node/pods/<uid> ...   /node/imagegc   /node/logs   /node/config   /node/file   /node/http
+/node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/imagegc   /node/cgroups
+/node/logs   /node/usage   /node/eviction   /node/config   /node/file   /node/http
 ```
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
 
+from actors.cgroups.actor import CgroupManager
+from actors.cgroups.state import CgroupsState
 from actors.config.actor import PodConfig
+from actors.events.actor import EventRecorder
+from actors.events.state import EventsState
+from actors.eviction.actor import EvictionManager
+from actors.eviction.state import EvictionState
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.state import ImageGCState, Policy
 from actors.images.actor import ImagePuller
@@ -23,6 +30,10 @@ from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
 from actors.pod.actor import PodActor
 from actors.pod.state import PodState
+from actors.probes.actor import Prober
+from actors.probes.state import ProberState
+from actors.rules.cgrouppath import PODS as POD_GROUPS
+from actors.rules.cgrouppath import path_of
 from actors.sources.file.actor import FileSource
 from actors.sources.http.actor import HttpSource
 from actors.status.actor import StatusManager
@@ -30,17 +41,22 @@ from actors.status.state import StatusState
 from actors.supervisor.actor import PodSupervisor
 from actors.supervisor.core import CONFIG, SELF
 from actors.supervisor.state import SupervisorState
+from actors.usage.actor import UsageManager
+from actors.usage.state import Policy as UsagePolicy
+from actors.usage.state import UsageState
 from api.config import Settings
 from api.ids import Uid
 from api.messages.pod import PodMessage
 from api.messages.podconfig import NotificationMode
-from api.node import NodeFacts
+from api.node import CgroupDriver, NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart, Spec
 from runtime.kernel.system import System
 
 RELIST_S = 5.0
 """Between listings of the runtime while its events flow."""
+EVENTS_PER_POD = 32
+"""More than happens to all pods of a node at once while one page is written."""
 FOREVER = Restart(max_restarts=20, window_s=60.0)
 """Budget of the actors that the node can not do without: past it the process ends and its supervisor starts it anew."""
 
@@ -56,12 +72,19 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     node: Port | BlockingPort
     facts: NodeFacts = NodeFacts()
     """What is known of the node before the port ``node`` was asked."""
+    described: Callable[[], NodeFacts | None] = lambda: None
+    """What the port ``node`` has said already, which spares a new pod the asking; None: nothing yet."""
     logfiles: Port | BlockingPort
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
     """Needed with a manifest path."""
+    volumes: Port | BlockingPort
     credentials: Port | BlockingPort
     """The node's own, for registries."""
+    net: Port | BlockingPort
+    """Short conversations with whoever listens, for probes and hooks."""
+    usage: Port | BlockingPort
+    """What machine and pods use."""
     urls: Port | BlockingPort | None = None
     """Needed with a manifest URL."""
     node_ip: str = ""
@@ -76,7 +99,10 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "cgroups": parts.cgroups,
         "node": parts.node,
         "logfiles": parts.logfiles,
+        "volumes": parts.volumes,
         "credentials": parts.credentials,
+        "net": parts.net,
+        "usage": parts.usage,
     }
     fan_in = max(256, 8 * settings.max_pods)
     system.spawn(
@@ -89,18 +115,39 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
             image_pulls(settings), pick(ports, "runtime", "credentials")
         )
     )
+    system.spawn(
+        EventRecorder.options(
+            name="events", restart=FOREVER, mailbox=EVENTS_PER_POD * settings.max_pods
+        ).bind(EventsState(node_name=settings.node_name), pick(ports, "ledger"))
+    )
+    groups = CgroupsState(node_name=settings.node_name, forget_s=max(180.0, 3 * settings.sync_s))
+    system.spawn(
+        CgroupManager.options(name="cgroups", restart=FOREVER, mailbox=fan_in).bind(
+            groups, pick(ports, "node", "cgroups")
+        )
+    )
+    probes = ProberState(deadline_s=settings.runtime_request_timeout_s)
+    system.spawn(
+        Prober.options(name="probes", restart=FOREVER, mailbox=fan_in).bind(
+            probes, pick(ports, "runtime", "net")
+        )
+    )
+    supervisor = SupervisorState(
+        expected=sources_of(settings),
+        take_over=settings.take_over,
+        resync_s=settings.sync_s,
+        node=parts.facts,
+    )
+    system.spawn(
+        PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
+            supervisor, pick(ports, "ledger", "podfiles", "node"), partial(pod_spec, settings, parts, ports)
+        )
+    )
+    # Its first listing goes to the supervisor, which admits no pod before that: lost, it would cost a whole period.
     pleg = PlegState(relist_s=RELIST_S, deadline_s=settings.runtime_request_timeout_s)
     system.spawn(
         Pleg.options(name="pleg", restart=FOREVER, mailbox=fan_in).bind(
             pleg, pick(ports, "runtime"), {RUNTIME_EVENTS: parts.runtime_events}
-        )
-    )
-    supervisor = SupervisorState(
-        expected=sources_of(settings), take_over=settings.take_over, resync_s=settings.sync_s
-    )
-    system.spawn(
-        PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
-            supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts, ports)
         )
     )
     system.spawn(
@@ -118,6 +165,16 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         LogRotator.options(name="logs", restart=FOREVER).bind(rotator, pick(ports, "runtime", "logfiles"))
+    )
+    system.spawn(
+        UsageManager.options(name="usage", restart=FOREVER).bind(
+            usage_of(settings, parts.facts), pick(ports, "usage", "runtime")
+        )
+    )
+    system.spawn(
+        EvictionManager.options(name="eviction", restart=FOREVER).bind(
+            EvictionState(policy=settings.eviction, node_name=settings.node_name)
+        )
     )
     config = PodConfig.options(name="config", restart=FOREVER)
     system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))
@@ -150,16 +207,18 @@ def pod_spec(
     settings: Settings, parts: Parts, ports: Mapping[str, Port | BlockingPort], uid: Uid
 ) -> Spec[PodMessage]:
     """Return the spec of the actor that owns `uid`."""
+    described = parts.described()
     state = PodState(
         uid=uid,
         log_root=settings.pod_logs_dir,
         node_ip=parts.node_ip,
-        node=parts.facts,
+        node=described or parts.facts,
+        described=described is not None,
         restart_limit_s=settings.max_container_backoff_s,
         call_deadline_s=settings.runtime_request_timeout_s,
         allow_host_image=settings.allow_host_image,
     )
-    mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node")
+    mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node", "volumes", "net")
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine)
 
 
@@ -189,6 +248,21 @@ def image_gc(settings: Settings) -> ImageGCState:
     return ImageGCState(
         policy=policy, node_name=settings.node_name, deadline_s=settings.runtime_request_timeout_s
     )
+
+
+def usage_of(settings: Settings, facts: NodeFacts) -> UsageState:
+    """Return the first state of the actor that reads usage."""
+    root = [part for part in settings.cgroup_root.split("/") if part]
+    policy = UsagePolicy(
+        # The runtime may make cgroups by another driver than the settings say.
+        pod_groups=tuple(path_of([*root, POD_GROUPS], driver) for driver in CgroupDriver),
+        node_name=settings.node_name,
+        root_dir=settings.root_dir,
+        log_root=settings.pod_logs_dir,
+        take_over=settings.take_over,
+        memory_bytes=facts.memory_bytes,
+    )
+    return UsageState(policy=policy)
 
 
 def sources_of(settings: Settings) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ def wanted_images(states: Iterable[PodState]) -> Wants:
         if pod is None or not isinstance(state.life, Recalling | Syncing) or state.base.phase in TERMINAL:
             continue
         spec = pod.spec
-        names = [container.image for container in (*spec.init_containers, *spec.containers)]
+        names = [container.image for _, group in spec.container_groups() for container in group]
         names += [volume.image.reference or "" for volume in spec.volumes if volume.image is not None]
         for name in names:
             wanted.setdefault(name, set()).add(f"{pod.metadata.namespace}/{pod.metadata.name}")

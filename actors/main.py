@@ -10,8 +10,6 @@ from runtime.cli.command import VERBS, add_verbs, run_verb
 NOT_YET = {
     "kubeconfig": "the API server as a source of pods",
     "bootstrap_kubeconfig": "the API server as a source of pods",
-    "node_labels": "registering the node",
-    "register_with_taints": "registering the node",
     "register_node": "registering the node",
 }
 """Flags whose names are fixed and whose feature this build does not have: refused, never ignored."""
@@ -117,6 +115,14 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         help="image that the runtime makes sandboxes from: never collected, also where the runtime does not pin it",
     )
     node.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host's)")
+    node.add_argument(
+        "--node-labels", metavar="K=V,...", default="", help="labels of the node, for pods' selectors"
+    )
+    node.add_argument(
+        "--register-with-taints",
+        metavar="K=V:EFFECT,...",
+        help="taints of the node (registerWithTaints); NoExecute keeps pods from running, static ones excepted",
+    )
     node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")
     node.add_argument(
         "--healthz-port",

@@ -66,14 +66,18 @@ def run_on(agent: Agent, signals: StopSignals) -> int:
 def run_once(agent: Agent, signals: StopSignals) -> int:
     """Wait until every static pod runs or ended, print the result per pod; return 1 if one did not come up."""
     assert agent.view is not None
+    before: frozenset[str] = frozenset()
     while not signals.wait(LOOK_S):
         rows, sources = agent.view.pods(), agent.view.sources()
+        decided = frozenset(row.uid for row in rows if is_decided(row))
+        # What runs for a moment only, and then ends, has not come up: two looks have to say the same.
         if (
             agent.view.ready()[1].ok
-            and all(is_decided(row) for row in rows)
+            and all(row.uid in decided & before for row in rows)
             and len(rows) >= accepted(sources)
         ):
             return print_results(agent.view, rows, sources)
+        before = decided
     return 1
 
 
@@ -85,11 +89,10 @@ def accepted(sources: tuple[SourceRow, ...]) -> int:
 def is_decided(row: PodRow) -> bool:
     """Tell whether a pod came up, ended, or can not come up without help."""
     ready, _, of = row.ready.partition("/")
-    return (row.status == "Running" and ready == of) or row.status not in (
-        "Running",
-        "Pending",
-        "ContainerCreating",
-    )
+    if row.status.startswith("Init:") and row.status.removeprefix("Init:")[:1].isdigit():
+        return False  # So many of its init containers are done.
+    under_way = ("Running", "Pending", "ContainerCreating", "PodInitializing")
+    return (row.status == "Running" and ready == of) or row.status not in under_way
 
 
 def print_results(view: View, rows: tuple[PodRow, ...], sources: tuple[SourceRow, ...]) -> int:
@@ -129,6 +132,8 @@ def read_settings(args: argparse.Namespace) -> Configured:
         verbosity=args.verbosity,
         allow_host_image=args.allow_host_image,
         take_over=args.take_over,
+        node_labels=args.node_labels,
+        register_with_taints=args.register_with_taints,
         sandbox_image=args.pod_infra_container_image,
     )
     document: bytes | None = None

@@ -4,13 +4,24 @@ Nothing here sends a message, so every answer comes also while actors hang. `Ker
 system; calls of the runtime that people ask for directly (exec, images) go through `perform`.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
 
 import msgspec
 
+from actors.cgroups.core import event_rows as cgroup_rows
+from actors.cgroups.state import SELF as CGROUPS
+from actors.cgroups.state import CgroupsState
 from actors.config.core import ConfigState
 from actors.config.core import rows as config_rows
+from actors.events.state import SELF as EVENTS
+from actors.events.state import EventsState
+from actors.events.state import rows as event_rows
+from actors.events.wire import event_object
+from actors.eviction.explain import explain as explain_eviction
+from actors.eviction.report import event_rows as eviction_rows
+from actors.eviction.state import SELF as EVICTION
+from actors.eviction.state import EvictionState
 from actors.imagegc.report import events_of
 from actors.imagegc.state import SELF as IMAGE_GC
 from actors.imagegc.state import ImageGCState
@@ -20,8 +31,12 @@ from actors.logs.state import event_rows as log_rows
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
+from actors.pod.event import named
 from actors.pod.state import PodState
 from actors.pod.status import status_named
+from actors.probes.explain import probe_rows
+from actors.probes.state import SELF as PROBES
+from actors.probes.state import ProberState
 from actors.rules.instance import instances_of
 from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
@@ -36,6 +51,7 @@ from actors.supervisor.explain import (
     unclaimed_row,
 )
 from actors.supervisor.state import SupervisorState
+from actors.usageview import UsageView
 from api.containers import (
     Container,
     ContainerState,
@@ -47,6 +63,7 @@ from api.containers import (
     StreamUrl,
 )
 from api.errors import NotFoundError, OperatingError, RejectedError, UnavailableError
+from api.evictionrow import EvictionRow
 from api.ids import Instant, Path, Uid, WallNs
 from api.introspection import (
     ActorRow,
@@ -54,6 +71,7 @@ from api.introspection import (
     EventRow,
     Explanation,
     HealthRow,
+    HopRow,
     KernelRow,
     LogTarget,
     PodRow,
@@ -61,12 +79,15 @@ from api.introspection import (
     TraceRow,
 )
 from api.messages import Message
-from api.objects.container import EnvVar
+from api.objects.container import Container as Wanted
+from api.objects.container import EnvVar, EphemeralContainer
+from api.objects.event import EventList
 from api.objects.pod import Pod, PodList
 
 PODS, CONFIG, PLEG = Path("/node/pods"), Path("/node/config"), Path("/node/pleg")
 FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
+C = TypeVar("C", Wanted, EphemeralContainer)
 
 
 class Kernel(Protocol):
@@ -78,6 +99,14 @@ class Kernel(Protocol):
 
     def summarize_actors(self) -> KernelRow:
         """Return the figures of the system."""
+        ...
+
+    def hops(self) -> tuple[HopRow, ...]:
+        """Return how long each kind of hop took."""
+        ...
+
+    def dead_letter_counts(self) -> tuple[tuple[str, int], ...]:
+        """Return how many dead letters there were, by reason."""
         ...
 
     def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
@@ -105,7 +134,7 @@ class Kernel(Protocol):
         ...
 
 
-class View(ImageView):
+class View(ImageView, UsageView):
     """A `Window` over the agent's actors."""
 
     def __init__(
@@ -115,16 +144,17 @@ class View(ImageView):
         wall: Callable[[], WallNs],
         perform: Callable[[msgspec.Struct, float], msgspec.Struct],
     ) -> None:
-        super().__init__(kernel, now, wall, perform, lambda: wanted_images(self._states().values()))
+        ImageView.__init__(self, kernel, now, wall, perform, lambda: wanted_images(self._states().values()))
+        UsageView.__init__(self, kernel, now)
         self._kernel, self._now, self._wall, self._perform = kernel, now, wall, perform
 
     # ------------------------------------------------------------ the kernel
 
     def actors(self) -> tuple[ActorRow, ...]:
         """Return every actor, parents before children; a pod's actor has the pod's name, its path ends in the UID."""
-        named = {uid: "/".join(pods.full_name(state)) for uid, state in self._states().items()}
+        names = {uid: "/".join(named(state)) for uid, state in self._states().items()}
         return tuple(
-            msgspec.structs.replace(row, name=named[Uid(row.name)]) if row.name in named else row
+            msgspec.structs.replace(row, name=names[Uid(row.name)]) if row.name in names else row
             for row in self._kernel.list_actors()
         )
 
@@ -145,8 +175,12 @@ class View(ImageView):
     def pods(self) -> tuple[PodRow, ...]:
         """Return every pod, by namespace and name: those with an actor, those that wait, and foreign ones."""
         states = self._states()
-        rows = [pods.pod_row(state, self._now(), self._wall()) for state in states.values()]
         supervisor = self._supervisor()
+        rows = []
+        for state in states.values():
+            namespace, name = called(state, supervisor)
+            row = pods.pod_row(state, self._now(), self._wall())
+            rows.append(msgspec.structs.replace(row, namespace=namespace, name=name))
         waiting = [charge for charge in supervisor.charges.values() if charge.uid not in states]
         rows += [charge_row(supervisor, charge, self._now()) for charge in waiting]
         rows += [foreign_row(presence) for presence in supervisor.foreign]
@@ -169,34 +203,62 @@ class View(ImageView):
         """Explain one pod."""
         states = self._states()
         supervisor = self._supervisor()
-        named = [(*pods.full_name(s), s.uid) for s in states.values()]
-        named += [(c.namespace, c.name, c.uid) for c in supervisor.charges.values() if c.uid not in states]
+        names = claimed(states, supervisor)
         left = {one.uid: one for one in unclaimed(supervisor) if one.uid not in states}
-        named += [(one.namespace, one.name, one.uid) for one in left.values()]
-        uid = find(pod, named)
+        names += [(one.namespace, one.name, one.uid) for one in left.values()]
+        uid = find(pod, names)
         if uid in left:
             return unclaimed_explanation(supervisor, left[uid])
         if uid in states:
-            return pods.explain(states[uid], self._now(), self._wall())
+            explained = pods.explain(states[uid], self._now(), self._wall())
+            prober = self._kernel.committed(PROBES)
+            rows = probe_rows(prober, uid, self._now()) if isinstance(prober, ProberState) else ()
+            return msgspec.structs.replace(explained, probes=rows)
         return charge_explanation(supervisor, supervisor.charges[uid], self._now())
+
+    def eviction(self) -> EvictionRow:
+        """Return thresholds and readings, what eviction would do now, and how each pod stands."""
+        state = self._kernel.committed(EVICTION)
+        if not isinstance(state, EvictionState):
+            raise UnavailableError("EvictionManager has not begun; see `nodeagent trace /node/eviction`")
+        return explain_eviction(state, self._now())
 
     def events(self, pod: str) -> tuple[EventRow, ...]:
         """Return the events of one pod, or of all and of the node for an empty name, oldest first."""
-        chosen = [self._state(pod)] if pod else list(self._states().values())
-        rows = [row for state in chosen for row in pods.event_rows(state)]
+        recorder = self._kernel.committed(EVENTS)
+        seen = recorder if isinstance(recorder, EventsState) else EventsState()
+        uid = self._uid_of(pod, seen) if pod else None
+        rows = [*event_rows(seen, uid)]
         collector = self._kernel.committed(IMAGE_GC)
         if not pod and isinstance(collector, ImageGCState):
             rows += events_of(collector)
+        groups = self._kernel.committed(CGROUPS)
+        if not pod and isinstance(groups, CgroupsState):
+            rows += cgroup_rows(groups)
+        evictor = self._kernel.committed(EVICTION)
+        if not pod and isinstance(evictor, EvictionState):
+            rows += eviction_rows(evictor)
         rotator = self._kernel.committed(LOGS)
         if isinstance(rotator, LogRotatorState):
-            rows += log_rows(rotator, chosen[0].uid if pod else None)
+            inits = frozenset(
+                (state.uid, one.name)
+                for state in self._states().values()
+                if state.desired is not None
+                for one in state.desired.spec.init_containers
+            )
+            rows += log_rows(rotator, uid, inits)
         return tuple(sorted(rows, key=lambda row: row.at))
+
+    def event_list(self, pod: str, kind: str) -> bytes:
+        """Return the events of one pod or of all as a v1 EventList, as JSON; `kind`: only those of this type."""
+        items = [event_object(row) for row in self.events(pod) if kind in ("", row.type)]
+        return msgspec.json.encode({**msgspec.to_builtins(EventList()), "items": items})
 
     def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:
         """Return where a container's log is; an empty `container` means the only one."""
         state = self._state(pod)
         name = container_named(state, container)
-        _, pod_name = pods.full_name(state)
+        _, pod_name = named(state)
         if state.observed is None:
             # A follower goes on over this: a new incarnation of the pod's actor has not heard from the runtime yet.
             raise UnavailableError(
@@ -274,21 +336,35 @@ class View(ImageView):
     def health(self) -> tuple[HealthRow, ...]:
         """Return every health check: actors answer, and the runtime was listed lately."""
         stuck = self._kernel.summarize_actors().stuck
-        pleg = self._kernel.committed(PLEG)
+        pleg, groups = self._kernel.committed(PLEG), self._kernel.committed(CGROUPS)
+        evictor = self._kernel.committed(EVICTION)
+        pressures = evictor.conditions if isinstance(evictor, EvictionState) else ()
         fresh, doing = (
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
         )
         return (
             HealthRow(name="actors", ok=not stuck, detail="; ".join(stuck)),
             HealthRow(name="pleg", ok=fresh, detail=doing),
+            # Pods run without their limits too: whoever asks is told, and nothing is called unhealthy for it.
+            HealthRow(
+                name="cgroups", ok=True, detail=groups.notice if isinstance(groups, CgroupsState) else ""
+            ),
+            # A node that is short of something is looked after, not ill.
+            HealthRow(name="pressure", ok=True, detail=" ".join(pressures)),
         )
 
     def ready(self) -> tuple[HealthRow, ...]:
         """Return what must hold before pods can be expected to run."""
-        supervisor = self._supervisor()
-        missing = [source for source in supervisor.expected if source not in supervisor.seen]
+        return (self._runtime_health(), self._sources_health())
+
+    def _sources_health(self) -> HealthRow:
+        state = self._kernel.committed(PODS)
+        if not isinstance(state, SupervisorState):
+            # Before it began nothing says which sources there are.
+            return HealthRow(name="sources", ok=False, detail="PodSupervisor has not begun")
+        missing = [source for source in state.expected if source not in state.seen]
         text = f"not heard yet from: {', '.join(missing)}" if missing else ""
-        return (self._runtime_health(), HealthRow(name="sources", ok=not missing, detail=text))
+        return HealthRow(name="sources", ok=not missing, detail=text)
 
     def _runtime_health(self) -> HealthRow:
         try:
@@ -309,14 +385,38 @@ class View(ImageView):
         return state if isinstance(state, SupervisorState) else SupervisorState(expected=())
 
     def _state(self, pod: str) -> PodState:
-        states = self._states()
-        return states[find(pod, [(*pods.full_name(s), s.uid) for s in states.values()])]
+        states, supervisor = self._states(), self._supervisor()
+        return states[find(pod, [(*called(s, supervisor), s.uid) for s in states.values()])]
+
+    def _uid_of(self, pod: str, seen: EventsState) -> Uid:
+        """Return the pod of this name, or the last one that is gone."""
+        known = claimed(self._states(), self._supervisor())
+        try:
+            return find(pod, known)
+        except NotFoundError:
+            there = {uid for _, _, uid in known}
+            gone = [(r.page.gone_at or 0, uid, r.page) for uid, r in seen.records.items() if uid not in there]
+            last = {(page.namespace, page.pod): uid for _, uid, page in sorted(gone, key=lambda row: row[:2])}
+            return find(pod, [(*name, uid) for name, uid in last.items()])
 
     def _running(self, state: PodState, name: str) -> Container:
         for instance in instances_of(state.observed, name):
             if instance.state is ContainerState.RUNNING:
                 return instance
         raise RejectedError(f'container "{name}" is not running: {waiting(state, name)}')
+
+
+def called(state: PodState, supervisor: SupervisorState) -> tuple[str, str]:
+    """Return namespace and name of a pod; its actor may not have been told yet what its supervisor knows."""
+    charge = supervisor.charges.get(state.uid)
+    return (charge.namespace, charge.name) if charge is not None and charge.name else named(state)
+
+
+def claimed(states: Mapping[Uid, PodState], supervisor: SupervisorState) -> list[tuple[str, str, Uid]]:
+    """Return namespace, name and UID of every pod that has an actor or waits for one."""
+    names = [(*called(state, supervisor), state.uid) for state in states.values()]
+    waiting = (charge for charge in supervisor.charges.values() if charge.uid not in states)
+    return names + [(charge.namespace, charge.name, charge.uid) for charge in waiting]
 
 
 def find(pod: str, named: list[tuple[str, str, Uid]]) -> Uid:
@@ -340,11 +440,13 @@ def find(pod: str, named: list[tuple[str, str, Uid]]) -> Uid:
 
 
 def container_named(state: PodState, name: str) -> str:
-    """Return the container that is meant: an empty name means the only one."""
+    """Return the container that is meant: an empty name means the only regular one."""
     names = [c.name for c in pods.containers_of(state)]
     names = names or sorted({c.name for c in (state.observed.containers if state.observed else ())})
-    if not name and len(names) == 1:
-        return names[0]
+    regular = [c.name for c in state.desired.spec.containers] if state.desired is not None else names
+    if not name and len(regular) == 1:
+        return regular[0]
+    names += [c.name for c in pods.all_of(state) if c.name not in names]
     if name in names:
         return name
     wanted = f'no container "{name}"' if name else "several containers"
@@ -353,23 +455,17 @@ def container_named(state: PodState, name: str) -> str:
 
 def waiting(state: PodState, name: str) -> str:
     """Return why a container does not run, in words."""
-    for status in state.base.container_statuses:
-        if status.name == name:
-            return pods.doing(status, 0)
-    return "it is not known yet"
+    status = status_named(state.base, name)
+    return pods.doing(status, 0) if status is not None else "it is not known yet"
 
 
 def without_secrets(pod: Pod) -> Pod:
     """Return the pod without any environment value."""
-    hidden = tuple(
-        msgspec.structs.replace(
-            c,
-            env=tuple(
-                EnvVar(name=e.name, value="<hidden>" if e.value else "", value_from=e.value_from)
-                for e in c.env
-            ),
-        )
-        for c in pod.spec.containers
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=tuple(without_values(c) for c in pod.spec.containers),
+        init_containers=tuple(without_values(c) for c in pod.spec.init_containers),
+        ephemeral_containers=tuple(without_values(c) for c in pod.spec.ephemeral_containers),
     )
     annotations = {
         key: value
@@ -377,6 +473,13 @@ def without_secrets(pod: Pod) -> Pod:
         if key != "kubectl.kubernetes.io/last-applied-configuration"
     }
     meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
-    return msgspec.structs.replace(
-        pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, containers=hidden)
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def without_values(container: C) -> C:
+    """Return a container without the values of its environment."""
+    env = (
+        EnvVar(name=e.name, value="<hidden>" if e.value else "", value_from=e.value_from)
+        for e in container.env
     )
+    return msgspec.structs.replace(container, env=tuple(env))

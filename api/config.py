@@ -8,6 +8,7 @@ machine (root or not, host name, folders) ----------------------------+
 """
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -15,8 +16,12 @@ from msgspec.structs import replace
 
 from api import duration
 from api.configcheck import set_fields, validate_configuration
+from api.eviction import EvictionPolicy
+from api.evictionsetting import eviction_hard_of, policy_of
 from api.host import Problem
 from api.knob import HONOURED, default_of
+from api.node import NodeTaint, Reservation, Reserved
+from api.nodesetting import read_labels, read_taints, reserved_of, taints_of
 from api.objects.kubeletconfiguration import (
     CrashLoopBackOffConfig,
     KubeletConfiguration,
@@ -77,6 +82,10 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     allow_host_image: bool = False
     take_over: bool = False
     sandbox_image: str | None = None
+    node_labels: str = ""
+    """``key=value`` with commas between."""
+    register_with_taints: str | None = None
+    """``key=value:Effect`` with commas between."""
 
     def __repr__(self) -> str:
         shown_fields = (
@@ -112,6 +121,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     log_max_workers: int = 1
     log_monitor_s: float = 10.0
     max_pods: int
+    pods_per_core: int = 0
+    """0: no limit by the number of cores."""
+    system_reserved: tuple[tuple[str, str], ...] = ()
+    """By resource, what pods may not have; as written."""
+    kube_reserved: tuple[tuple[str, str], ...] = ()
+    eviction_hard: tuple[tuple[str, str], ...] = ()
+    """By signal, what is kept free: an amount or a percentage."""
+    eviction: EvictionPolicy = EvictionPolicy()
+    """When which pods have to go for the node's sake."""
+    allowed_unsafe_sysctls: tuple[str, ...] = ()
+    node_labels: tuple[tuple[str, str], ...] = ()
+    """Beside those that every node has."""
+    taints: tuple[NodeTaint, ...] = ()
     max_container_backoff_s: float
     healthz_address: str
     healthz_port: int
@@ -128,6 +150,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_driver: str = "cgroupfs"
     """What counts when the runtime does not say which it uses."""
     cgroups_per_qos: bool = True
+    pod_pids_limit: int = -1
+    """Not positive: none."""
+    reserved: Reserved = Reserved()
     cpu_cfs_quota: bool = True
     cpu_cfs_period_us: int = 100_000
     single_process_oom_kill: bool | None = None
@@ -241,10 +266,13 @@ def unknown_problems(raw: bytes | dict[str, Any], source: str) -> tuple[FieldPro
     )
 
 
+UNHONOURED = "this agent knows the field and does not honour it yet"
+
+
 def unhonoured(config: KubeletConfiguration, source: str) -> tuple[Problem, ...]:
-    """Return a warning for each field that is set and not honoured yet."""
+    """Return a warning for each field that is set and not honoured yet, or not wholly."""
     return tuple(
-        Problem(where=f"{source}: {path}", message="this agent knows the field and does not honour it yet")
+        Problem(where=f"{source}: {path}", message=UNHONOURED)
         for path, _ in set_fields(config)
         if path not in HONOURED
     )
@@ -352,7 +380,7 @@ def settings_of(
     config: KubeletConfiguration, flags: Flags, machine: Machine
 ) -> tuple[Settings, tuple[FieldProblem, ...]]:
     """Return the settings that a whole configuration means, and what the flags lack."""
-    problems = []
+    problems: list[FieldProblem] = []
     given = flags.hostname_override
     node_name = (machine.hostname if given is None else given).strip().lower()
     if not names.SUBDOMAIN.accepts(node_name):
@@ -368,6 +396,9 @@ def settings_of(
     logging = config.logging or LoggingConfiguration()
     back_off = (config.crash_loop_back_off or CrashLoopBackOffConfig()).max_container_restart_period
     headers = config.static_pod_url_header or {}
+    labels, bad_labels = read_labels(flags.node_labels)
+    taints, bad_taints = read_taints(flags.register_with_taints or "")
+    problems += (*bad_labels, *bad_taints)
     settings = Settings(
         root_dir=root_dir,
         node_name=node_name,
@@ -388,6 +419,14 @@ def settings_of(
         log_max_workers=config.container_log_max_workers or int(str(default_of("containerLogMaxWorkers"))),
         log_monitor_s=seconds(config.container_log_monitor_interval, "containerLogMonitorInterval"),
         max_pods=config.max_pods or int(str(default_of("maxPods"))),
+        pods_per_core=config.pods_per_core or 0,
+        system_reserved=reserved_of(config.system_reserved),
+        kube_reserved=reserved_of(config.kube_reserved),
+        eviction_hard=eviction_hard_of(config, defaults=bool(flags.config)),
+        eviction=policy_of(config, defaults=bool(flags.config), spares_static=bool(flags.kubeconfig)),
+        allowed_unsafe_sysctls=config.allowed_unsafe_sysctls or (),
+        node_labels=labels,
+        taints=taints if flags.register_with_taints is not None else taints_of(config),
         max_container_backoff_s=seconds(back_off, "crashLoopBackOff.maxContainerRestartPeriod"),
         healthz_address=config.healthz_bind_address or str(default_of("healthzBindAddress")),
         healthz_port=int(str(default_of("healthzPort")))
@@ -403,6 +442,8 @@ def settings_of(
         cgroup_root=config.cgroup_root or "/",
         cgroup_driver=config.cgroup_driver or str(default_of("cgroupDriver")),
         cgroups_per_qos=config.cgroups_per_qos is not False,
+        pod_pids_limit=max(config.pod_pids_limit or -1, -1),
+        reserved=enforced_of(config),
         cpu_cfs_quota=config.cpu_cfs_quota is not False,
         cpu_cfs_period_us=round(seconds(config.cpu_cfs_quota_period, "cpuCFSQuotaPeriod") * 1_000_000),
         single_process_oom_kill=config.single_process_oom_kill,
@@ -421,6 +462,36 @@ def settings_of(
         sandbox_image=flags.sandbox_image or "",
     )
     return settings, tuple(problems)
+
+
+def enforced_of(config: KubeletConfiguration) -> Reserved:
+    """Return what is kept from pods, and what of it is enforced: nothing is without a cgroup above them."""
+    enforced = ("pods",) if config.enforce_node_allocatable is None else config.enforce_node_allocatable
+    return Reserved(
+        system=reservation_of(config.system_reserved or {}),
+        kube=reservation_of(config.kube_reserved or {}),
+        enforced=()
+        if config.cgroups_per_qos is False
+        else tuple(name for name in enforced if name != "none"),
+        system_cgroup=config.system_reserved_cgroup or "",
+        kube_cgroup=config.kube_reserved_cgroup or "",
+    )
+
+
+def reservation_of(amounts: Mapping[str, str]) -> Reservation:
+    """Return a reservation in numbers; what is no amount is a problem of its own."""
+    found = {}
+    for name, text in amounts.items():
+        try:
+            found[name] = parse(text)
+        except QuantityError:
+            continue
+    return Reservation(
+        cpu_milli=found["cpu"].milli_value() if "cpu" in found else 0,
+        memory_bytes=found["memory"].value() if "memory" in found else 0,
+        ephemeral_bytes=found["ephemeral-storage"].value() if "ephemeral-storage" in found else 0,
+        pids=found["pid"].value() if "pid" in found else 0,
+    )
 
 
 def pulls_at_once(config: KubeletConfiguration) -> int | None:

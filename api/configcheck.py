@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from api import duration, quantity
+from api.evictionsetting import check_eviction
 from api.knob import KNOBS, Knob
 from api.objects.kubeletconfiguration import KubeletConfiguration
 from api.problem import FieldProblem, shown
@@ -122,12 +123,7 @@ def check_node(check: Check, config: KubeletConfiguration) -> None:
                 )
             else:
                 check.amount(f"{field}.{name}", text)
-    grace = config.eviction_soft_grace_period or {}
-    for signal in config.eviction_soft or {}:
-        if signal not in grace:
-            check.required(
-                f"evictionSoftGracePeriod.{signal}", None, "a duration, since evictionSoft names this signal"
-            )
+    check_eviction(check, config)
     check_enforced(check, config)
     check_taints(check, config)
     check_processes(check, config)
@@ -251,6 +247,10 @@ def check_pod_settings(check: Check, config: KubeletConfiguration) -> None:
         if not names.is_ip(server):
             check.wrong(f"clusterDNS[{index}]", server, "an IP address")
     check.matches("clusterDomain", (config.cluster_domain or "").rstrip("."), names.SUBDOMAIN, optional=True)
-    root = config.cgroup_root
-    if root and not (root.startswith("/") and posixpath.normpath(root) == root and not root.startswith("//")):
-        check.wrong("cgroupRoot", root, 'an absolute path without ".", ".." or a "/" at its end')
+    for field, group in (
+        ("cgroupRoot", config.cgroup_root),
+        ("systemReservedCgroup", config.system_reserved_cgroup),
+        ("kubeReservedCgroup", config.kube_reserved_cgroup),
+    ):
+        if group and (not group.startswith("/") or posixpath.normpath(group) != group or group[1:2] == "/"):
+            check.wrong(field, group, 'an absolute path without ".", ".." or a "/" at its end')

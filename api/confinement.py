@@ -100,6 +100,20 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     unified: Pairs = ()
     """Files of cgroup version 2, verbatim."""
 
+    def amounts(self) -> "Resources":
+        """Return CPU and memory alone: what can be changed while a container runs."""
+        return Resources(
+            cpu_period_us=self.cpu_period_us,
+            cpu_quota_us=self.cpu_quota_us,
+            cpu_shares=self.cpu_shares,
+            memory_limit_bytes=self.memory_limit_bytes,
+        )
+
+    def updated(self, given: "Resources") -> "Resources":
+        """Return these amounts after an update; what is 0 in it stays."""
+        fresh = {name: value for name, value in msgspec.structs.asdict(given.amounts()).items() if value}
+        return msgspec.structs.replace(self, **fresh)
+
 
 class MountPropagation(StrEnum):
     """Which later mounts below a mount are seen on the other side."""

@@ -2,7 +2,7 @@
 
 The port that takes these calls is named ``runtime``. Three drivers implement it (CRI, embedded, memory) and one
 conformance suite holds them to this page. No driver ever sees a v1 Pod. What a pod asks to be confined by is in
-`api.confinement`, images are in `api.images`.
+`api.confinement`, images are in `api.images`, what containers use is in `api.usagecall`.
 
 Rules of the port:
 
@@ -34,6 +34,7 @@ from api.ids import Uid, WallNs
 from api.images import ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
 from api.messages import Message
 from api.runtimecall import Call
+from api.usagecall import ReadContainerStats
 
 LABEL_POD_NAME = "io.kubernetes.pod.name"
 LABEL_POD_NAMESPACE = "io.kubernetes.pod.namespace"
@@ -167,6 +168,15 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Pairs = ()
 
 
+class ContainerIds(msgspec.Struct, frozen=True, kw_only=True):
+    """Numeric ids that the first process of a container began with."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...] = ()
+    """Supplementary ones."""
+
+
 class Container(msgspec.Struct, frozen=True, kw_only=True):
     """A container as the runtime shows it. `finished_at`, `exit_code`, `signal`, `reason`: only when exited."""
 
@@ -199,6 +209,10 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute path on the host of what is mounted at its termination message path, empty when nothing is."""
     image_mounts: tuple[str, ...] = ()
     """Images that are mounted into it as volumes."""
+    ids: ContainerIds | None = None
+    """As whom it runs; None when the runtime does not say."""
+    resources: Resources | None = None
+    """CPU and memory that it is confined by now; None where the runtime does not tell."""
 
 
 class RuntimePod(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -289,6 +303,26 @@ class StopContainer(Call, frozen=True, kw_only=True):
         return f"StopContainer {self.container_id} grace={self.grace_s:g}s"
 
 
+class UpdateContainer(Call, frozen=True, kw_only=True):
+    """Confine a created or running container by other amounts -> RuntimePod. What is 0 or empty stays as it is.
+
+    Fails with Conflict for one that has ended, with Rejected on a runtime that confines nothing or for amounts that
+    the container uses more than already.
+    """
+
+    uid: Uid
+    container_id: str
+    resources: Resources
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        asked = self.resources
+        return (
+            f"UpdateContainer {self.container_id} shares={asked.cpu_shares} quota={asked.cpu_quota_us}us"
+            f" memory={asked.memory_limit_bytes}"
+        )
+
+
 class RemoveContainer(Call, frozen=True, kw_only=True):
     """Remove a container that does not run, and its record -> RuntimePod. Its log file stays."""
 
@@ -369,6 +403,7 @@ RuntimeCall = (
     | CreateContainer
     | StartContainer
     | StopContainer
+    | UpdateContainer
     | RemoveContainer
     | ListPods
     | InspectPod
@@ -380,6 +415,7 @@ RuntimeCall = (
     | PullImage
     | RemoveImage
     | ImageFsUsage
+    | ReadContainerStats
     | RuntimeStatus
 )
 
@@ -435,6 +471,8 @@ class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """``cgroupfs`` or ``systemd``; empty when the runtime does not say."""
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool = False
+    stop_signals: bool = False
+    """Whether a container's own stop signal is honoured; no runtime says so itself, its version does."""
 
 
 class RuntimeChanged(Message, frozen=True, kw_only=True):

@@ -251,6 +251,8 @@ class RemovePodFolders(HostCall, frozen=True, kw_only=True):
 
     uid: Uid
     log_directory: str = ""
+    find_logs: bool = False
+    """Nobody knows what the pod's log folder is called: whatever folders of logs are named by its UID are removed."""
 
     def brief(self) -> str:
         """Return one line for traces."""

@@ -7,8 +7,10 @@ from typing import Protocol
 import msgspec
 
 from api.containers import ExecResult
+from api.evictionrow import EvictionRow
 from api.ids import Path
 from api.images import ImageFs
+from api.usage import Usage
 
 
 class ActorState(StrEnum):
@@ -95,6 +97,33 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence for each actor that does not answer: who, on which message, for how long, its stack's last line."""
 
 
+class Hop(StrEnum):
+    """Where time passes on the way of a message."""
+
+    MAILBOX = "mailbox"
+    HANDLER = "handler"
+    OPERATION = "operation"
+
+
+class HopRow(msgspec.Struct, frozen=True, kw_only=True):
+    """How long one kind of hop took, since the agent began."""
+
+    hop: Hop
+    name: str
+    """Class of actors, or port."""
+    call: str = ""
+    """Of an operation."""
+    counts: tuple[int, ...]
+    """In each bucket of `HOP_BOUNDS_S`, and in one more for the rest."""
+    sum_s: float
+    endings: tuple[tuple[str, int], ...] = ()
+    """Of operations: ``ok`` or the kind of failure. Of handlers: ``restarted``, deaths of incarnations that were followed by another."""
+
+
+HOP_BOUNDS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+"""Upper bounds of the buckets of a `HopRow`, in seconds."""
+
+
 class PodRow(msgspec.Struct, frozen=True, kw_only=True):
     """One pod as ``nodeagent pods`` shows it."""
 
@@ -125,6 +154,25 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     result: str = ""
 
 
+class ProbeRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One probe of a running container: what it asks, what counts now, how its last checks went, when it asks again."""
+
+    what: str
+    """Kind, container, what is asked and how often, in words."""
+    result: str
+    """What counts: ``success``, ``failure``, or ``unknown`` while it has not said anything."""
+    checked: int = 0
+    failures: int = 0
+    """Checks in a row that failed."""
+    failing_s: float | None = None
+    message: str = ""
+    """Of the last check, one line; empty when it went well."""
+    next_in_s: float | None = None
+    """None while it is being asked, waits for another probe, or is done with this instance."""
+    waits: str = ""
+    """Why it is not asked at a given time, in words."""
+
+
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to ``explain pod``: state, what it waits for and since when, what was tried, what comes next."""
 
@@ -142,6 +190,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[str, ...] = ()
     """One sentence for each container."""
     problems: tuple[str, ...] = ()
+    probes: tuple[ProbeRow, ...] = ()
 
 
 class EventRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,8 +198,13 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
 
     at: int
     """Wall clock nanoseconds of the last occurrence."""
+    first_at: int = 0
+    """Of the first one; 0 when it is not known."""
     namespace: str
     pod: str
+    uid: str = ""
+    host: str = ""
+    """The node that it happened on."""
     type: str
     """``Normal`` or ``Warning``."""
     reason: str
@@ -340,6 +394,21 @@ class Window(Protocol):
         """Return the figures of the actor system."""
         ...
 
+    def metrics(self, *, resource: bool) -> bytes:
+        """Return everything that is counted in Prometheus' text format; with `resource` only what pods and node use."""
+        ...
+
+    def stats_summary(self, *, short: bool) -> bytes:
+        """Return what node and pods use, as a kubelet's ``/stats/summary``; `short`: processor time and memory only.
+
+        Raises `UnavailableError` while nothing was read yet.
+        """
+        ...
+
+    def usage(self) -> Usage:
+        """Return the last round of usage as it was read. Raises `UnavailableError` while nothing was read yet."""
+        ...
+
     def trace(self, path: Path, limit: int) -> tuple[TraceRow, ...]:
         """Return the last deliveries of one actor, oldest first."""
         ...
@@ -360,8 +429,19 @@ class Window(Protocol):
         """Explain one pod."""
         ...
 
+    def eviction(self) -> EvictionRow:
+        """Return thresholds and readings, what eviction would do now, and how each pod stands.
+
+        Raises `UnavailableError` while its actor has not begun.
+        """
+        ...
+
     def events(self, pod: str) -> tuple[EventRow, ...]:
         """Return the events of one pod, or of all for an empty name, oldest first."""
+        ...
+
+    def event_list(self, pod: str, kind: str) -> bytes:
+        """Return the same as a v1 EventList, as JSON; `kind`: only those of this type, all for an empty one."""
         ...
 
     def sources(self) -> tuple[SourceRow, ...]:

@@ -39,6 +39,35 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     problems: tuple[Problem, ...] = ()
 
 
+class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What of the node is kept from pods."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    pids: int = 0
+
+
+class Reserved(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is kept for the system and for the agent with its runtime, and what of it is enforced by cgroups."""
+
+    system: Reservation = Reservation()
+    kube: Reservation = Reservation()
+    enforced: tuple[str, ...] = ("pods",)
+    """As ``enforceNodeAllocatable`` names them; empty for none."""
+    system_cgroup: str = ""
+    kube_cgroup: str = ""
+
+
+class NodeTaint(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps pods off this node unless they bear it."""
+
+    key: str
+    effect: str
+    """NoSchedule, PreferNoSchedule or NoExecute."""
+    value: str = ""
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of the machine, its runtime and the settings decides how a container is made. Sizes are bytes."""
 
@@ -55,23 +84,42 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     handlers: tuple[RuntimeHandler, ...] = ()
     strict_groups: bool = False
     """Whether the runtime honours the supplemental groups policy ``Strict``."""
+    stop_signals: bool = False
+    """Whether the runtime honours a container's own stop signal."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
     swap_bytes: int = 0
     ephemeral_bytes: int = 0
     """Of the file system that the root directory is on."""
+    max_pids: int = 0
+    """Processes and threads that the kernel allows."""
+    reserved: Reserved = Reserved()
     allocatable_cpu_milli: int = 0
     allocatable_memory_bytes: int = 0
     allocatable_ephemeral_bytes: int = 0
     huge_page_sizes: tuple[int, ...] = ()
     """Ascending."""
+    huge_page_bytes: tuple[int, ...] = ()
+    """How much there is of each of these sizes."""
+    allocatable_scalars: tuple[tuple[str, int], ...] = ()
+    """Every other resource that the node has, by name: ``hugepages-2Mi`` in bytes."""
+    max_pods: int = 110
+    labels: tuple[tuple[str, str], ...] = ()
+    """Ascending by key."""
+    taints: tuple[NodeTaint, ...] = ()
+    allowed_sysctls: tuple[str, ...] = ()
+    """Kernel parameters, or beginnings that end in ``*``, that pods may set beside the safe ones."""
 
     cgroup_version: int = 0
     """2, 1, or 0 for none."""
     cgroup_driver: CgroupDriver = CgroupDriver.CGROUPFS
     cgroup_root: str = "/"
     cgroups_per_qos: bool = True
+    pod_cgroups: bool = False
+    """Whether the agent makes a cgroup for each pod: it is to, and cgroups are mounted."""
+    pod_pids_limit: int = -1
+    """Processes and threads that a pod may have; none of its own where it is not positive."""
     swap_controller: bool = False
     """Whether cgroups count swap."""
     limited_swap: bool = False

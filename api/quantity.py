@@ -10,6 +10,7 @@ A part below one nano is rounded away from zero; what exceeds 2**63 - 1 is that 
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 
 import msgspec
 
@@ -95,6 +96,7 @@ class Amount(msgspec.Struct, frozen=True, order=False, eq=False):
 ZERO = Amount(0)
 
 
+@lru_cache(maxsize=1024)
 def parse(text: str) -> Amount:
     """Read an amount. Raises `QuantityError` that says what was found and what would do."""
     match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None

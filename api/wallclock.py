@@ -1,6 +1,7 @@
 """Wall clock instants as Kubernetes writes them: RFC 3339 in UTC."""
 
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from api.ids import WallNs
 
@@ -9,7 +10,13 @@ NS = 1_000_000_000
 
 def rfc3339(at: WallNs) -> str:
     """Return the instant to the second, ``2006-01-02T15:04:05Z``: Kubernetes' Time."""
-    return datetime.fromtimestamp(at // NS, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return written(at // NS)
+
+
+@lru_cache(maxsize=4096)
+def written(seconds: int) -> str:
+    """Return a second as it is written; the same few are asked for with every status that is composed."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def rfc3339_nano(at: WallNs) -> str:

@@ -11,10 +11,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.imagegc import disk
+from actors.imagegc.answer import answered, with_asker
 from actors.imagegc.look import Look, inventory, missing, take, take_failure
 from actors.imagegc.report import finish, happened
 from actors.imagegc.state import (
     IMAGES,
+    RUNS,
     SELF,
     Dropping,
     ImageGCState,
@@ -39,8 +41,6 @@ PATIENCE_S = 6.0
 FIRST_WAIT_S = 0.1
 DROP_MARGIN_S = 10.0
 """What the image puller may take beyond the deadline of its own call."""
-RUNS = 64
-"""Runs that may wait; who asks for more gets the newest ones."""
 
 
 class WatchImages(Action, frozen=True, kw_only=True):
@@ -57,7 +57,8 @@ def decide(
     """Take in a message (None: the beginning) and go on with the round, or begin one."""
     state, actions = absorb(before, message, now, wall)
     decision = plan(state, now, wall, new_op)
-    return replace(decision, actions=(*actions, *decision.actions))
+    after, answers = answered(before, decision.state)
+    return replace(decision, state=after, actions=(*actions, *decision.actions, *answers))
 
 
 # ---------------------------------------------------------------- what is known now
@@ -72,7 +73,7 @@ def absorb(
             known = {*state.waiting, *(state.round.runs if state.round else ())}
             known |= {name for one in state.collected for name in one.runs}
             waiting = state.waiting if run in known else (*state.waiting, run)[-RUNS:]
-            return replace(state, waiting=waiting), ()
+            return with_asker(replace(state, waiting=waiting), message), ()
         case ImageDropped():
             return absorb_dropped(state, message, now), ()
         case Outcome():

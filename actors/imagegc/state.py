@@ -21,6 +21,8 @@ from api.introspection import Collection, ImageVerdict
 
 SELF = Path("/node/imagegc")
 IMAGES = Path("/node/images")
+RUNS = 64
+"""Runs that may wait; who asks for more gets the newest ones."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,6 +126,8 @@ class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     round: Round | None = None
     waiting: tuple[str, ...] = ()
     """Runs asked for, not begun."""
+    askers: Mapping[str, Path] = {}
+    """By run: the actor that is told its end. People look it up."""
     puller: str = ""
     """Why the image puller is known not to run in this round, empty otherwise."""
     next_round_at: Instant = float("-inf")

@@ -114,8 +114,10 @@ class LogRotatorState(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.jobs) + len(self.link_jobs)
 
 
-def event_rows(state: LogRotatorState, uid: Uid | None = None) -> tuple[EventRow, ...]:
-    """Return what could not be done as events, of one pod or of all, oldest first."""
+def event_rows(
+    state: LogRotatorState, uid: Uid | None = None, inits: frozenset[tuple[Uid, str]] = frozenset()
+) -> tuple[EventRow, ...]:
+    """Return what could not be done as events, of one pod or of all, oldest first; `inits` are init containers."""
     return tuple(
         EventRow(
             at=trouble.at,
@@ -125,8 +127,13 @@ def event_rows(state: LogRotatorState, uid: Uid | None = None) -> tuple[EventRow
             reason="LogRotationFailed",
             message=trouble.message,
             count=trouble.count,
-            field_path=f"spec.containers{{{trouble.container}}}" if trouble.container else "",
+            field_path=f"spec.{group_of(trouble, inits)}{{{trouble.container}}}" if trouble.container else "",
         )
         for trouble in state.troubles
         if trouble.pod and (uid is None or trouble.uid == uid)
     )
+
+
+def group_of(trouble: Trouble, inits: frozenset[tuple[Uid, str]]) -> str:
+    """Return the list of the pod's spec that a container stands in."""
+    return "initContainers" if (trouble.uid, trouble.container) in inits else "containers"

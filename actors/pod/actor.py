@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 
 from actors.pod.core import begin, decide
-from actors.pod.explain import full_name
+from actors.pod.event import named
+from actors.pod.grouping import CGROUPS
+from actors.pod.hookcall import HOOK_CALLS
 from actors.pod.image import IMAGES
-from actors.pod.report import PLEG, STATUS_MANAGER, SUPERVISOR
+from actors.pod.probe import PROBES
+from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -16,7 +19,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class PodActor(CoreActor[PodMessage]):
-    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``node``."""
+    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``cgroups``, ``node``, ``volumes``, ``net``."""
 
     def __init__(self, state: PodState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports
@@ -28,7 +31,12 @@ class PodActor(CoreActor[PodMessage]):
         ctx.watch(STATUS_MANAGER)
         ctx.watch(PLEG)
         ctx.watch(IMAGES)
-        return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, ctx.in_flight())
+        ctx.watch(EVENTS)
+        ctx.watch(CGROUPS)
+        ctx.watch(PROBES)
+        left_over = ctx.in_flight()
+        hooks = tuple(op for op in left_over if ctx.call_name(op) in HOOK_CALLS)
+        return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, left_over, hooks)
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
         """Decide on one message, and tell the operator what became of the pod."""
@@ -44,6 +52,9 @@ class PodActor(CoreActor[PodMessage]):
             # One that repeats is told again each time the count has doubled.
             if event in known or event.count & (event.count - 1):
                 continue
-            _, name = full_name(after)
+            _, name = named(after)
             tell = ctx.log.warning if event.type == "Warning" else ctx.log.info
-            tell("pod event", pod=name, reason=event.reason, message=event.message, count=event.count)
+            where = {"container": event.container} if event.container else {}
+            tell(
+                "pod event", pod=name, **where, reason=event.reason, message=event.message, count=event.count
+            )

@@ -24,7 +24,7 @@ from actors.pod.config.identity import (
     sandbox_annotations,
     sandbox_labels,
 )
-from actors.pod.config.mount import VolumePath, devices, manages_hosts, mounts, port_mappings
+from actors.pod.config.mount import devices, manages_hosts, mounts, port_mappings, volume_mounts
 from actors.pod.config.problem import CONTAINER, SANDBOX, ConfigProblem, ConfigWarning, Unfit, refuse
 from actors.pod.config.resource import container_resources, overhead_resources, sandbox_resources
 from actors.pod.config.security import (
@@ -36,6 +36,7 @@ from actors.pod.config.security import (
     run_as,
     sandbox_security,
 )
+from actors.pod.config.volume import SubPath, VolumePath, sub_path_calls
 from actors.rules.sysctl import forbidden_sysctl
 from api.confinement import IdMapping, Pairs
 from api.containers import ContainerSpec, SandboxSpec
@@ -45,15 +46,18 @@ from api.node import NodeFacts, NodeFiles
 from api.objects.container import Container, EphemeralContainer
 from api.objects.pod import Pod, PodSecurityContext
 from api.validation.security import dotted
+from api.volume import PrepareSubPath
 
 __all__ = [
     "ConfigProblem",
     "ConfigWarning",
     "RunImage",
+    "SubPath",
     "VolumePath",
     "container_files",
     "container_hash",
     "container_spec",
+    "container_sub_paths",
     "log_directory",
     "own_grace_s",
     "recorded_grace_s",
@@ -124,7 +128,7 @@ def confined_sandbox(
         dns=resolver(pod, node, files).dns,
         ports=port_mappings(pod),
         cgroup_parent=cgroup_parent(pod, node),
-        sysctls=sysctls(pod),
+        sysctls=sysctls(pod, node),
         namespaces=namespaces(pod, users),
         security=sandbox_security(pod, node, volume_groups),
         user=context.run_as_user,
@@ -156,12 +160,14 @@ def container_spec(
     target_id: str = "",
     users: tuple[IdMapping, ...] = (),
     volumes: tuple[VolumePath, ...] = (),
+    sub_paths: tuple[SubPath, ...] = (),
     volume_groups: tuple[int, ...] = (),
 ) -> ContainerSpec | ConfigProblem:
     """Return the container to make as attempt number `attempt`, or why there cannot be one.
 
     `image` is what pulling gave, None where the runtime resolves the name itself; `ips` are those of the pod's sandbox;
-    `target_id` is the container that an ephemeral one looks into; `volumes` those of the pod that are ready.
+    `target_id` is the container that an ephemeral one looks into; `volumes` those of the pod that are ready, `sub_paths` the
+    parts of them that were bound for this container.
     """
     try:
         env = environment(container, pod, node, ips)
@@ -184,8 +190,11 @@ def container_spec(
             group=who.group,
         )
         if not node.confined:
-            return plain
-        return confined_container(plain, pod, container, node, ips, target_id, users, volumes, volume_groups)
+            own = volume_mounts(container, node, volumes, sub_paths, "")
+            return msgspec.structs.replace(plain, mounts=own)
+        return confined_container(
+            plain, pod, container, node, ips, target_id, users, volumes, sub_paths, volume_groups
+        )
     except Unfit as unfit:
         return unfit.problem
 
@@ -199,6 +208,7 @@ def confined_container(
     target_id: str,
     users: tuple[IdMapping, ...],
     volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
     volume_groups: tuple[int, ...],
 ) -> ContainerSpec:
     """Return the container with everything that confines and equips it. Raises `Unfit`."""
@@ -208,6 +218,7 @@ def confined_container(
         refuse(f"unable to find target container {target}")
     return msgspec.structs.replace(
         plain,
+        stop_signal=stop_signal(container, node),
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
@@ -215,9 +226,27 @@ def confined_container(
         namespaces=namespaces(pod, users, target_id),
         security=container_security(pod, container, node, volume_groups),
         resources=container_resources(pod, container, node),
-        mounts=mounts(pod, container, plain.attempt, node, ips, volumes, handler),
+        mounts=mounts(pod, container, plain.attempt, node, ips, volumes, sub_paths, handler),
         devices=devices(container, volumes),
     )
+
+
+def container_sub_paths(
+    pod: Pod,
+    container: Container | EphemeralContainer,
+    attempt: int,
+    node: NodeFacts,
+    ips: tuple[str, ...],
+    volumes: tuple[VolumePath, ...],
+) -> tuple[PrepareSubPath, ...] | ConfigProblem:
+    """Return the calls that bind the parts of volumes which `container_spec` mounts; they go before CreateContainer."""
+    if not any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts):
+        return ()
+    try:
+        values = {variable.name: variable.value for variable in environment(container, pod, node, ips)}
+        return sub_path_calls(pod, container, attempt, values, volumes)
+    except Unfit as unfit:
+        return unfit.problem
 
 
 def container_files(
@@ -246,6 +275,17 @@ def container_files(
     )
 
 
+def stop_signal(container: Container | EphemeralContainer, node: NodeFacts) -> str:
+    """Return the signal that asks a container to end, empty for the image's own. Raises `Unfit`."""
+    signal = container.lifecycle.stop_signal if container.lifecycle is not None else ""
+    if signal and not node.stop_signals:
+        refuse(
+            f"stop signal {signal}: this runtime stops every container with its image's own signal; containerd 2.3 and"
+            " CRI-O 1.34 honour lifecycle.stopSignal"
+        )
+    return signal
+
+
 def runtime_handler(pod: Pod, node: NodeFacts) -> str:
     """Return which of the runtime's handlers runs the pod. Without an API server a class's name is its handler's."""
     name = pod.spec.runtime_class_name
@@ -256,13 +296,15 @@ def runtime_handler(pod: Pod, node: NodeFacts) -> str:
     return name
 
 
-def sysctls(pod: Pod) -> Pairs:
+def sysctls(pod: Pod, node: NodeFacts) -> Pairs:
     """Return the pod's kernel parameters, written with dots. Raises `Unfit` for one that is not its own to set."""
     spec = pod.spec
     found = {}
     for one in (spec.security_context or PodSecurityContext()).sysctls:
         name = dotted(one.name)
-        why = forbidden_sysctl(name, host_network=spec.host_network, host_ipc=spec.host_ipc)
+        why = forbidden_sysctl(
+            name, host_network=spec.host_network, host_ipc=spec.host_ipc, allowed=node.allowed_sysctls
+        )
         if why:
             refuse(why, "SysctlForbidden")
         found[name] = one.value

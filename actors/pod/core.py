@@ -11,13 +11,23 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.event import with_changes, with_event
+from actors.pod.deadline import deadline_wake_at, past_deadline
+from actors.pod.ephemeral import with_ephemeral
+from actors.pod.event import with_changes, with_event, with_refusals
+from actors.pod.grouping import cpu_told
+from actors.pod.health import ready_names, started_names
+from actors.pod.hook import begun, progressed
+from actors.pod.hook import wake_at as hook_wake_at
 from actors.pod.image import IMAGES, absorb_report, reask_at, with_wants
 from actors.pod.launch import waits_of
+from actors.pod.mark import recalled_marks
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import next_stage
+from actors.pod.probe import absorb_probe, with_probes, with_renewed
+from actors.pod.refusal import is_turned_away, refused_status, turned_away
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
+from actors.pod.resize import resize_conditions, restarts_to_resize, with_confined, with_resize_events
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
     Finished,
@@ -27,24 +37,41 @@ from actors.pod.state import (
     Kill,
     PodMemo,
     PodState,
+    PortCall,
     Recalling,
     Syncing,
     Terminated,
     Terminating,
 )
 from actors.pod.status import Facts, compose
-from actors.rules.instance import is_alive, newest_of
+from actors.pod.stop import is_stopping, joining, stop_messages
+from actors.pod.volume import removal_is_due, with_volumes
+from actors.rules.instance import is_alive, newest_of, not_back
 from api.containers import ContainerState, StopContainer
+from api.host import Remember
 from api.ids import Instant, OpId, Path, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import WatchPod
-from api.messages.pod import ImageReport, KillCause, KillPod, PodMessage, PodObserved, UpdatePod
+from api.messages.pod import (
+    ImageReport,
+    KillCause,
+    KillPod,
+    PodMessage,
+    PodObserved,
+    ProbeChanged,
+    UpdatePod,
+)
 from api.objects.pod import Pod
 from api.objects.podstatus import PodStatus
 
 SELF = Path("")
 """Who asked, when it was the pod itself."""
+
+PREEMPTED = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+DISRUPTING = (KillCause.EVICTED, KillCause.PREEMPTED, KillCause.SHUTDOWN)
+"""Causes that make a pod the target of a disruption, unless it is its own fault (reference 13)."""
 
 STEPS_AT_ONCE = 8
 """More than a life has steps: where it ends, status and life agree."""
@@ -62,18 +89,19 @@ def decide(
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
     state = entered(before, absorb(before, message, now, wall), now)
-    state = advance(state, now, wall)
+    state = told_who_stops(before, advance(state, now, wall), wall)
     decision = plan(state, now, wall, new_op)
     facts = report(before, decision.state, resend=resend(message))
     if is_stopped(decision.state):
         decision = replace(decision, state=replace(decision.state, askers=()))
+    facts += cpu_told(before, decision.state, message)
     return replace(decision, actions=(*facts, *decision.actions))
 
 
 # ---------------------------------------------------------------- absorb
 
 
-def absorb(
+def absorb(  # noqa: C901  # one case per message
     state: PodState, message: PodMessage | KernelMessage | None, now: Instant, wall: WallNs
 ) -> PodState:
     """Return what is known after `message`; decides nothing."""
@@ -85,7 +113,7 @@ def absorb(
         case PodObserved(pod=pod, as_of=as_of):
             if as_of < state.settled_at or as_of < state.observed_as_of:
                 return state
-            return replace(state, observed=pod, observed_as_of=as_of)
+            return replace(state, observed=not_back(state.observed, pod), observed_as_of=as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == SUPERVISOR:
@@ -93,6 +121,8 @@ def absorb(
             return replace(state, generation=0)
         case ImageReport():
             return absorb_report(state, message, wall)
+        case ProbeChanged():
+            return absorb_probe(state, message, wall)
         case Alarm():
             # What could not be configured is tried again with the node's files as they are now.
             return replace(state, files=None) if state.files is not None else state
@@ -106,7 +136,14 @@ def absorb_update(state: PodState, message: UpdatePod) -> PodState:
     """Take in the desired pod, unless a newer one is known."""
     if message.generation < state.generation:
         return state
-    return replace(state, desired=message.pod, source=message.source, generation=message.generation)
+    return replace(
+        state,
+        desired=message.pod,
+        source=message.source,
+        generation=message.generation,
+        refusal=message.refusal,
+        resize=message.resize,
+    )
 
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
@@ -120,10 +157,13 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
         asked_by=message.asked_by,
         deleted=message.deleted,
         evict=message.evict,
+        disruption=message.cause in DISRUPTING and not message.own_fault,
         reason=message.reason,
         message=message.message,
     )
     askers = tuple(sorted({*state.askers, message.asked_by}))
+    if message.cause is KillCause.PREEMPTED and state.killed is None:
+        state = with_event(state, wall, "Warning", message.reason, message.message)
     match state.life:
         case Recalling(kill=kill):
             life: Recalling | Terminating | Terminated | Finished | Gone = Recalling(kill=merged(kill, asked))
@@ -146,7 +186,8 @@ def first_grace_s(state: PodState, message: KillPod) -> int:
     """Return the grace of a kill: the pod's own or the override if smaller, and the floor of a stop where that is none."""
     own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
     # A supervisor that just began anew takes a pod for an orphan whose actor still knows what it was promised.
-    described = message.cause is KillCause.ORPHAN and state.desired is not None
+    known = state.desired is not None or state.memo.kill is not None
+    described = message.cause is KillCause.ORPHAN and known
     asked = own if message.grace_s is None or described else min(own, message.grace_s)
     return asked if asked >= 1 else MIN_STOP_S
 
@@ -161,6 +202,7 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
         stop_by=min(kill.stop_by, asked.stop_by),
         deleted=kill.deleted or asked.deleted,
         evict=kill.evict or asked.evict,
+        disruption=kill.disruption or asked.disruption,
         reason=asked.reason or kill.reason,
         message=asked.message or kill.message,
     )
@@ -171,13 +213,16 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
 
 def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Take every step of the life that needs no call, and compose the status that follows."""
-    state = replace(state, memo=fresh_memo(state), holds=holds_that_matter(state))
+    state = progressed(past_deadline(state, now, wall), now, wall)
+    memo, holds = with_volumes(fresh_memo(state), state.desired), holds_that_matter(state)
+    if memo != state.memo or holds != state.holds:
+        state = replace(state, memo=memo, holds=holds)
     for _ in range(STEPS_AT_ONCE):
         after = composed(entered(state, step_of_life(state, now, wall), now), now, wall)
-        if after.life == state.life and after.base == state.base:
+        if after is state or (after.life == state.life and after.base == state.base):
             break
         state = after
-    return with_wants(after, now, wall)
+    return with_probes(with_confined(with_wants(after, now, wall)))
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -188,6 +233,17 @@ def entered(before: PodState, after: PodState, now: Instant) -> PodState:
     if type(before.life) is type(after.life):
         return after
     return replace(after, life_since=now, holds=())
+
+
+def told_who_stops(before: PodState, after: PodState, wall: WallNs) -> PodState:
+    """Return the state with an event of ours when the pod begins to be stopped for good: who asked, and why."""
+    kill = after.killed
+    begins = isinstance(after.life, Terminating) and not isinstance(before.life, Terminating)
+    if not begins or kill is None or kill.cause is KillCause.COMPLETED or not is_alive(after.observed):
+        return after
+    who = f", asked for by {kill.asked_by}" if kill.asked_by else ""
+    text = f"Stopping the pod: {kill.cause.value}{who}, with {kill.grace_s} s of grace"
+    return with_event(after, wall, "Normal", "Stopping", text)
 
 
 def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
@@ -207,8 +263,10 @@ def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
     match state.life:
         case Recalling(kill=kill):
             return end_of_recall(state, kill, wall)
+        case Syncing() if state.desired is not None and state.refusal is not None:
+            return turned_away(state, state.refusal, state.desired, wall)
         case Syncing():
-            if state.desired is None or not has_ended(state, state.desired, now, wall):
+            if state.desired is None or not has_ended(state, state.effective or state.desired, now, wall):
                 return state
             grace_s = own_grace_s(state.desired) or 1
             kill = Kill(
@@ -224,7 +282,7 @@ def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
                 return state
             return replace(state, life=Terminated(kill=kill))
         case Terminated(kill=kill):
-            done = state.remembered is not None and state.remembered.terminated
+            done = state.remembered is not None and state.remembered.terminated and not removal_is_due(state)
             return replace(state, life=Finished(kill=kill)) if done else state
         case Finished() | Gone():
             return state
@@ -247,8 +305,18 @@ def has_ended(state: PodState, pod: Pod, now: Instant, wall: WallNs) -> bool:
     """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
     if state.observed is None or state.look:
         return False
-    phase = phase_of(pod.spec, state.base.container_statuses, terminal=False, static=is_static(pod))
-    return phase in TERMINAL or state.base.phase in TERMINAL or next_stage(state, now, wall).ended
+    if next_stage(state, now, wall).ended:
+        return True
+    if state.memo.restarting:
+        return False
+    phase = phase_of(
+        pod.spec,
+        state.base.container_statuses,
+        terminal=False,
+        static=is_static(pod),
+        inits=state.base.init_container_statuses,
+    )
+    return phase in TERMINAL or state.base.phase in TERMINAL
 
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
@@ -264,6 +332,11 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
         # The ledger's status of a pod that it has no page of is that of an earlier life under the same UID.
         state = replace(state, base=PodStatus())
     before = state.memo.kill
+    marks = recalled_marks(state.memo.hooks, killed=before is not None)
+    state = replace(state, memo=replace(state.memo, hooks=marks))
+    if before is not None and asked is not None and asked.cause is KillCause.ORPHAN:
+        # Only the actor of an earlier life knew what the pod was promised when its source let go of it.
+        asked = replace(asked, grace_s=before.grace_s, stop_by=before.stop_by)
     kill = merged(before, asked) if before is not None and asked is not None else before or asked
     if kill is not None and state.desired is None:
         grace_s = min(kill.grace_s, max(1, recorded_grace_s(state.observed)))
@@ -280,8 +353,13 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
 
 def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Return the state with the status that follows from it; nothing is composed before the recall."""
-    if state.desired is None or isinstance(state.life, Recalling):
+    pod = state.effective
+    if pod is None or isinstance(state.life, Recalling):
         return state
+    over = isinstance(state.life, Terminated | Finished | Gone)
+    if is_turned_away(state):
+        refused = refused_status(state, pod, wall, over=over)
+        return state if refused == state.base else replace(state, base=refused)
     kill = state.killed
     stage, waiting = Stage(), dict[str, tuple[str, str]]()
     if kill is None:
@@ -289,49 +367,98 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
         waiting = {name: (reason, message) for name, reason, message in stage.waiting}
         told = (wait for wait in waits_of(state, now, wall) if wait.reason)
         waiting |= {wait.container: (wait.reason, wait.message) for wait in told}
-    over = isinstance(state.life, Terminated | Finished | Gone)
-    status = compose(
-        Facts(
-            pod=state.desired,
-            observed=state.observed,
-            base=state.base,
-            waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
-            terminal=over,
-            terminating=kill is not None,
-            reason=kill.reason if kill and over else stage.pod_reason,
-            message=kill.message if kill and over else stage.pod_message,
-            failed=bool(kill and kill.reason),
-            endings=state.endings,
-            node_ip=state.node_ip,
-            wall=wall,
-        )
+    facts = Facts(
+        pod=pod,
+        observed=state.observed,
+        base=state.base,
+        waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
+        terminal=over,
+        terminating=kill is not None,
+        reason=kill.reason if kill and over else stage.pod_reason,
+        message=kill.message if kill and over else stage.pod_message,
+        failed=bool(kill and kill.reason),
+        completed=kill is not None and kill.cause is KillCause.COMPLETED,
+        restarting=state.memo.restarting,
+        disruption=disruption_of(kill),
+        resizes=resize_conditions(state),
+        endings=state.endings,
+        started=started_names(state),
+        ready=ready_names(state),
+        node=replace(state.node, ips=state.node.ips or ((state.node_ip,) if state.node_ip else ())),
+        wall=wall,
     )
-    return replace(with_changes(state, status, wall), base=status)
+    status = with_ephemeral(compose(facts), facts)
+    state = with_refusals(state, stage, wall)
+    # A state of which nothing changed stays the very same, and what was found out about it holds on.
+    if status == state.base:
+        return state
+    state = with_resize_events(with_changes(state, status, wall), status, wall)
+    return replace(state, base=status)
+
+
+def disruption_of(kill: Kill | None) -> str | None:
+    """Return what the condition of a pod says that the node ends for its own sake, None for any other."""
+    if kill is None or not kill.disruption:
+        return None
+    return PREEMPTED if kill.cause is KillCause.PREEMPTED else kill.message
 
 
 # ---------------------------------------------------------------- plan
 
 
 def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
-    """Start the next stage if none is in flight; sees no message."""
+    """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
+    state, hooks = begun(state, now, wall, new_op)
+    decision = plan_stage(state, now, wall, new_op)
+    wake_at = earliest(decision.wake_at, hook_wake_at(state), deadline_wake_at(state, now, wall))
+    return replace(decision, actions=(*hooks, *decision.actions), wake_at=wake_at)
+
+
+def plan_stage(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
+    """Start the next stage if none is in flight, or what may join stops that are."""
     if state.inherited:
         return Decision(state=state)
-    if state.inflight:
-        return cancel_overtaken(state)
-    stage = next_stage(state, now, wall)
-    if not stage.calls:
+    if not state.inflight:
+        stage = next_stage(state, now, wall)
+        if stage.calls:
+            return started(state, stage, stage.calls, now, wall, new_op)
         return Decision(state=state, wake_at=earliest(stage.wake_at, reask_at(state)))
-    flights = tuple(Flight(op=new_op(), what=what, since=now) for what in stage.calls)
-    memo = stage.memo if stage.memo is not None else state.memo
-    for what in stage.calls:
-        if isinstance(what.call, StopContainer):
-            state = with_event(
-                state, wall, "Normal", "Killing", f"Stopping container {what.container}", what.container
-            )
+    cancelled = cancel_overtaken(state)
+    state = cancelled.state
+    if not is_stopping(state) or state.look or state.hold("") is not None:
+        return cancelled
+    stage = next_stage(state, now, wall)
+    calls = joining(state, stage)
+    joined = started(state, stage, calls, now, wall, new_op) if calls else cancelled
+    actions = (*cancelled.actions, *joined.actions) if calls else cancelled.actions
+    return Decision(state=joined.state, actions=actions, wake_at=stage.wake_at)
+
+
+def started(
+    state: PodState,
+    stage: Stage,
+    calls: tuple[PortCall, ...],
+    now: Instant,
+    wall: WallNs,
+    new_op: Callable[[], OpId],
+) -> Decision[PodState]:
+    """Start calls of a stage, and tell which containers they stop."""
+    flights = tuple(Flight(op=new_op(), what=what, since=now) for what in calls)
+    memo = stage.memo
+    if memo is None or not any(isinstance(what.call, Remember) for what in calls):
+        memo = state.memo
+    for name, message in stop_messages(state, calls, memo):
+        state = with_event(state, wall, "Normal", "Killing", message, name)
+    pod = state.desired
+    state = with_renewed(state, calls, restarts_to_resize(state, pod, now) if pod is not None else ())
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
-    return Decision(state=replace(state, inflight=flights, memo=memo), actions=starts)
+    asked = tuple(what.call.container_id for what in calls if isinstance(what.call, StopContainer))
+    if state.inflight:
+        asked = (*state.asked, *asked)
+    after = replace(state, inflight=(*state.inflight, *flights), memo=memo, asked=asked)
+    return Decision(state=after, actions=starts, wake_at=stage.wake_at)
 
 
 def cancel_overtaken(state: PodState) -> Decision[PodState]:
@@ -365,7 +492,8 @@ def resend(message: PodMessage | KernelMessage | None) -> Path | None:
         case KillPod():
             return SUPERVISOR
         case UpdatePod():
-            # Comes at least once a minute: a withdrawal of wants that got lost must not lease an image for ever.
+            # Comes at least once a minute: a withdrawal of wants that got lost must not lease an image for ever, and
+            # what is to be probed, or what a probe said, may have got lost too.
             return IMAGES
         case _:
             return None
@@ -377,9 +505,18 @@ def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodSt
 
 
 def begin(
-    state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId], in_flight: tuple[OpId, ...]
+    state: PodState,
+    now: Instant,
+    wall: WallNs,
+    new_op: Callable[[], OpId],
+    in_flight: tuple[OpId, ...],
+    hooks: tuple[OpId, ...] = (),
 ) -> Decision[PodState]:
-    """Begin an incarnation: look again at everything, and be told what is seen of the pod."""
-    first = decide(initial(state, now, in_flight), None, now, wall, new_op)
+    """Begin an incarnation: look again at everything, and be told what is seen of the pod.
+
+    Of what is still under way, nobody knows any more what the calls of `hooks` were for: they might never end.
+    """
+    state = replace(initial(state, now, in_flight), dropped=hooks)
+    first = decide(state, None, now, wall, new_op)
     watch = Tell(to=PLEG, message=WatchPod(uid=state.uid))
     return replace(first, actions=(watch, *first.actions))

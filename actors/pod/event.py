@@ -6,15 +6,19 @@ the exit code belongs into the event of the death itself.
 
 from msgspec.structs import replace
 
+from actors.pod.config.problem import CONTAINER, SANDBOX
+from actors.pod.stage import Stage
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
 from actors.pod.status import status_named
 from api.ids import WallNs
+from api.messages.events import EventSeen
 from api.objects.podstatus import ContainerStatus, PodStatus
 
 
 def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
     """Return the state with the events that follow from a new status: who died how, who begins to back off."""
-    for after in status.container_statuses:
+    kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    for after in (one for kind in kinds for one in kind):
         before = status_named(state.base, after.name)
         if before is None:
             continue
@@ -35,6 +39,63 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
     return state
 
 
+def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
+    """Return the state with an event for each definition that the stage found it can not carry out, told once."""
+    for name, reason, message in stage.waiting:
+        old = status_named(state.base, name)
+        known = old.state.waiting if old is not None else None
+        if reason == CONTAINER and (known is None or (known.reason, known.message) != (reason, message)):
+            state = with_event(state, wall, "Warning", "Failed", f"Error: {message}", name)
+    if stage.pod_reason == SANDBOX and state.base.message != stage.pod_message:
+        text = f"Failed to create pod sandbox: {stage.pod_message}"
+        state = with_event(state, wall, "Warning", "FailedCreatePodSandBox", text)
+    return state
+
+
+def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
+    """Return what happened between two states of a pod."""
+    if before.events is after.events:
+        return ()
+    counts = {told(event): event.count for event in before.events}
+    namespace, name = named(after)
+    return tuple(
+        EventSeen(
+            uid=after.uid,
+            namespace=namespace,
+            pod=name,
+            at=event.at,
+            kind=event.type,
+            reason=event.reason,
+            message=event.message,
+            field_path=field_path(after, event.container),
+            times=event.count - counts.get(told(event), 0),
+        )
+        for event in after.events
+        if event.count > counts.get(told(event), 0)
+    )
+
+
+def told(event: PodEvent) -> tuple[str, str, str, str]:
+    """Return what an event says: of equal ones only the count is kept."""
+    return (event.type, event.reason, event.message, event.container)
+
+
+def field_path(state: PodState, container: str) -> str:
+    """Return where in the pod a container is, empty for the pod as a whole; one of an orphan counts as a regular one."""
+    groups = state.desired.spec.container_groups() if state.desired is not None else ()
+    found = (group for group, containers in groups if any(one.name == container for one in containers))
+    return f"spec.{next(found, 'containers')}{{{container}}}" if container else ""
+
+
+def named(state: PodState) -> tuple[str, str]:
+    """Return namespace and name of a pod, from whoever knows them."""
+    if state.desired is not None:
+        return state.desired.metadata.namespace, state.desired.metadata.name
+    if state.observed is not None and state.observed.name:
+        return state.observed.namespace, state.observed.name
+    return state.memo.namespace, state.memo.name or str(state.uid)
+
+
 def backs_off(status: ContainerStatus) -> bool:
     """Tell whether a container waits for its crash-loop back-off."""
     return status.state.waiting is not None and status.state.waiting.reason == "CrashLoopBackOff"
@@ -45,13 +106,7 @@ def with_event(
 ) -> PodState:
     """Return the state with one more event; one that repeats the last of its reason is counted instead."""
     for index, event in reversed(tuple(enumerate(state.events))):
-        same = (event.type, event.reason, event.message, event.container) == (
-            kind,
-            reason,
-            message,
-            container,
-        )
-        if same:
+        if told(event) == (kind, reason, message, container):
             rest = (*state.events[:index], *state.events[index + 1 :])
             again = replace(event, at=wall, count=event.count + 1)
             return replace(state, events=(*rest, again))

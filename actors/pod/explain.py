@@ -1,23 +1,32 @@
 """Explain a pod: a pure view of its state for people. What comes next is `plan`'s own output on that state."""
 
+from actors.pod.due import AnyContainer, is_due
+from actors.pod.event import named
+from actors.pod.hook import sentences
+from actors.pod.initstatus import did_its_part
 from actors.pod.plan import next_stage
+from actors.pod.refusal import what_next
+from actors.pod.stage import Stage
 from actors.pod.state import Finished, Gone, Kill, PodState, Recalling, Syncing, Terminated, Terminating
+from actors.pod.status import status_named
 from actors.rules.instance import newest_of
-from actors.rules.restart import should_start
+from actors.rules.role import in_order, is_init, is_sidecar, lasting, sidecars
 from api.containers import Container as Instance
 from api.containers import ContainerState
 from api.ids import Instant, WallNs
-from api.introspection import EventRow, Explanation, PodRow, Step
-from api.objects.container import Container
-from api.objects.podstatus import ContainerStatus
+from api.introspection import Explanation, PodRow, Step
+from api.objects.container import Container, EphemeralContainer
+from api.objects.podstatus import ContainerStatus, PodStatus
 from api.wallclock import wall_ns
 
 NS = 1_000_000_000
+PAST_S = 0.001
+"""How far past the moment of a wait's end is looked, which is known by two clocks that round differently."""
 
 
 def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
     """Return the answer to ``explain pod``."""
-    namespace, name = full_name(state)
+    namespace, name = named(state)
     waits, since, coming = outlook(state, now, wall)
     kill = state.killed
     return Explanation(
@@ -30,9 +39,15 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
         next=coming,
         kill=kill_sentence(kill, wall) if kill else "",
-        containers=tuple(container_sentence(state, c, wall) for c in containers_of(state)),
-        problems=(state.base.message,) if state.base.message else (),
+        containers=tuple(container_sentence(state, c, wall) for c in all_of(state)),
+        problems=problems_of(state),
     )
+
+
+def problems_of(state: PodState) -> tuple[str, ...]:
+    """Return what is wrong with the pod, and what is known about it."""
+    said = (state.base.message,) if state.base.message else ()
+    return (*said, *state.refusal.advice) if state.refusal is not None else said
 
 
 def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | None, tuple[Step, ...]]:
@@ -41,19 +56,35 @@ def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | N
     if state.inflight:
         oldest = min(f.since for f in state.inflight)
         calls = ", ".join(f"{brief(f.what.call)} (at most {f.what.deadline_s:.0f} s)" for f in state.inflight)
+        calls = ", ".join(text for text in (calls, sentences(state, now)) if text)
         after = Step(in_s=0.0, what="the next stage is chosen from what these calls show")
         return f"the outcome of: {calls}", now - oldest, (after,)
     if stage.calls:
         steps = tuple(Step(in_s=0.0, what=brief(c.call), result=stage.why) for c in stage.calls)
         return "", None, steps
-    if stage.wake_at is not None:
-        again = Step(in_s=max(0.0, stage.wake_at - now), what="try again", result=stage.why)
-        return stage.why.removeprefix("waiting: ").removeprefix("waiting "), stage.since_s, (again,)
+    if stage.wake_at is not None and not state.hooks:
+        why = stage.why.removeprefix("waiting: ").removeprefix("waiting ")
+        return why, stage.since_s, steps_after(state, stage, now, wall)
     if stage.since_s is not None:
         return stage.why.removeprefix("waiting: "), stage.since_s, ()
+    if state.hooks:
+        return sentences(state, now), now - min(run.since for run in state.hooks), ()
+    if state.refusal is not None and isinstance(state.life, Finished):
+        return what_next(state.refusal, state.source), max(0.0, now - state.life_since), ()
     if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
         return "", None, ()
     return stage.why.removeprefix("waiting for "), max(0.0, now - state.life_since), ()
+
+
+def steps_after(state: PodState, wait: Stage, now: Instant, wall: WallNs) -> tuple[Step, ...]:
+    """Return what will be done when a wait ends, if nothing changes before."""
+    in_s = max(0.0, (wait.wake_at or now) - now)
+    then_s = in_s + PAST_S
+    stage = next_stage(state, now + then_s, WallNs(wall + round(then_s * NS)))
+    if stage.calls:
+        return tuple(Step(in_s=in_s, what=brief(c.call), result=stage.why) for c in stage.calls)
+    over = stage.why != wait.why
+    return (Step(in_s=in_s, what="this wait is over" if over else "it is looked at again", result=stage.why),)
 
 
 def state_sentence(state: PodState) -> str:
@@ -63,8 +94,8 @@ def state_sentence(state: PodState) -> str:
             return "its actor is asking the ledger and the runtime what they know of it"
         case Syncing():
             phase = state.base.phase or "Pending"
-            ready = sum(1 for s in state.base.container_statuses if s.ready)
-            return f"{phase}, {ready} of {len(state.base.container_statuses)} containers ready"
+            ready, of = ready_count(state)
+            return f"{phase}, {ready} of {of} containers ready"
         case Terminating(kill=kill):
             return f"it is being stopped for good: {kill.cause.value}"
         case Terminated():
@@ -79,16 +110,17 @@ def kill_sentence(kill: Kill, wall: WallNs) -> str:
     """Return who stopped it and why."""
     ago = max(0, wall - kill.asked_at) / NS
     if not kill.asked_by:
-        return f"{kill.cause.value} {ago:.0f} s ago"
+        return f"{kill.cause.value} {ago:.0f} s ago, with {kill.grace_s} s of grace"
     return f"{kill.cause.value}: asked for by {kill.asked_by} {ago:.0f} s ago, with {kill.grace_s} s of grace"
 
 
-def container_sentence(state: PodState, container: Container, wall: WallNs) -> str:
+def container_sentence(state: PodState, container: AnyContainer, wall: WallNs) -> str:
     """Return in one sentence how a container is and how it got there."""
-    status = next((s for s in state.base.container_statuses if s.name == container.name), None)
+    status = status_named(state.base, container.name)
+    title = titled(state, container)
     if status is None:
-        return f"{container.name}: not looked at yet"
-    parts = [f"{container.name}: {doing(status, wall)}"]
+        return f"{title}: not looked at yet"
+    parts = [f"{title}: {doing(status, wall)}"]
     last = status.last_state.terminated
     if last is not None:
         why_ended = f": {last.message}" if last.message else ""
@@ -100,9 +132,18 @@ def container_sentence(state: PodState, container: Container, wall: WallNs) -> s
     said = said_while_running(newest)
     if said:
         parts.append(said)
-    if state.desired and ended and not should_start(state.desired.spec, container, newest):
+    if state.desired and ended and not is_due(state, container):
         parts.append("not to be started again")
     return "; ".join(parts)
+
+
+def titled(state: PodState, container: AnyContainer) -> str:
+    """Return a container's name, and which part it has in its pod unless it is one that the pod is there for."""
+    if isinstance(container, EphemeralContainer):
+        return f"{container.name} (ephemeral)"
+    if state.desired is None or not is_init(state.desired.spec, container.name):
+        return container.name
+    return f"{container.name} ({'sidecar' if is_sidecar(state.desired.spec, container) else 'init'})"
 
 
 def doing(status: ContainerStatus, wall: WallNs) -> str:
@@ -122,8 +163,9 @@ def doing(status: ContainerStatus, wall: WallNs) -> str:
 
 def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
     """Return the pod's line of ``nodeagent pods``."""
-    namespace, name = full_name(state)
-    statuses = state.base.container_statuses
+    namespace, name = named(state)
+    statuses = counted_statuses(state)
+    ready, of = ready_count(state)
     ended = [
         at
         for s in statuses
@@ -136,7 +178,7 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
         namespace=namespace,
         name=name,
         uid=state.uid,
-        ready=f"{sum(1 for s in statuses if s.ready)}/{len(containers_of(state))}",
+        ready=f"{ready}/{of}",
         status=word(state),
         restarts=sum(s.restart_count for s in statuses),
         last_restart_ago_s=min(ended) if ended else None,
@@ -173,6 +215,9 @@ def word(state: PodState) -> str:
     status = state.base
     if status.reason:
         return status.reason
+    first = init_word(state)
+    if first:
+        return first
     for container in status.container_statuses:
         waiting, ended = container.state.waiting, container.state.terminated
         if waiting is not None and waiting.reason not in ("", "ContainerCreating", "PodInitializing"):
@@ -181,42 +226,66 @@ def word(state: PodState) -> str:
             return ended.reason or "Error"
     if status.phase == "Succeeded":
         return "Completed"
-    creating = any(c.state.waiting for c in status.container_statuses)
-    if status.phase == "Pending" and creating and state.inflight:
-        return "ContainerCreating"
+    waits = [c.state.waiting.reason for c in status.container_statuses if c.state.waiting]
+    if status.phase == "Pending" and waits and (state.inflight or waits[0] == "PodInitializing"):
+        return waits[0] or "ContainerCreating"
     return status.phase or "Pending"
 
 
-def event_rows(state: PodState) -> tuple[EventRow, ...]:
-    """Return the pod's events, oldest first."""
-    namespace, name = full_name(state)
-    return tuple(
-        EventRow(
-            at=event.at,
-            namespace=namespace,
-            pod=name,
-            type=event.type,
-            reason=event.reason,
-            message=event.message,
-            count=event.count,
-            field_path=f"spec.containers{{{event.container}}}" if event.container else "",
-        )
-        for event in sorted(state.events, key=lambda e: e.at)
+def init_word(state: PodState) -> str:
+    """Return what kubectl's STATUS column says of a pod that is not initialised, empty for any other."""
+    if state.desired is None or is_initialised(state.base):
+        return ""
+    spec = state.desired.spec
+    by_name = {status.name: status for status in state.base.init_container_statuses}
+    for index, container in enumerate(spec.init_containers):
+        status = by_name.get(container.name)
+        if did_its_part(spec, container, status):
+            continue
+        ended = status.state.terminated if status is not None else None
+        waiting = status.state.waiting if status is not None else None
+        if ended is not None and ended.exit_code != 0:
+            return f"Init:{ended.reason or f'ExitCode:{ended.exit_code}'}"
+        if waiting is not None and waiting.reason not in ("", "PodInitializing"):
+            return f"Init:{waiting.reason}"
+        return f"Init:{index}/{len(spec.init_containers)}"
+    return ""
+
+
+def is_initialised(status: PodStatus) -> bool:
+    """Tell whether the pod's init containers did their part, now or once."""
+    return any(c.type == "Initialized" and c.status == "True" for c in status.conditions)
+
+
+def counted_statuses(state: PodState) -> tuple[ContainerStatus, ...]:
+    """Return the statuses whose restarts kubectl counts: once a pod is initialised no more those that prepared it."""
+    inits = state.base.init_container_statuses
+    if state.desired is not None and is_initialised(state.base):
+        beside = {container.name for container in sidecars(state.desired.spec)}
+        inits = tuple(status for status in inits if status.name in beside)
+    return (*inits, *state.base.container_statuses)
+
+
+def ready_count(state: PodState) -> tuple[int, int]:
+    """Return how many of the containers that are to run side by side are ready, and how many these are."""
+    names = (
+        {container.name for container in lasting(state.desired.spec)} if state.desired is not None else set()
     )
+    statuses = (*state.base.init_container_statuses, *state.base.container_statuses)
+    return sum(1 for status in statuses if status.ready and status.name in names), len(names)
 
 
 def containers_of(state: PodState) -> tuple[Container, ...]:
-    """Return the pod's containers as asked for, none for an orphan."""
-    return state.desired.spec.containers if state.desired else ()
+    """Return the pod's init and regular containers as asked for, none for an orphan."""
+    return in_order(state.effective.spec) if state.effective else ()
 
 
-def full_name(state: PodState) -> tuple[str, str]:
-    """Return namespace and name, from whoever knows them."""
-    if state.desired is not None:
-        return state.desired.metadata.namespace, state.desired.metadata.name
-    if state.observed is not None and state.observed.name:
-        return state.observed.namespace, state.observed.name
-    return state.memo.namespace, state.memo.name or str(state.uid)
+def all_of(state: PodState) -> tuple[AnyContainer, ...]:
+    """Return the pod's containers of every kind, none for an orphan."""
+    if state.desired is None:
+        return ()
+    spec = state.desired.spec
+    return (*in_order(spec), *spec.ephemeral_containers)
 
 
 def age_s(text: str | None, wall: WallNs) -> float | None:

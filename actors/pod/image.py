@@ -6,19 +6,17 @@ shows the instance made from it.
 
 from msgspec.structs import replace
 
+from actors.pod.due import AnyContainer, attempt_of, in_turn, is_due
 from actors.pod.event import with_event
 from actors.pod.stage import crash_wait_s, is_changed, refusal
 from actors.pod.state import PodState, Syncing
-from actors.pod.status import next_attempt, status_named
 from actors.rules.instance import newest_of
-from actors.rules.restart import should_start
 from api import duration
 from api.containers import Container as Instance
 from api.containers import ContainerState
 from api.ids import Instant, Path, WallNs
 from api.messages.images import ImageWant, PullPolicy, WantImages
 from api.messages.pod import ImageProgress, ImageReport
-from api.objects.container import Container
 
 IMAGES = Path("/node/images")
 REASK_S = 60.0
@@ -34,15 +32,15 @@ TOLD: dict[str, tuple[str, str, str]] = {
 PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 
 
-def want_of(state: PodState, container: Container, wall: WallNs) -> ImageWant | None:
+def want_of(state: PodState, container: AnyContainer, wall: WallNs) -> ImageWant | None:
     """Return the image that the next instance of a container needs now, None when none is to be made now."""
-    pod, observed = state.desired, state.observed
+    pod, observed = state.effective, state.observed
     newest = newest_of(observed, container.name)
-    if pod is None or observed is None or not should_start(pod.spec, container, newest):
+    if pod is None or observed is None or not is_due(state, container):
         return None
     if newest is not None and (newest.state is ContainerState.UNKNOWN or is_made(state, container, newest)):
         return None
-    attempt = next_attempt(newest, status_named(state.base, container.name))
+    attempt = attempt_of(state, container.name, newest)
     if crash_wait_s(state, container.name, newest, wall, attempt) > 0:
         return None
     return ImageWant(
@@ -54,14 +52,14 @@ def want_of(state: PodState, container: Container, wall: WallNs) -> ImageWant | 
     )
 
 
-def policy_of(state: PodState, container: Container) -> PullPolicy:
+def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
     """Return when a container's image is to be fetched; one that is built into the runtime is in no registry."""
     if not state.node.confined:
         return PullPolicy.IF_NOT_PRESENT
     return PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT)
 
 
-def is_made(state: PodState, container: Container, newest: Instance) -> bool:
+def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
     """Tell whether the next instance was made already and only has to be started."""
     sandboxes = state.observed.sandboxes if state.observed is not None else ()
     hold = state.hold(container.name)
@@ -87,12 +85,13 @@ def with_wants(state: PodState, now: Instant, wall: WallNs) -> PodState:
 
 def wanted(state: PodState, wall: WallNs) -> tuple[ImageWant, ...]:
     """Return all images that the pod needs now, in spec order."""
-    if not isinstance(state.life, Syncing) or state.desired is None or refusal(state) is not None:
+    pod = state.effective
+    if not isinstance(state.life, Syncing) or pod is None or refusal(state) is not None:
         return ()
     if state.observed is None or state.look:
         # What is known is not sure: what was needed before may be needed still.
         return state.wants or ()
-    wants = (want_of(state, container, wall) for container in state.desired.spec.containers)
+    wants = (want_of(state, container, wall) for container in in_turn(pod.spec))
     return tuple(want for want in wants if want is not None)
 
 

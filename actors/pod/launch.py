@@ -10,6 +10,10 @@ from actors.pod.containerconfig import (
     own_grace_s,
     sandbox_spec,
 )
+from actors.pod.due import AnyContainer, attempt_of, in_turn, is_due
+from actors.pod.ephemeral import target_id
+from actors.pod.grouping import in_group
+from actors.pod.hook import with_pending
 from actors.pod.image import report_on, want_of
 from actors.pod.stage import (
     CONFIG_RETRY_S,
@@ -26,9 +30,9 @@ from actors.pod.stage import (
     tries,
 )
 from actors.pod.state import PodState, PortCall
-from actors.pod.status import next_attempt, status_named
+from actors.pod.volume import bind_parts, bound_parts, ready_paths
+from actors.rules.identity import kept_for_last
 from actors.rules.instance import newest_of
-from actors.rules.restart import should_start
 from api.containers import Container, ContainerState, CreateContainer, RemoveContainer, StartContainer
 from api.ids import Instant, WallNs
 from api.messages.images import ImageWant
@@ -50,13 +54,14 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
+@kept_for_last
 def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
     """Return the containers that are to be started but wait: after failed tries, in crash-loop back-off, for an image."""
-    pod, observed = state.desired, state.observed
+    pod, observed = state.effective, state.observed
     waits: list[Wait] = []
-    for container in pod.spec.containers if pod is not None else ():
+    for container in in_turn(pod.spec) if pod is not None else ():
         newest = newest_of(observed, container.name)
-        if pod is None or not should_start(pod.spec, container, newest):
+        if pod is None or not is_due(state, container):
             continue
         wait = (
             hold_wait(state, container.name, now)
@@ -87,7 +92,7 @@ def crash_wait(
     state: PodState, pod: v1.Pod, name: str, newest: Container | None, now: Instant, wall: WallNs
 ) -> Wait | None:
     """Return the wait of a container that ended too often."""
-    attempt = next_attempt(newest, status_named(state.base, name))
+    attempt = attempt_of(state, name, newest)
     left_s = crash_wait_s(state, name, newest, wall, attempt)
     if newest is None or newest.finished_at is None or left_s <= 0:
         return None
@@ -101,7 +106,7 @@ def crash_wait(
     )
 
 
-def image_wait(state: PodState, container: v1.Container, now: Instant, wall: WallNs) -> Wait | None:
+def image_wait(state: PodState, container: AnyContainer, now: Instant, wall: WallNs) -> Wait | None:
     """Return the wait for an image."""
     want = want_of(state, container, wall)
     if want is None:
@@ -150,7 +155,7 @@ def waiting_stage(waits: tuple[Wait, ...], stuck: list[Stage]) -> Stage:
 def bring_up(
     state: PodState,
     pod: v1.Pod,
-    container: v1.Container,
+    container: AnyContainer,
     newest: Container | None,
     sandbox_id: str,
     now: Instant,
@@ -176,14 +181,15 @@ def bring_up(
             calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
         )
     assert want is not None
-    memo = counted_memo(state, name, newest, wall, want.attempt)
+    counted = counted_memo(state, name, newest, wall, want.attempt)
+    memo = with_pending(counted, container, want.attempt)
     if memo != state.remembered:
         return remember(state, memo, f"remembering restart {want.attempt} of container {name}")
     return make(state, pod, container, want, sandbox_id, now)
 
 
 def make(
-    state: PodState, pod: v1.Pod, container: v1.Container, want: ImageWant, sandbox_id: str, now: Instant
+    state: PodState, pod: v1.Pod, container: AnyContainer, want: ImageWant, sandbox_id: str, now: Instant
 ) -> Stage:
     """Return the step that makes a container, or the one that writes the files that it is made with."""
     name, node = container.name, state.facts
@@ -199,17 +205,34 @@ def make(
             call = host_call("podfiles", files)
             prepare = PortCall(port=call.port, call=files, deadline_s=call.deadline_s, container=name)
             return Stage(calls=(prepare,), why=f"writing the files of container {name}")
+    parts = bind_parts(state, pod, container, want.attempt, ips)
+    if isinstance(parts, ConfigProblem):
+        return refused(name, parts, now)
+    if parts:
+        return Stage(calls=parts, why=f"binding parts of volumes for container {name}")
     report = report_on(state, want)
     assert report is not None
     image = RunImage(ref=report.ref, user=report.user, user_name=report.user_name)
-    spec = container_spec(pod, container, want.attempt, node, image=image, ips=ips)
+    spec = container_spec(
+        pod,
+        container,
+        want.attempt,
+        node,
+        image=image,
+        ips=ips,
+        target_id=target_id(state, container),
+        volumes=ready_paths(state),
+        sub_paths=bound_parts(state, name, want.attempt),
+    )
     if isinstance(spec, ConfigProblem):
         return refused(name, spec, now)
     attempt = next((box.attempt for box in shown if box.id == sandbox_id), 0)
     sandbox = sandbox_spec(pod, attempt, node, state.files or NodeFiles())
     if isinstance(sandbox, ConfigProblem):
         return refused(name, sandbox, now)
-    create = CreateContainer(uid=state.uid, sandbox_id=sandbox_id, sandbox=sandbox, spec=spec)
+    create = CreateContainer(
+        uid=state.uid, sandbox_id=sandbox_id, sandbox=in_group(sandbox, state), spec=spec
+    )
     return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
 
 

@@ -8,9 +8,13 @@ from msgspec.structs import replace
 from actors.pod.config.ending import ending_call
 from actors.pod.containerconfig import sandbox_warnings
 from actors.pod.event import with_event
+from actors.pod.grouping import grouped, ungrouped
+from actors.pod.hook import absorb_hook
 from actors.pod.image import without_image
+from actors.pod.resize import after_update
 from actors.pod.state import (
     PRUNING,
+    RESIZING,
     STATUS_SECTION,
     TRIED_LIMIT,
     Finished,
@@ -23,7 +27,17 @@ from actors.pod.state import (
     Terminating,
     Tried,
 )
-from actors.rules.instance import is_alive, newest_of
+from actors.pod.status import never_started
+from actors.pod.volume import (
+    VOLUME_CALLS,
+    concealed,
+    event_prefix,
+    volume_answered,
+    volume_wait_s,
+    without_parts,
+)
+from actors.rules.instance import is_alive, newest_of, not_back
+from api.cgroup import EnsurePodCgroup, PodCgroupMade
 from api.containers import (
     ContainerState,
     CreateContainer,
@@ -32,9 +46,11 @@ from api.containers import (
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
+    SandboxSpec,
     StartContainer,
     StopContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from api.errors import Failure, FailureKind
 from api.host import (
@@ -57,6 +73,7 @@ from api.logfile import LinkContainerLog, RemoveContainerLogs
 from api.messages.kernel import Outcome
 from api.node import DescribeNode, NodeDescribed, NodeFiles
 from api.objects.podstatus import PodStatus
+from api.volume import PrepareSubPath, PrepareVolume, RemoveVolumes
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -72,14 +89,20 @@ LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode
 
 STARTING = (
     MakePodFolders,
+    EnsurePodCgroup,
     DescribeNode,
     ReadNodeFiles,
     PrepareContainer,
+    PrepareVolume,
+    PrepareSubPath,
     RunSandbox,
     CreateContainer,
     StartContainer,
 )
 """Calls that only a pod that is to run makes."""
+
+ON_CONTAINER = (PrepareContainer, PrepareSubPath, CreateContainer, StartContainer, RemoveContainer)
+"""Calls whose failure holds up their container only."""
 
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     # Call -> waiting reason, event reason, event text before the error.
@@ -88,14 +111,22 @@ FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     StartContainer: ("RunContainerError", "Failed", "Error: "),
     StopContainer: ("KillContainerError", "FailedKillPod", "error killing pod: "),
     StopSandbox: ("KillPodSandboxError", "FailedKillPod", "error killing pod: "),
+    UpdateContainer: ("", "ResizeError", "error resizing container in place: "),
     InspectPod: ("", "FailedSync", "error determining status: "),
     MakePodFolders: ("", "Failed", "error making pod data directories: "),
+    EnsurePodCgroup: ("", "FailedCreatePodContainer", "unable to ensure pod container exists: "),
     PrepareContainer: ("CreateContainerConfigError", "Failed", "Error: "),
+    PrepareSubPath: ("CreateContainerConfigError", "Failed", "Error: "),
+    PrepareVolume: ("", "FailedMount", ""),
+    RemoveVolumes: ("", "FailedUnMount", ""),
 }
 
 
 def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -> PodState:
-    """Take in how a call of the stage in flight ended; one that is not in flight any more is ignored."""
+    """Take in how a call of the stage in flight, or of a hook, ended; one that is not in flight any more is ignored."""
+    after_hook = absorb_hook(state, outcome, now, wall)
+    if after_hook is not None:
+        return after_hook
     flight = next((f for f in state.inflight if f.op == outcome.op), None)
     if flight is None:
         left = tuple(op for op in state.inherited if op != outcome.op)
@@ -132,12 +163,16 @@ def host_answered(  # noqa: C901  # one case per call
             return replace(state, prepared=(*others, (name, attempt)))
         case ReadEnding() if isinstance(result, Ending):
             return with_ending(state, call, result.message)
-        case RemovePodCgroup() if isinstance(result, PodCgroupRemoved):
+        case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
+            return grouped(state, call, result, wall)
+        case RemovePodCgroup(cgroup_parent=parent) if isinstance(result, PodCgroupRemoved):
             for refused in result.refused:
                 state = with_event(state, wall, "Warning", "FailedRemovePodCgroup", refused)
-            return replace(state, ungrouped=True)
+            return ungrouped(state, parent)
         case RemovePodFolders():
             return replace(state, cleaned=True)
+        case PrepareVolume() | PrepareSubPath() | RemoveVolumes():
+            return volume_answered(state, call, result)
         case Forget() if isinstance(state.life, Finished):
             return replace(state, life=Gone(kill=state.life.kill))
         case _:
@@ -150,7 +185,8 @@ def tried_well(state: PodState, flight: Flight) -> PodState:
     One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
     neither may make the next failure look like the first.
     """
-    key = PRUNING if hold_key(state, flight) == PRUNING else ""
+    held = hold_key(state, flight)
+    key = held if held in (PRUNING, RESIZING) else ""
     hold = state.hold(key)
     if hold is None or state.inflight or hold.until > flight.since:
         return state
@@ -163,8 +199,10 @@ def tried_well(state: PodState, flight: Flight) -> PodState:
 def hold_key(state: PodState, flight: Flight) -> str:
     """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
     call, name = flight.what.call, flight.what.container
-    if isinstance(call, PrepareContainer | CreateContainer | StartContainer | RemoveContainer) and name:
+    if isinstance(call, ON_CONTAINER) and name:
         return name
+    if isinstance(call, UpdateContainer):
+        return RESIZING
     if isinstance(call, RemoveContainer | RemoveSandbox | RemoveContainerLogs) and isinstance(
         state.life, Syncing
     ):
@@ -180,7 +218,7 @@ def runtime_answered(
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
     if as_of >= state.observed_as_of:
-        state = replace(state, observed=view, observed_as_of=as_of)
+        state = replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
     if inspected:
         state = replace(state, look=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed):
@@ -188,17 +226,22 @@ def runtime_answered(
     else:
         state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
     name = flight.what.container
+    newest = newest_of(before, name)
     match flight.what.call:
         case CreateContainer():
             # The next instance gets files of its own, and the node's may have changed by then.
             prepared = tuple(row for row in state.prepared if row[0] != name)
-            state = replace(state, prepared=prepared, files=None)
+            state = without_parts(replace(state, prepared=prepared, files=None), name)
             return with_event(state, wall, "Normal", "Created", "Container created", name)
+        case UpdateContainer() as update:
+            return after_update(state, update)
         case StartContainer(container_id=started):
             return started_container(state, started, name, wall)
-        case RunSandbox():
-            return made_sandbox(state, wall, again=before is not None and bool(before.sandboxes))
-        case RemoveContainer():
+        case RunSandbox(spec=SandboxSpec(attempt=attempt)):
+            return made_sandbox(state, wall, again=attempt > 0)
+        case RemoveContainer(container_id=removed):
+            if newest is not None and newest.id == removed and newest.state is ContainerState.CREATED:
+                state = replace(state, base=never_started(state.base, removed))
             hold = state.hold(name)
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
@@ -285,27 +328,50 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     if isinstance(call, ReadEnding):
         # Nobody waits for last words: that they cannot be read is all that is known of them.
         return with_ending(state, call, f"Error on reading termination log: {failure.message}")
-    if isinstance(call, CreateContainer) and failure.reason == IMAGE_MISSING:
-        state = without_image(state, name)
+    if isinstance(call, CreateContainer):
+        state = without_parts(state, name)
+        state = without_image(state, name) if failure.reason == IMAGE_MISSING else state
+    if isinstance(call, RemovePodFolders):
+        # A volume in the way may be one that nobody remembers.
+        state = replace(state, memo=replace(state.memo, volumes=True), unmounted=False)
+    failure = concealed(call, failure)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
-    state = with_event(state, wall, "Warning", event, text + failure.message, name)
+    text = (event_prefix(call) or text) + unnumbered(failure.message, call, name)
+    told = with_event(state, wall, "Warning", event, text, name)
     if isinstance(call, STARTING) and not isinstance(state.life, Syncing):
-        return state  # It was killed meanwhile: nobody is going to try that again.
+        # It was killed meanwhile: nobody is going to try that again, and a sandbox that is not needed is no trouble.
+        return state if isinstance(call, RunSandbox) else told
+    state = told
     held = hold_key(state, flight)
     before = state.hold(held)
-    failures = (before.failures if before else 0) + 1
+    # Volumes are made side by side: those that fail in one stage are one failure.
+    again = before is not None and isinstance(call, PrepareVolume) and before.until > flight.since
+    failures = (before.failures if before else 0) + (0 if again else 1)
     hold = Hold(
         container=held,
         call=type(call).__name__,
         since=before.since if before else now,
-        until=now + (0.0 if is_image_gone(failure) and failures == 1 else hold_s(failure, failures)),
+        until=now + wait_after(call, failure, failures),
         failures=failures,
         reason=reason or "ContainerCreating",
         message=failure.message,
         instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
     )
     return with_hold(state, hold)
+
+
+def unnumbered(text: str, call: msgspec.Struct, name: str) -> str:
+    """Return an error with the container's name for its id, so that the same trouble of two instances is counted as one."""
+    identity = getattr(call, "container_id", "").rpartition("/")[2]
+    return text.replace(identity, name) if identity and name else text
+
+
+def wait_after(call: msgspec.Struct, failure: Failure, failures: int) -> float:
+    """Return how long to wait before a call that failed is made again."""
+    if isinstance(call, VOLUME_CALLS):
+        return volume_wait_s(failures)
+    return 0.0 if is_image_gone(failure) and failures == 1 else hold_s(failure, failures)
 
 
 def hold_s(failure: Failure, failures: int) -> float:

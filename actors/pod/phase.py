@@ -1,13 +1,12 @@
-"""Phase and conditions of a pod, from its container statuses (reference ``pod-lifecycle`` sections 10.2 to 10.4)."""
+"""Phase of a pod, from its container statuses (reference ``pod-lifecycle`` section 10.2)."""
 
 import msgspec
 
-from actors.rules.restart import restarts_after
-from api.ids import WallNs
+from actors.pod.initstatus import RESTARTING
+from actors.rules.restart import is_success, restarts_after
 from api.objects.container import Container
 from api.objects.pod import Pod, PodSpec
-from api.objects.podstatus import ContainerStatus, PodCondition
-from api.wallclock import rfc3339
+from api.objects.podstatus import ContainerStatus
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
@@ -17,34 +16,102 @@ def is_static(pod: Pod) -> bool:
     return pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
 
 
-def phase_of(spec: PodSpec, statuses: tuple[ContainerStatus, ...], *, terminal: bool, static: bool) -> str:
-    """Return the phase. `terminal`: the pod's containers are proven stopped for good."""
-    by_name = {status.name: status for status in statuses}
-    waiting = running = unknown = 0
+def phase_of(
+    spec: PodSpec,
+    statuses: tuple[ContainerStatus, ...],
+    *,
+    terminal: bool,
+    static: bool,
+    inits: tuple[ContainerStatus, ...] = (),
+    initialised: bool = True,
+    restarting: bool = False,
+) -> str:
+    """Return the phase. `terminal`: the pod's containers are proven stopped for good.
+
+    `initialised`: a regular container was made in the newest sandbox, so that no sidecar can keep the pod pending.
+    `restarting`: all containers are being restarted, whatever they ended with.
+    """
+    count = counted(spec, statuses, inits)
+    if count.init_failed and not restarting:
+        return "Failed"
+    if count.init_pending or count.waiting or (count.sidecar_pending and not initialised):
+        return "Pending"
+    if count.running and not count.unknown:
+        return "Running"
+    if not count.stopped or count.unknown:
+        return "Pending"
+    again = restarting or count.restarting or any(restarts_after(spec, *ended) for ended in count.stopped)
+    if again and not (terminal and not static):
+        return "Running"
+    return "Succeeded" if all(code == 0 for _, code in count.stopped) else "Failed"
+
+
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """How many containers are how, as far as that decides the phase."""
+
+    init_failed: int = 0
+    init_pending: int = 0
+    sidecar_pending: int = 0
+    waiting: int = 0
+    running: int = 0
+    unknown: int = 0
+    restarting: int = 0
+    """Regular containers that were removed because all are restarted."""
+    stopped: tuple[tuple[Container, int], ...] = ()
+    """Regular containers that ended, with their exit codes."""
+
+
+def counted(
+    spec: PodSpec, statuses: tuple[ContainerStatus, ...], inits: tuple[ContainerStatus, ...]
+) -> Count:
+    """Count containers by how they are; a sidecar's end and what ended well before it count for nothing."""
+    by_name = {status.name: status for status in (*inits, *statuses)}
+    kinds: list[str] = []
     stopped: list[tuple[Container, int]] = []
+    for container in spec.init_containers:
+        sidecar = container.restart_policy == "Always"
+        status = by_name.get(container.name)
+        kinds += kinds_of_sidecar(status) if sidecar else kinds_of_init(spec, container, status)
     for container in spec.containers:
         status = by_name.get(container.name)
         ended = last_exit(status) if status else None
-        if status is None:
-            unknown += 1
-        elif status.state.running:
-            running += 1
-        elif ended is not None:
+        if ended is not None:
             stopped.append((container, ended))
+            kinds += ["restarting"] if is_removed(status) else []
+        elif status is None:
+            kinds.append("unknown")
         else:
-            waiting += 1
-    succeeded = sum(1 for _, code in stopped if code == 0)
-    if waiting:
-        return "Pending"
-    if running and not unknown:
-        return "Running"
-    if not running and stopped and not unknown:
-        if terminal and not static:
-            return "Succeeded" if succeeded == len(stopped) else "Failed"
-        if any(restarts_after(spec, container, code) for container, code in stopped):
-            return "Running"
-        return "Succeeded" if succeeded == len(stopped) else "Failed"
-    return "Pending"
+            kinds.append("running" if status.state.running else "waiting")
+    return Count(**{kind: kinds.count(kind) for kind in set(kinds)}, stopped=tuple(stopped))
+
+
+def kinds_of_init(spec: PodSpec, container: Container, status: ContainerStatus | None) -> tuple[str, ...]:
+    """Return what a plain init container counts as."""
+    if status is None or status.state.running:
+        return ("init_pending",)
+    ended = status.state.terminated or status.last_state.terminated
+    if ended is None:
+        return ("init_pending",)
+    if is_success(ended.exit_code, ended.reason) or is_removed(status):
+        return ()
+    return () if restarts_after(spec, container, ended.exit_code, failed=True) else ("init_failed",)
+
+
+def kinds_of_sidecar(status: ContainerStatus | None) -> tuple[str, ...]:
+    """Return what a sidecar counts as."""
+    if status is None:
+        return ("sidecar_pending", "unknown")
+    if status.state.running:
+        return ("running",) if status.started else ("running", "sidecar_pending")
+    if last_exit(status) is not None:
+        return ()
+    return ("sidecar_pending", "waiting")
+
+
+def is_removed(status: ContainerStatus | None) -> bool:
+    """Tell whether a container is to start again after all of its pod's were removed."""
+    ended = status.last_state.terminated if status is not None and not status.state.terminated else None
+    return ended is not None and ended.reason == RESTARTING
 
 
 def last_exit(status: ContainerStatus) -> int | None:
@@ -54,77 +121,3 @@ def last_exit(status: ContainerStatus) -> int | None:
     if status.state.running:
         return None
     return status.last_state.terminated.exit_code if status.last_state.terminated else None
-
-
-def conditions(
-    pod: Pod,
-    phase: str,
-    statuses: tuple[ContainerStatus, ...],
-    base: tuple[PodCondition, ...],
-    wall: WallNs,
-    *,
-    sandbox_ready: bool,
-) -> tuple[PodCondition, ...]:
-    """Return the conditions that the agent owns, after those of others, with true transition times."""
-    unready = [s.name for s in statuses if not s.ready]
-    started = any(s.state.running or s.state.terminated or s.last_state.terminated for s in statuses)
-    containers_ready = readiness(phase, unready, known=bool(statuses))
-    owned = [
-        PodCondition(type="PodReadyToStartContainers", status=truth(sandbox_ready)),
-        initialized(phase, pod.spec, base, started=started),
-        msgspec.structs.replace(containers_ready, type="Ready"),
-        msgspec.structs.replace(containers_ready, type="ContainersReady"),
-        PodCondition(type="PodScheduled", status="True"),
-    ]
-    names = {condition.type for condition in owned}
-    foreign = tuple(condition for condition in base if condition.type not in names)
-    old = {condition.type: condition for condition in base}
-    generation = pod.metadata.generation
-    return foreign + tuple(
-        msgspec.structs.replace(
-            condition,
-            observed_generation=generation,
-            last_transition_time=transition_time(old.get(condition.type), condition, wall),
-        )
-        for condition in owned
-    )
-
-
-def readiness(phase: str, unready: list[str], *, known: bool) -> PodCondition:
-    """Return whether every container is ready, and why not."""
-    if phase == "Succeeded":
-        return PodCondition(status="False", reason="PodCompleted")
-    if phase == "Failed":
-        return PodCondition(status="False", reason="PodFailed")
-    if not known:
-        return PodCondition(status="False", reason="UnknownContainerStatuses")
-    if unready:
-        names = " ".join(unready)
-        message = f"containers with unready status: [{names}]"
-        return PodCondition(status="False", reason="ContainersNotReady", message=message)
-    return PodCondition(status="True")
-
-
-def initialized(phase: str, spec: PodSpec, base: tuple[PodCondition, ...], *, started: bool) -> PodCondition:
-    """Return whether the init containers are done; once true it stays so."""
-    kind = "Initialized"
-    if phase == "Succeeded":
-        return PodCondition(type=kind, status="True", reason="PodCompleted")
-    before = any(condition.type == kind and condition.status == "True" for condition in base)
-    if started or before or not spec.init_containers:
-        return PodCondition(type=kind, status="True")
-    names = " ".join(container.name for container in spec.init_containers)
-    message = f"containers with incomplete status: [{names}]"
-    return PodCondition(type=kind, status="False", reason="ContainersNotInitialized", message=message)
-
-
-def transition_time(old: PodCondition | None, new: PodCondition, wall: WallNs) -> str:
-    """Return when the condition last changed its status: now, unless it did not change."""
-    if old is not None and old.status == new.status and old.last_transition_time:
-        return old.last_transition_time
-    return rfc3339(wall)
-
-
-def truth(value: bool) -> str:
-    """Return a condition's status."""
-    return "True" if value else "False"

@@ -4,11 +4,12 @@ Pure and level-triggered: sees the state, no message. `explain` shows its output
 
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
-Syncing       look? -> read last words -> folders, facts, memo -> stop what a new sandbox replaces -> sandbox -> prune
-              -> stop changed -> next container: count it -> write its files -> make it -> start it
+Syncing       look? -> read last words -> folders, cgroup, facts, memo -> volumes -> stop what a new sandbox replaces -> drop old
+              init containers -> sandbox -> restart all? -> prune -> stop changed (actors.pod.stop) -> next container whose
+              turn it is: count it -> write its files -> bind parts of volumes -> make it -> start it
 Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
-Terminated    remember that it is over
-Finished      stop what came back; if deleted: sandboxes -> cgroup -> folders and logs -> forget
+Terminated    remember that it is over -> remove its volumes
+Finished      stop what came back; volumes; if deleted: sandboxes -> cgroup -> folders and logs -> forget
 ```
 """
 
@@ -18,10 +19,18 @@ import msgspec
 
 from actors.pod.config.ending import ending_call
 from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
-from actors.pod.launch import bring_up, waiting_stage, waits_of
+from actors.pod.due import AnyContainer, is_due
+from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former
+from actors.pod.hook import holding_up, post_start_of, sentences
+from actors.pod.initstatus import begin_again
+from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
+from actors.pod.probe import ailing, unready_why
+from actors.pod.resize import resize_stage, restarts_to_resize
+from actors.pod.restartall import restart_all
 from actors.pod.stage import (
     CONFIG_RETRY_S,
     HOST_DEADLINE_S,
+    NS,
     Stage,
     grace_left_s,
     host_call,
@@ -50,24 +59,31 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
+from actors.pod.stop import Leaving, leaving, marked, sidecar_names, stops
+from actors.pod.turn import awaited_stage, ended_stage, progress_of, purge
+from actors.pod.volume import prepare_volumes, remove_volumes
+from actors.rules.identity import kept_for_last
 from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
 from actors.rules.loglink import link_name
-from actors.rules.restart import should_start
+from actors.rules.progress import Progress
+from actors.rules.role import in_order, is_init, lasting, sidecars
 from actors.rules.sandbox import judge, worth_making
 from api.containers import (
+    ContainerState,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
     StopSandbox,
 )
-from api.host import Forget, MakePodFolders, Recall, RemovePodCgroup, RemovePodFolders
+from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
 from api.ids import Instant, WallNs
 from api.logfile import LinkContainerLog
 from api.node import DescribeNode, NodeFiles
 from api.objects import pod as v1
 
 
+@kept_for_last
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
     """Choose the next stage as if no call were in flight."""
     stage = stage_of_life(state, now, wall)
@@ -92,6 +108,8 @@ def stage_of_life(state: PodState, now: Instant, wall: WallNs) -> Stage:
         case Terminated(kill=kill):
             held = paused(state, now)
             memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
+            if held is None and memo == state.remembered:
+                return remove_volumes(state) or Stage(why="its end is durable")
             return held or remember(state, memo, "making its end durable", durable=True)
         case Finished(kill=kill):
             return clean_up(state, kill, now, wall)
@@ -118,7 +136,7 @@ def recall(state: PodState, now: Instant) -> Stage:
 
 def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
     """Move the runtime one stage towards the desired pod."""
-    pod, observed = state.desired, state.observed
+    pod, observed = state.effective, state.observed
     if pod is None:
         return Stage(why="waiting to be told what it should be")
     if observed is None or state.look:
@@ -129,23 +147,36 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
     ended = read_endings(state)
     if ended:
         return ended
-    if not state.folders or (state.node.confined and not state.described):
+    left = leave_former(state, pod, observed, now, wall)
+    if left:
+        return left
+    if not state.folders or (state.node.confined and not state.described) or not is_grouped(state):
         return settle_in(state)
+    volumes = prepare_volumes(state, pod)
+    if volumes:
+        return volumes
     verdict = judge(observed, host_network=pod.spec.host_network)
     if verdict.needed:
-        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why, now)
+        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why, now, wall)
     return run_containers(state, pod, observed, verdict.current_id, now, wall)
 
 
 def settle_in(state: PodState) -> Stage:
     """Do what has to be done once in the life of an actor, before its first container."""
-    calls = [host_call("podfiles", MakePodFolders(uid=state.uid))]
-    if state.node.confined:
-        calls += [host_call("node", DescribeNode()), node_files(state)]
+    calls = [*group_calls(state)]
+    why = "making its folders" if not state.folders else "making its cgroup"
+    if state.grouped and state.folders:
+        why = "giving its cgroup other limits"
+    if not state.folders:
+        calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
+    if state.node.confined and not state.described:
+        calls.append(host_call("node", DescribeNode()))
+    if state.node.confined and state.files is None:
+        calls.append(node_files(state))
     memo = msgspec.structs.replace(state.memo, kill=None)
     if memo == state.remembered:
-        return Stage(calls=tuple(calls), why="making its folders")
-    page = remember(state, memo, "making its folders")
+        return Stage(calls=tuple(calls), why=why)
+    page = remember(state, memo, why)
     return msgspec.structs.replace(page, calls=(*page.calls, *calls))
 
 
@@ -163,12 +194,13 @@ def read_endings(state: PodState) -> Stage | None:
 
 
 def renew_sandbox(
-    state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str, now: Instant
+    state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str, now: Instant, wall: WallNs
 ) -> Stage:
     """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
-    leftovers = tuple(stop(state, c, own_grace_s(pod)) for c in running(observed))
-    if leftovers:
-        return Stage(calls=leftovers, why=f"stopping its containers: {why}")
+    leftovers = tuple(leaving(c, own_grace_s(pod)) for c in running(observed))
+    stopping = stops(state, leftovers, now, wall, why=f"stopping its containers: {why}")
+    if stopping is not None:
+        return stopping
     old = tuple(
         runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in ready_sandboxes(observed)
     )
@@ -176,6 +208,9 @@ def renew_sandbox(
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
         return Stage(why="nothing of it is to run again", ended=True)
+    outdated = purge(state, pod, observed, "", now)
+    if outdated:
+        return outdated
     if state.node.confined and state.files is None:
         return Stage(calls=(node_files(state),), why="reading the node's resolver")
     spec = sandbox_spec(pod, attempt, state.facts, state.files or NodeFiles())
@@ -186,43 +221,139 @@ def renew_sandbox(
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
-    creating = tuple((c.name, "ContainerCreating", "") for c in pod.spec.containers)
-    call = runtime_call(state, RunSandbox(spec=spec))
-    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=creating)
+    call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
+    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=begin_again(pod.spec))
 
 
 def run_containers(
     state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant, wall: WallNs
 ) -> Stage:
-    """Prune what is outdated, stop what changed, then start the next container that is due, in spec order."""
-    pruning = state.hold(PRUNING)
-    outdated = prunable(state, pod, observed, sandbox_id)
-    if outdated and (pruning is None or now >= pruning.until):
-        return Stage(calls=outdated, why="removing containers that ended before the last one")
-    changed = tuple(
-        stop(state, newest, own_grace_s(pod))
-        for c in pod.spec.containers
-        if (newest := newest_of(observed, c.name)) and is_changed(c, newest)
+    """Make way for what is to run, then start the next container that is due, in spec order."""
+    found = progress_of(state)
+    first = (
+        restart_all(state, pod, observed, now, wall)
+        or ended_stage(found)
+        or purge(state, pod, observed, sandbox_id, now)
+        or prune(state, pod, observed, sandbox_id, now)
     )
-    if changed:
-        return Stage(calls=changed, why="stopping containers whose definition changed")
+    if first:
+        return first
+    stopping = stops(
+        state, outgoing(state, pod, now), now, wall, why="stopping containers that are to be replaced"
+    )
+    if stopping is not None and stopping.calls:
+        return stopping
+    resize = resize_stage(state, now)
+    if resize:
+        return resize
     waits = waits_of(state, now, wall)
+    started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
+    if started is not None:
+        return started
+    left_over = links_and_marks(state, observed)
+    if left_over is not None:
+        return left_over
+    if waits or stuck:
+        return waiting_stage(waits, stuck)
+    return stopping or resting_stage(state, pod, observed, found, now, wall)
+
+
+def start_next(
+    state: PodState,
+    pod: v1.Pod,
+    observed: RuntimePod,
+    sandbox_id: str,
+    waits: tuple[Wait, ...],
+    now: Instant,
+    wall: WallNs,
+) -> tuple[Stage | None, list[Stage]]:
+    """Return the next step of starting a container, None when there is none, and what others are stuck at."""
     waiting = {wait.container for wait in waits}
-    stuck: list[Stage] = []
-    for container in pod.spec.containers:
-        newest = newest_of(observed, container.name)
-        if container.name in waiting or not should_start(pod.spec, container, newest):
+    reach, stuck = within_reach(state, pod, now)
+    every: tuple[AnyContainer, ...] = (*pod.spec.ephemeral_containers, *reach)
+    for container in every:
+        if container.name in waiting or not is_due(state, container):
             continue
+        newest = newest_of(observed, container.name)
         stage = bring_up(state, pod, container, newest, sandbox_id, now, wall)
         if stage.calls:
-            return stage
+            rows = tuple(row for other in stuck for row in other.waiting)
+            return msgspec.structs.replace(stage, waiting=(*rows, *stage.waiting)), stuck
         stuck.append(stage)
+    return None, stuck
+
+
+def resting_stage(
+    state: PodState, pod: v1.Pod, observed: RuntimePod, found: Progress, now: Instant, wall: WallNs
+) -> Stage:
+    """Return the stage in which nothing is to be done: what is waited for, if anything is."""
+    awaited = awaited_stage(state, pod, found, wall)
+    beside = found.awaited in {one.name for one in sidecars(pod.spec)}
+    unready = unready_why(state, now)
+    if unready is not None and (awaited is None or beside):
+        return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
+    return awaited or Stage(why="all its containers run" if running(observed) else "nothing is due")
+
+
+def prune(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant) -> Stage | None:
+    """Remove the records of what ended before the last instances."""
+    pruning = state.hold(PRUNING)
+    outdated = prunable(state, pod, observed, sandbox_id)
+    if not outdated or (pruning is not None and now < pruning.until):
+        return None
+    return Stage(calls=outdated, why="removing containers that ended before the last one")
+
+
+def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
+    """Return the containers that run and are to be stopped while the pod goes on, and why."""
+    found = []
+    for container in lasting(pod.spec):
+        newest = newest_of(state.observed, container.name)
+        # One that never started has nothing to stop: it is removed when its turn comes.
+        if newest is None or newest.state is not ContainerState.RUNNING:
+            continue
+        failed = post_start_of(state, newest)
+        if failed is not None and failed.failure:
+            found.append(leaving(newest, own_grace_s(pod), "FailedPostStartHook"))
+        elif is_changed(container, newest):
+            kind = "Init container" if is_init(pod.spec, container.name) else "Container"
+            text = f"{kind} {container.name} definition changed, will be restarted"
+            found.append(leaving(newest, own_grace_s(pod), text))
+    known = {one.instance.id for one in found}
+    found += [
+        leaving(ill.instance, ill.grace_s, ill.event) for ill in ailing(state) if ill.instance.id not in known
+    ]
+    known = {one.instance.id for one in found}
+    for instance in restarts_to_resize(state, pod, now):
+        if instance.id not in known:
+            text = f"Container {instance.name} resize requires restart, will be restarted"
+            found.append(leaving(instance, own_grace_s(pod), text))
+    return tuple(found)
+
+
+def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[tuple[v1.Container, ...], list[Stage]]:
+    """Return the containers that may be started, and the wait of the others: for the postStart hook of one before them."""
+    containers = in_order(pod.spec)
+    for index, container in enumerate(containers):
+        mark = holding_up(state, container)
+        if mark is None:
+            continue
+        what = sentences(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
+        if mark.failure:
+            what = f"the stop of container {container.name}, whose postStart hook failed"
+        return containers[:index], [Stage(why=f"waiting for {what}")]
+    return containers, []
+
+
+def links_and_marks(state: PodState, observed: RuntimePod) -> Stage | None:
+    """Return what is done once nothing else is due: link the logs of what runs, write down which hooks are done."""
     links = log_links(state, observed)
     if links:
         return Stage(calls=links, why="linking the logs of its containers")
-    if waits or stuck:
-        return waiting_stage(waits, stuck)
-    return Stage(why="all its containers run" if running(observed) else "nothing is due")
+    if state.remembered is not None and state.remembered.hooks != state.memo.hooks:
+        memo = msgspec.structs.replace(state.memo, kill=None)
+        return remember(state, memo, "remembering which hooks are done")
+    return None
 
 
 def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
@@ -246,19 +377,24 @@ def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
 
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     """Stop everything, prove it, in this order: durable intent, containers, sandboxes, proof."""
+    left_s = grace_left_s(kill, wall)
+    leave = tuple(leaving(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
-        memo = msgspec.structs.replace(state.memo, kill=kill)
+        memo = marked(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
         return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
     if state.observed is None or state.look:
         return look_first(state, now, "looking at what still runs")
     held = paused(state, now)
     if held:
         return held
-    alive = running(state.observed)
-    if alive:
-        left_s = grace_left_s(kill, wall)
-        calls = tuple(stop(state, c, left_s) for c in alive)
-        return Stage(calls=calls, why=f"stopping its containers with {left_s} s of grace")
+    pressing = wall >= kill.stop_by
+    why = f"stopping its containers with {left_s} s of grace"
+    stopping = stops(state, leave, now, wall, why=why, pressing=pressing)
+    if stopping is not None:
+        # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
+        timed = sidecar_names(state) and not pressing
+        used_up = now + (kill.stop_by - wall) / NS if timed else None
+        return msgspec.structs.replace(stopping, wake_at=used_up)
     ended = read_endings(state)
     if ended:
         return ended
@@ -279,6 +415,9 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     if is_alive(state.observed):
         # A start whose outcome was unknown may take effect after everything was proven stopped.
         return stop_again(state, kill, wall)
+    volumes = remove_volumes(state)
+    if volumes:
+        return volumes
     if not (kill.deleted or kill.evict):
         return Stage(why="finished; kept until it is removed from its source")
     if state.observed.sandboxes:
@@ -295,11 +434,18 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
         return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
     if not kill.deleted:
         return Stage(why="evicted; its status is kept until it is removed from its source")
-    if state.memo.cgroup_parent and not state.ungrouped:
-        group = RemovePodCgroup(cgroup_parent=state.memo.cgroup_parent)
-        return Stage(calls=(host_call("cgroups", group),), why="removing its cgroup")
+    return leave_nothing(state)
+
+
+def leave_nothing(state: PodState) -> Stage:
+    """Remove what the node holds of a deleted pod that the runtime has nothing of any more."""
+    groups = () if state.ungrouped else groups_to_remove(state)
+    if groups:
+        return Stage(calls=groups, why="removing its cgroup")
     if not state.cleaned:
-        call = RemovePodFolders(uid=state.uid, log_directory=state.memo.log_directory)
+        # A page that was lost, of a pod whose sandbox is gone: its logs are found by its UID.
+        logs = state.memo.log_directory
+        call = RemovePodFolders(uid=state.uid, log_directory=logs, find_logs=not logs)
         return Stage(calls=(host_call("podfiles", call),), why="removing its folders and logs")
     # The page goes last: it is what tells the next life of the agent that there is something left to remove.
     forget = Forget(section=MEMO_SECTION, key=state.uid)

@@ -1,15 +1,19 @@
 """What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
 
+from actors.pod.event import named, new_events
 from actors.pod.image import IMAGES, wants_message
+from actors.pod.probe import PROBES, probe_message
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
 from api.ids import Path
 from api.lifecycle import Action, Tell
+from api.messages.events import KeepEvents, ReleaseEvents
 from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
 
 SUPERVISOR = Path("/node/pods")
 STATUS_MANAGER = Path("/node/status")
+EVENTS = Path("/node/events")
 PLEG = Path("/node/pleg")
 
 
@@ -26,12 +30,15 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             or resend == STATUS_MANAGER
         ):
             facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
-    if type(before.life) is not type(after.life) or resend == SUPERVISOR:
+    # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
+    moved_on = type(before.life) is not type(after.life) or before.confined != after.confined
+    if moved_on or resend in (SUPERVISOR, IMAGES):
         moved = PodMoved(
             uid=after.uid,
             name=after.memo.name,
             namespace=after.memo.namespace,
             life=LIFE_WORD[type(after.life)],
+            confined=after.confined,
         )
         facts.append(Tell(to=SUPERVISOR, message=moved))
     if (
@@ -40,12 +47,29 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         or (resend == IMAGES and after.wants is not None)
     ):
         facts.append(Tell(to=IMAGES, message=wants_message(after)))
+    if before.probed != after.probed or (resend in (PROBES, IMAGES) and after.probed is not None):
+        facts.append(Tell(to=PROBES, message=probe_message(after.uid, after)))
     if resend == PLEG:
         facts.append(Tell(to=PLEG, message=WatchPod(uid=after.uid)))
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
         facts.append(Tell(to=PLEG, message=UnwatchPod(uid=after.uid)))
+    # IMAGES stands for an update, which comes at least once a minute: a claim that got lost is made again with it.
+    facts += told_events(before, after, resend=resend in (EVENTS, IMAGES))
     if is_stopped(after):
         facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
+    return tuple(facts)
+
+
+def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:
+    """Return what to tell of events: the new ones, that there is a pod to keep them of, or no more."""
+    facts: list[Action] = []
+    begins = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
+    if begins or (resend and not isinstance(after.life, Gone)):
+        namespace, name = named(after)
+        facts.append(Tell(to=EVENTS, message=KeepEvents(uid=after.uid, namespace=namespace, pod=name)))
+    facts += [Tell(to=EVENTS, message=event) for event in new_events(before, after)]
+    if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
+        facts.append(Tell(to=EVENTS, message=ReleaseEvents(uid=after.uid)))
     return tuple(facts)
 
 

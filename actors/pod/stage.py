@@ -5,7 +5,7 @@ A stage is a set of calls that may run side by side; the next one waits for all 
 
 import msgspec
 
-from actors.pod.config.cgroup import cgroup_parent
+from actors.pod.config.cgroup import settled_parent
 from actors.pod.containerconfig import (
     container_hash,
     log_directory,
@@ -21,6 +21,7 @@ from actors.pod.support import refused_host_image, unsupported_paths
 from actors.rules.backoff import counted, wait_s
 from actors.rules.instance import instances_of
 from actors.rules.loglink import link_name
+from actors.rules.role import in_order
 from api.containers import (
     ANNOTATION_HASH,
     Container,
@@ -93,7 +94,7 @@ def paused(state: PodState, now: Instant) -> Stage | None:
     hold = state.hold("")
     if hold is None or now >= hold.until:
         return None
-    names = [c.name for c in state.desired.spec.containers] if state.desired else []
+    names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
     waiting = tuple((name, hold.reason, hold.message) for name in names)
     return Stage(
         why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
@@ -137,7 +138,10 @@ def node_files(state: PodState) -> PortCall:
 
 
 def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
-    """Return the call that stops a container; its deadline leaves room for the grace."""
+    """Return the call that stops a container; its deadline leaves room for the grace.
+
+    A second is sent as one; the floor is for a grace that is none, or used up.
+    """
     grace = grace_s if grace_s >= 1 else MIN_STOP_S
     call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
     return PortCall(
@@ -148,13 +152,14 @@ def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
 def grace_left_s(kill: Kill, wall: WallNs) -> int:
     """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
 
-    Where it is used up the floor of a stop is left. A wall clock that jumped backwards gives no more than the grace.
+    Where it is used up, or nearly so, the floor of a stop is left, unless less was asked for: it never grows again. A wall
+    clock that jumped backwards gives no more than the grace.
     """
     left_s = -((wall - kill.stop_by) // NS)
-    return int(min(left_s if left_s >= 1 else MIN_STOP_S, kill.grace_s))
+    return int(min(max(left_s, MIN_STOP_S), kill.grace_s))
 
 
-def is_changed(container: v1.Container, instance: Container) -> bool:
+def is_changed(container: v1.Container | v1.EphemeralContainer, instance: Container) -> bool:
     """Tell whether a live instance was made from another definition of its container."""
     if instance.state not in (ContainerState.RUNNING, ContainerState.CREATED):
         return False
@@ -165,7 +170,7 @@ def is_changed(container: v1.Container, instance: Container) -> bool:
 def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[PortCall, ...]:
     """Return calls that remove dead instances and their logs: keep two per container, the newest and the one before it."""
     uid = observed.uid
-    known = {c.name for c in pod.spec.containers}
+    known = {c.name for c in in_order(pod.spec)}
     old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
     dead = [c for c in old if c.state is ContainerState.EXITED]
     if dead:
@@ -222,11 +227,10 @@ def fresh_memo(state: PodState) -> PodMemo:
         folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
     else:
         return state.memo
-    parent = (
-        cgroup_parent(pod, state.node)
-        if pod is not None and state.node.confined
-        else state.memo.cgroup_parent
-    )
+    parent = state.memo.cgroup_parent
+    if pod is not None and (state.described or not state.node.confined):
+        # What a cgroup is called depends on what the runtime says of itself.
+        parent = settled_parent(pod, state.node, parent)
     return msgspec.structs.replace(
         state.memo, name=name, namespace=namespace, log_directory=folder, cgroup_parent=parent
     )

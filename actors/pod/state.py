@@ -10,14 +10,21 @@ Recalling -> Syncing -> Terminating -> Terminated -> Finished -> Gone
 
 import msgspec
 
+from actors.pod.config.volume import SubPath
+from actors.pod.mark import HookRun, Marks
 from actors.rules.backoff import Backoff
+from actors.rules.instance import instances_of
+from api.cgroup import CgroupLimits
+from api.confinement import Resources
 from api.containers import RuntimePod
 from api.ids import Instant, OpId, Path, Uid, WallNs
 from api.messages.images import ImageWant
-from api.messages.pod import ImageReport, KillCause
+from api.messages.pod import ImageReport, KillCause, ProbeChanged, Refusal, Resize
+from api.messages.probes import ProbeTarget
 from api.messages.supervisor import PodLife
 from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod, PodStatus
+from api.volume import VolumePlan
 
 MEMO_SECTION = "pods"
 """Ledger section of `PodMemo`, owned by PodActors; keys are UIDs."""
@@ -27,6 +34,9 @@ STATUS_SECTION = "status"
 
 PRUNING = "(pruning)"
 """Key of the hold on removing outdated instances, which keeps nothing else waiting. No container can have this name."""
+
+RESIZING = "(resizing)"
+"""Key of the hold on in-place resizes, which keeps nothing else waiting."""
 
 EVENT_LIMIT = 64
 TRIED_LIMIT = 16
@@ -43,6 +53,8 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: Path
     deleted: bool = False
     evict: bool = False
+    disruption: bool = False
+    """The node ends the pod for its own sake: its status says so."""
     reason: str = ""
     message: str = ""
 
@@ -59,6 +71,13 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     cgroup_parent: str = ""
     """The pod's own cgroup, which is to be removed with it; empty: none was asked for."""
     backoffs: tuple[Backoff, ...] = ()
+    restarting: bool = False
+    """All containers are being restarted in place: none starts before every instance is removed."""
+    used: tuple[tuple[str, int], ...] = ()
+    """Container, and the highest number of its instances whose records were removed before a newer one was made."""
+    hooks: Marks = ()
+    volumes: bool = False
+    """It had volumes, which are to be removed with it."""
 
     def backoff(self, container: str) -> Backoff | None:
         """Return the back-off of a container."""
@@ -128,6 +147,8 @@ class PortCall(msgspec.Struct, frozen=True, kw_only=True):
     call: msgspec.Struct
     deadline_s: float
     container: str = ""
+    event: str = ""
+    """What the ``Killing`` event of a stop says, where that is not the usual."""
 
 
 class Flight(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,6 +175,22 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     instance: str = ""
     """Id of the instance that could not be started; it is removed before the next try."""
+
+
+class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
+    """A volume that can be mounted, as it was asked for."""
+
+    name: str
+    plan: VolumePlan
+    host_path: str
+
+
+class BoundPart(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of a volume that is bound for one mount of a container that was not made yet."""
+
+    container: str
+    attempt: int
+    part: SubPath
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,6 +232,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     desired: Pod | None = None
     source: str = ""
     generation: int = 0
+    refusal: Refusal | None = None
+    """Why it is not to run here."""
     life: Life = Recalling()
     memo: PodMemo = PodMemo()
     remembered: PodMemo | None = None
@@ -211,13 +250,30 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """The last stage's outcome is not wholly known: inspect before deciding anything."""
     folders: bool = False
     """The pod's folders were made by this incarnation."""
+    grouped: str = ""
+    """The pod's cgroup, once this incarnation made sure of it."""
+    granted: CgroupLimits | None = None
+    """What it was given last."""
+    granted_to: Pod | None = None
+    """The desired pod that it was given just that for."""
     linked: tuple[str, ...] = ()
     """Ids of the containers that run and whose logs are linked."""
+    volumes: tuple[ReadyVolume, ...] = ()
+    """The volumes that this incarnation prepared."""
+    bound: tuple[BoundPart, ...] = ()
+    unmounted: bool = False
+    """The pod's volumes were removed."""
     ungrouped: bool = False
     """The pod's cgroup was removed."""
     cleaned: bool = False
     """The pod's folders were removed: only its page in the ledger is left."""
     inflight: tuple[Flight, ...] = ()
+    hooks: tuple[HookRun, ...] = ()
+    """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""
+    dropped: tuple[OpId, ...] = ()
+    """Calls of hooks that nobody waits for any more: to be cancelled."""
+    asked: tuple[str, ...] = ()
+    """Ids of the containers that the stage in flight stops, or has stopped: what may join it are others."""
     inherited: tuple[OpId, ...] = ()
     """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
     holds: tuple[Hold, ...] = ()
@@ -228,8 +284,20 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What the ImagePuller says of them."""
     image_tries: tuple[tuple[str, int], ...] = ()
     """Container, and how often its image was gone when it was to be made."""
+    probed: tuple[ProbeTarget, ...] | None = None
+    """What is to be probed, as it was told; None before anything was."""
+    probes: tuple[ProbeChanged, ...] = ()
+    """What probes say of the instances that run."""
+    renewed: tuple[str, ...] = ()
+    """Ids of the instances that were stopped to be restarted, however they end."""
     prepared: tuple[tuple[str, int], ...] = ()
     """Container and attempt whose files were written and which was not made yet."""
+    resize: Resize | None = None
+    """Why the pod does not have the amounts that its source asks for."""
+    confined: int = -1
+    """Generation of the last update whose amounts confine everything that runs."""
+    resized: tuple[tuple[str, Resources], ...] = ()
+    """Container id, and the amounts that the runtime took for it since it was made."""
     endings: tuple[tuple[str, str], ...] = ()
     """Container id, and the last words that it left."""
     askers: tuple[Path, ...] = ()
@@ -243,6 +311,20 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     def facts(self) -> NodeFacts:
         """Return what of the node shapes the pod's containers."""
         return msgspec.structs.replace(self.node, log_root=self.log_root)
+
+    @property
+    def effective(self) -> Pod | None:
+        """Return the desired pod, in which containers that are to be restarted however they ended say so."""
+        pod = self.desired
+        if pod is None or not self.renewed:
+            return pod
+        containers = tuple(
+            msgspec.structs.replace(container, restart_policy="Always", restart_policy_rules=())
+            if any(one.id in self.renewed for one in instances_of(self.observed, container.name))
+            else container
+            for container in pod.spec.containers
+        )
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=containers))
 
     @property
     def killed(self) -> Kill | None:

@@ -6,17 +6,35 @@ what the runtime forgot: restart counts, last terminations, start time, addresse
 
 import msgspec
 
+from actors.pod.address import pod_addresses
+from actors.pod.condition import conditions
 from actors.pod.config.ending import cut_message, ended_message
-from actors.pod.phase import TERMINAL, conditions, is_static, phase_of
-from actors.rules.instance import instances_of, ready_sandboxes
+from actors.pod.containerfield import mounts_of, resources_of, user_of
+from actors.pod.initstatus import (
+    CREATING,
+    INITIALIZING,
+    LOST,
+    RESTARTING,
+    UNSEEN_SUCCESS,
+    attempted,
+    had_initialised,
+    idle,
+    is_done,
+    removed_for_restart,
+)
+from actors.pod.phase import TERMINAL, is_static, phase_of
+from actors.rules.instance import instances_of
+from actors.rules.progress import active_id, began, is_past
 from actors.rules.qos import qos_class
-from actors.rules.restart import should_start
+from actors.rules.restart import restarts_after, should_start
+from actors.rules.role import is_init, is_plain_init
 from actors.rules.sandbox import judge
 from api.containers import Container as Instance
 from api.containers import ContainerState as Runs
-from api.containers import RuntimePod
+from api.containers import RuntimePod, SandboxState
 from api.ids import WallNs
-from api.objects.container import Container
+from api.node import NodeFacts
+from api.objects.container import Container, EphemeralContainer
 from api.objects.pod import Pod, PodSpec
 from api.objects.podstatus import (
     ContainerState,
@@ -25,14 +43,11 @@ from api.objects.podstatus import (
     ContainerStateWaiting,
     ContainerStatus,
     HostIP,
+    PodCondition,
     PodIP,
     PodStatus,
 )
 from api.wallclock import rfc3339
-
-CREATING = ContainerState(waiting=ContainerStateWaiting(reason="ContainerCreating"))
-LOST = 137
-"""Exit code published for a container that nobody saw end."""
 
 UNSEEN = "ContainerStatusUnknown"
 """Reason published with it."""
@@ -53,10 +68,28 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     failed: bool = False
     """The kill decides the phase: Failed."""
+    disruption: str | None = None
+    """Message of the disruption that the pod is the target of, None for none."""
+    completed: bool = False
+    """The pod came to its end by itself: nothing of it runs again, also of a static one."""
+    restarting: bool = False
+    """All containers are being restarted in place."""
+    resizes: tuple[PodCondition, ...] = ()
+    """Conditions that say how far a resize is."""
     endings: tuple[tuple[str, str], ...] = ()
     """Container id, and the last words that it left."""
-    node_ip: str = ""
+    started: tuple[str, ...] = ()
+    """Containers that count as started."""
+    ready: tuple[str, ...] = ()
+    """Containers that count as ready."""
+    node: NodeFacts = NodeFacts()
     wall: WallNs
+
+    @property
+    def containers(self) -> int:
+        """Return how many containers of every kind share the room for last words."""
+        spec = self.pod.spec
+        return len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers)
 
 
 def compose(facts: Facts) -> PodStatus:
@@ -69,32 +102,52 @@ def compose(facts: Facts) -> PodStatus:
         container_status(facts, container, waiting.get(container.name))
         for container in sorted(pod.spec.containers, key=lambda c: c.name)
     )
-    static = is_static(pod)
-    if facts.terminal and (not static or any(ever_ran(status) for status in statuses)):
-        statuses = tuple(located_no_more(status) for status in statuses)
-    phase = guarded_phase(facts, phase_of(pod.spec, statuses, terminal=facts.terminal, static=static), static)
+    inits = tuple(
+        container_status(facts, container, waiting.get(container.name))
+        for container in pod.spec.init_containers
+    )
+    static = is_static(pod) and not facts.completed
+    if facts.terminal and (not static or any(ever_ran(status) for status in (*inits, *statuses))):
+        inits, statuses = closed_books(pod.spec, inits, statuses)
+    phase = phase_of(
+        pod.spec,
+        statuses,
+        terminal=facts.terminal,
+        static=static,
+        inits=inits,
+        initialised=has_begun(facts),
+        restarting=facts.restarting and not facts.terminating,
+    )
+    phase = guarded_phase(facts, phase, static)
     reason, message = facts.reason, facts.message
     if not reason and phase == base.phase and phase in TERMINAL:
         reason, message = base.reason, base.message
-    ready = ready_sandboxes(facts.observed)
-    ips = ready[0].ips if ready and ready[0].ips else tuple(ip.ip for ip in base.pod_ips)
-    if pod.spec.host_network and ready and not ips and facts.node_ip:
-        ips = (facts.node_ip,)
+    ips = pod_addresses(pod, facts.observed, base, facts.node.ips)
     needs_sandbox = facts.observed is None or judge(facts.observed, host_network=pod.spec.host_network).needed
     return PodStatus(
         phase=phase,
         conditions=conditions(
-            pod, phase, statuses, base.conditions, facts.wall, sandbox_ready=not needs_sandbox
+            pod,
+            phase,
+            statuses,
+            base.conditions,
+            facts.wall,
+            sandbox_ready=not needs_sandbox,
+            disruption=facts.disruption if facts.terminal else None,
+            inits=inits,
+            restarting=facts.restarting and not facts.terminating,
+            resizes=facts.resizes,
         ),
         container_statuses=statuses,
+        init_container_statuses=inits,
         reason=reason,
         message=message,
-        host_ip=facts.node_ip,
-        host_ips=(HostIP(ip=facts.node_ip),) if facts.node_ip else (),
+        host_ip=facts.node.ips[0] if facts.node.ips else "",
+        host_ips=tuple(HostIP(ip=ip) for ip in facts.node.ips),
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         qos_class=qos_class(pod.spec),
-        start_time=base.start_time or rfc3339(facts.wall),
+        start_time=base.start_time or pod.status.start_time or rfc3339(facts.wall),
         observed_generation=max(pod.metadata.generation, base.observed_generation),
     )
 
@@ -102,14 +155,18 @@ def compose(facts: Facts) -> PodStatus:
 def guarded_phase(facts: Facts, phase: str, static: bool) -> str:
     """Return the phase to publish for the one that the containers' statuses give.
 
-    A terminal one is final once published, and is held back until everything of the pod is proven stopped.
+    A terminal one is final once published, by this agent or by whom the source asked; and is held back until everything
+    of the pod is proven stopped.
     """
     if facts.base.phase in TERMINAL:
         return facts.base.phase
+    if facts.pod.status.phase in TERMINAL:
+        return facts.pod.status.phase
     if facts.terminal:
         return "Failed" if facts.failed or (not static and phase not in TERMINAL) else phase
     if phase in TERMINAL:
-        return facts.base.phase or "Running"
+        begun = has_begun(facts) or not facts.pod.spec.init_containers
+        return facts.base.phase or ("Running" if begun else "Pending")
     return phase
 
 
@@ -121,15 +178,37 @@ def container_status(
     instances = instances_of(facts.observed, container.name)
     if not instances:
         status = without_instance(facts, container, old)
+    elif old is not None and is_older(instances[0], old):
+        status = old
     else:
-        status = with_instances(container, old, tuple(with_last_words(facts, one) for one in instances))
+        told = tuple(with_last_words(facts, one) for one in instances)
+        status = with_instances(facts.pod.spec, container, old, told)
     newest = instances[0] if instances else None
+    if facts.restarting and not facts.terminating and newest is None:
+        return msgspec.structs.replace(status, ready=False, started=False)
     if waiting is None and old is not None and not facts.terminating:
         waiting = waits_still(old, newest)
     if waiting and not facts.terminal and not status.state.running:
         status = put_off(facts.pod.spec, container, status, newest, waiting)
     running = status.state.running is not None
-    return msgspec.structs.replace(status, ready=running, started=running)
+    plain = bool(facts.pod.spec.init_containers) and is_plain_init(facts.pod.spec, container)
+    if plain and not instances and status.state.waiting and is_passed(facts, container):
+        status = msgspec.structs.replace(status, state=UNSEEN_SUCCESS)
+    return msgspec.structs.replace(
+        status,
+        ready=is_done(status) if plain else running and container.name in facts.ready,
+        started=running and container.name in facts.started,
+        volume_mounts=mounts_of(facts.pod, container, facts.node),
+    )
+
+
+def is_older(newest: Instance, old: ContainerStatus) -> bool:
+    """Tell whether all that the runtime still shows of a container ended before the end that was published.
+
+    The record of a later instance was removed behind our back: what is known of it stays.
+    """
+    later = old.state.terminated is not None and old.restart_count > newest.attempt
+    return later and newest.state is Runs.EXITED and old.container_id not in ("", newest.id)
 
 
 def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerStateWaiting | None:
@@ -138,7 +217,7 @@ def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerState
     Between the end of a wait and the next start the published reason stays, as a kubelet's does.
     """
     waiting = old.state.waiting
-    if waiting is None or waiting == CREATING.waiting:
+    if waiting is None or waiting in (CREATING.waiting, INITIALIZING.waiting) or waiting.reason == RESTARTING:
         return None
     return waiting if newest is None or newest.id == old.container_id else None
 
@@ -146,7 +225,9 @@ def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerState
 def without_instance(facts: Facts, container: Container, old: ContainerStatus | None) -> ContainerStatus:
     """Compose the status of a container of which the runtime holds nothing."""
     if old is None:
-        return ContainerStatus(name=container.name, image=container.image, state=CREATING)
+        return ContainerStatus(name=container.name, image=container.image, state=idle(facts.pod.spec))
+    if facts.restarting and not facts.terminating:
+        return removed_for_restart(old)
     if old.state.terminated:
         return old
     if old.state.running:
@@ -155,16 +236,19 @@ def without_instance(facts: Facts, container: Container, old: ContainerStatus | 
         )
         return msgspec.structs.replace(
             old,
-            state=CREATING,
+            state=idle(facts.pod.spec),
             last_state=ContainerState(terminated=gone),
             container_id="",
             restart_count=old.restart_count + (0 if facts.terminating else 1),
         )
-    return msgspec.structs.replace(old, image=container.image, state=CREATING)
+    return msgspec.structs.replace(old, image=container.image, state=idle(facts.pod.spec))
 
 
 def with_instances(
-    container: Container, old: ContainerStatus | None, instances: tuple[Instance, ...]
+    spec: PodSpec,
+    container: Container | EphemeralContainer,
+    old: ContainerStatus | None,
+    instances: tuple[Instance, ...],
 ) -> ContainerStatus:
     """Compose the status of a container from its instances, newest first."""
     newest = instances[0]
@@ -174,7 +258,7 @@ def with_instances(
         last = ContainerState(terminated=terminated(before))
     elif old is not None:
         last = last_before(old, newest)
-    state = state_of(newest, old)
+    state = state_of(spec, newest, old)
     return ContainerStatus(
         name=container.name,
         image=newest.image or container.image,
@@ -183,7 +267,9 @@ def with_instances(
         restart_count=max(newest.attempt, old.restart_count if old else 0),
         state=state,
         last_state=last,
-        allocated_resources=container.resources.requests if container.resources else {},
+        allocated_resources=container.resources.requests,
+        resources=resources_of(container, newest),
+        user=user_of(newest),
     )
 
 
@@ -192,7 +278,7 @@ def with_last_words(facts: Facts, instance: Instance) -> Instance:
     if instance.state is not Runs.EXITED:
         return instance
     left = next((message for identity, message in facts.endings if identity == instance.id), "")
-    message = cut_message(ended_message(instance.message, left), len(facts.pod.spec.containers))
+    message = cut_message(ended_message(instance.message, left), facts.containers)
     return instance if message == instance.message else msgspec.structs.replace(instance, message=message)
 
 
@@ -204,7 +290,7 @@ def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:
     return ContainerState()
 
 
-def state_of(newest: Instance, old: ContainerStatus | None) -> ContainerState:
+def state_of(spec: PodSpec, newest: Instance, old: ContainerStatus | None) -> ContainerState:
     """Return the API state of an instance (reference section 10.1 step 3)."""
     match newest.state:
         case Runs.RUNNING:
@@ -215,7 +301,7 @@ def state_of(newest: Instance, old: ContainerStatus | None) -> ContainerState:
             gone = lost("The container could not be located when the pod was terminated", newest.id)
             return ContainerState(terminated=gone)
         case Runs.UNKNOWN | Runs.CREATED:
-            return CREATING
+            return idle(spec)
 
 
 def was_running(instance: Instance, old: ContainerStatus) -> bool:
@@ -234,12 +320,46 @@ def put_off(
     waiting: ContainerStateWaiting,
 ) -> ContainerStatus:
     """Show a container that will be started, but not now, as waiting; its end moves to the last state."""
-    if not should_start(spec, container, newest):
+    known = newest is not None or is_init(spec, container.name)
+    done = not should_start(spec, container, newest) if known else ended_for_good(spec, container, status)
+    if done:
         return status
     last = (
         ContainerState(terminated=status.state.terminated) if status.state.terminated else status.last_state
     )
     return msgspec.structs.replace(status, state=ContainerState(waiting=waiting), last_state=last)
+
+
+def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus) -> bool:
+    """Tell whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
+    ended = None if status.state.running else status.state.terminated or status.last_state.terminated
+    if ended is None or ended.reason in (UNSEEN, RESTARTING):
+        return False
+    return not restarts_after(spec, container, ended.exit_code)
+
+
+def has_begun(facts: Facts) -> bool:
+    """Tell whether a regular container was made in the pod's newest sandbox."""
+    observed = facts.observed
+    return observed is not None and began(facts.pod.spec, observed, active_id(observed))
+
+
+def is_passed(facts: Facts, container: Container) -> bool:
+    """Tell whether something that comes after an init container was made in the pod's sandbox, which still stands."""
+    observed = facts.observed
+    if observed is None or not observed.sandboxes or observed.sandboxes[0].state is not SandboxState.READY:
+        return False
+    return is_past(facts.pod.spec, observed, active_id(observed), container.name)
+
+
+def closed_books(
+    spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
+) -> tuple[tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]:
+    """Return the final statuses of a terminated pod: what was never its turn keeps waiting (reference section 11.3)."""
+    tried = attempted(inits)
+    if had_initialised(spec, inits, statuses):
+        statuses = tuple(located_no_more(status) for status in statuses)
+    return (*(located_no_more(status) for status in inits[:tried]), *inits[tried:]), statuses
 
 
 def ever_ran(status: ContainerStatus) -> bool:
@@ -282,8 +402,9 @@ def moment(at: WallNs | None) -> str | None:
 
 
 def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
-    """Return the status of a container by name."""
-    return next((s for s in status.container_statuses if s.name == name), None)
+    """Return the status of a container of any kind by name."""
+    kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
+    return next((one for kind in kinds for one in kind if one.name == name), None)
 
 
 def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
@@ -292,7 +413,23 @@ def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
         return max(newest.attempt, old.restart_count if old else 0) + 1
     if old is None or not ever_ran(old):
         return 0
-    # One that waits for its back-off shows its end as the last one; one that was made and never ran shows none.
-    last = old.last_state.terminated
-    used = old.state.terminated or (last is not None and last.container_id == old.container_id != "")
+    # One that was made and is not shown any more may have run: only what we removed before its start shows no id.
+    used = old.state.terminated or old.container_id
     return old.restart_count + (1 if used else 0)
+
+
+def never_started(status: PodStatus, container_id: str) -> PodStatus:
+    """Return the status in which an instance that was removed before its start used up no number."""
+    return msgspec.structs.replace(
+        status,
+        container_statuses=without_id(status.container_statuses, container_id),
+        init_container_statuses=without_id(status.init_container_statuses, container_id),
+    )
+
+
+def without_id(statuses: tuple[ContainerStatus, ...], container_id: str) -> tuple[ContainerStatus, ...]:
+    """Return statuses of which none names this instance as its newest."""
+    return tuple(
+        msgspec.structs.replace(one, container_id="") if one.container_id == container_id else one
+        for one in statuses
+    )

@@ -16,21 +16,34 @@ from api.problem import joined
 
 HONOURED: dict[str, tuple[object, ...]] = {
     # Path pattern -> accepted values; an empty tuple accepts any.
+    "spec.activeDeadlineSeconds": (),
+    "spec.affinity": (),
     "spec.automountServiceAccountToken": (False,),
     "spec.containers[].args": (),
     "spec.containers[].command": (),
     "spec.containers[].env[].name": (),
     "spec.containers[].env[].value": (),
+    "spec.containers[].env[].valueFrom.fieldRef": (),
+    "spec.containers[].env[].valueFrom.resourceFieldRef": (),
     "spec.containers[].image": (),
     "spec.containers[].imagePullPolicy": (),
+    "spec.containers[].lifecycle.postStart.exec": (),
+    "spec.containers[].lifecycle.postStart.httpGet": (),
+    "spec.containers[].lifecycle.postStart.sleep": (),
+    "spec.containers[].lifecycle.preStop.exec": (),
+    "spec.containers[].lifecycle.preStop.httpGet": (),
+    "spec.containers[].lifecycle.preStop.sleep": (),
+    "spec.containers[].livenessProbe": (),
     "spec.containers[].name": (),
     "spec.containers[].ports[].containerPort": (),
     "spec.containers[].ports[].hostPort": (),
     "spec.containers[].ports[].name": (),
     "spec.containers[].ports[].protocol": (),
+    "spec.containers[].readinessProbe": (),
+    "spec.containers[].resizePolicy": (),
     "spec.containers[].resources.requests": (),
     "spec.containers[].restartPolicy": (),
-    "spec.containers[].restartPolicyRules[].action": ("Restart",),
+    "spec.containers[].restartPolicyRules[].action": (),
     "spec.containers[].restartPolicyRules[].exitCodes": (),
     "spec.containers[].securityContext.allowPrivilegeEscalation": (True,),
     "spec.containers[].securityContext.privileged": (False,),
@@ -38,8 +51,16 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.containers[].securityContext.runAsGroup": (),
     "spec.containers[].securityContext.runAsNonRoot": (False,),
     "spec.containers[].securityContext.runAsUser": (),
+    "spec.containers[].startupProbe": (),
     "spec.containers[].terminationMessagePath": ("", "/dev/termination-log"),
     "spec.containers[].terminationMessagePolicy": ("", "File"),
+    "spec.containers[].volumeMounts[].mountPath": (),
+    "spec.containers[].volumeMounts[].mountPropagation": ("", "None", "HostToContainer"),
+    "spec.containers[].volumeMounts[].name": (),
+    "spec.containers[].volumeMounts[].readOnly": (),
+    "spec.containers[].volumeMounts[].recursiveReadOnly": (),
+    "spec.containers[].volumeMounts[].subPath": (),
+    "spec.containers[].volumeMounts[].subPathExpr": (),
     "spec.containers[].workingDir": (),
     "spec.dnsPolicy": ("", "ClusterFirst", "Default"),
     "spec.enableServiceLinks": (),
@@ -49,10 +70,12 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.hostUsers": (True,),
     "spec.imagePullSecrets": (),
     "spec.nodeName": (),
-    "spec.os.name": ("", "linux"),
+    "spec.nodeSelector": (),
+    "spec.os.name": (),
     "spec.preemptionPolicy": (),
     "spec.priority": (),
     "spec.priorityClassName": (),
+    "spec.readinessGates[].conditionType": (),
     "spec.restartPolicy": (),
     "spec.schedulerName": (),
     "spec.securityContext.runAsGroup": (),
@@ -64,13 +87,17 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.shareProcessNamespace": (False,),
     "spec.terminationGracePeriodSeconds": (),
     "spec.tolerations": (),
+    "spec.topologySpreadConstraints": (),
+    "spec.volumes[].emptyDir.medium": ("", "Memory"),
+    "spec.volumes[].emptyDir.sizeLimit": (),
+    "spec.volumes[].hostPath.path": (),
+    "spec.volumes[].hostPath.type": (),
     "spec.volumes[].name": (),
 }
 
 
 CONFINED: dict[str, tuple[object, ...]] = {
-    "spec.containers[].env[].valueFrom.fieldRef": (),
-    "spec.containers[].env[].valueFrom.resourceFieldRef": (),
+    "spec.containers[].lifecycle.stopSignal": (),
     "spec.containers[].ports[].hostIP": (),
     "spec.containers[].resources.limits.cpu": (),
     "spec.containers[].resources.limits.hugepages-*": (),
@@ -89,6 +116,7 @@ CONFINED: dict[str, tuple[object, ...]] = {
     "spec.containers[].terminationMessagePath": (),
     "spec.containers[].terminationMessagePolicy": (),
     "spec.containers[].tty": (),
+    "spec.containers[].volumeMounts[].mountPropagation": (),
     "spec.dnsConfig": (),
     "spec.dnsPolicy": (),
     "spec.hostAliases": (),
@@ -112,6 +140,31 @@ CONFINED: dict[str, tuple[object, ...]] = {
     "spec.subdomain": (),
 }
 HUGE_PAGES = "hugepages-"
+NOT_EPHEMERAL = (
+    "lifecycle",
+    "livenessProbe",
+    "ports",
+    "readinessProbe",
+    "resizePolicy",
+    "resources",
+    "restartPolicy",
+)
+"""What an ephemeral container has none of, with all that begins so: a kubelet's API refuses it."""
+
+
+def of_ephemeral(rows: Mapping[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
+    """Return the rows of ephemeral containers: what is honoured of a regular one is honoured of these too."""
+    regular = "spec.containers[]."
+    return {
+        row.replace(regular, "spec.ephemeralContainers[]."): accepted
+        for row, accepted in rows.items()
+        if row.startswith(regular) and not row.removeprefix(regular).startswith(NOT_EPHEMERAL)
+    }
+
+
+HONOURED |= {**of_ephemeral(HONOURED), "spec.ephemeralContainers[].targetContainerName": ()}
+CONFINED |= of_ephemeral(CONFINED)
+REGULAR, INIT = "spec.containers[]", "spec.initContainers[]"
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -123,7 +176,8 @@ class Table(msgspec.Struct, frozen=True):
 
 
 def table(rows: Mapping[str, tuple[object, ...]]) -> Table:
-    """Return a table with these rows."""
+    """Return a table with these rows; what is honoured of a regular container is so of an init container."""
+    rows = {**rows, **{INIT + row[len(REGULAR) :]: rows[row] for row in rows if row.startswith(REGULAR)}}
     above = {"spec.volumes", "spec.volumes[]"}
     for row in rows:
         for end, letter in enumerate(row):
@@ -222,10 +276,13 @@ def refused_host_image(pod: Pod, source: str, *, allowed: bool) -> str:
     """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
     if allowed or source in ("", "file"):
         return ""
-    for index, container in enumerate(pod.spec.containers):
+    every = (
+        (group, index, one) for group, many in pod.spec.container_groups() for index, one in enumerate(many)
+    )
+    for group, index, container in every:
         if container.image.partition(":")[0] == HOST_IMAGE:
             return (
-                f"spec.containers[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
+                f"spec.{group}[{index}].image: {HOST_IMAGE} runs plain processes on this host and is accepted from"
                 f" manifest files only, not from {source}; start the agent with --allow-host-image to accept it"
             )
     return ""

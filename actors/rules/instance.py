@@ -1,5 +1,7 @@
 """Reading a runtime's view of a pod: newest instances, what is alive."""
 
+from msgspec.structs import replace
+
 from api.containers import Container, ContainerState, RuntimePod, Sandbox, SandboxState
 
 
@@ -31,3 +33,14 @@ def ready_sandboxes(observed: RuntimePod | None) -> tuple[Sandbox, ...]:
 def is_alive(observed: RuntimePod | None) -> bool:
     """Tell whether anything of the pod may still run."""
     return bool(running(observed) or ready_sandboxes(observed))
+
+
+def not_back(before: RuntimePod | None, view: RuntimePod) -> RuntimePod:
+    """Return a view in which what had ended has ended: of calls side by side the last answer may be the oldest look."""
+    ended = {one.id: one for one in before.containers if one.state is ContainerState.EXITED} if before else {}
+    if not any(one.id in ended and one.state is not ContainerState.EXITED for one in view.containers):
+        return view
+    containers = (
+        one if one.state is ContainerState.EXITED else ended.get(one.id, one) for one in view.containers
+    )
+    return replace(view, containers=tuple(containers))

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+from actors.rules.identity import kept_for_each
 from api.objects import pod as v1
 from api.quantity import Amount, parse
 
 COMPUTE = ("cpu", "memory")
 
 
+@kept_for_each
 def qos_class(spec: v1.PodSpec) -> str:
     """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``; what the pod asks for as a whole counts alone."""
     whole = spec.resources

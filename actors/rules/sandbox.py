@@ -3,8 +3,8 @@
 import msgspec
 
 from actors.rules.instance import newest_of, ready_sandboxes
-from actors.rules.restart import restarts_after
-from api.containers import Container, ContainerState, RuntimePod, SandboxState
+from actors.rules.progress import is_due
+from api.containers import RuntimePod, SandboxState
 from api.objects import pod as v1
 
 
@@ -37,16 +37,4 @@ def worth_making(spec: v1.PodSpec, observed: RuntimePod, attempt: int) -> bool:
     """Tell whether a new sandbox would have anything to run; if not, the pod is only torn down."""
     if spec.restart_policy == "Never" and attempt != 0 and observed.containers:
         return False
-    ran = {c.name for c in observed.containers}
-    waiting = [c for c in spec.containers if not succeeded_for_good(spec, c, newest_of(observed, c.name))]
-    return bool(waiting) or not ran
-
-
-def succeeded_for_good(spec: v1.PodSpec, container: v1.Container, newest: Container | None) -> bool:
-    """Tell whether an OnFailure container has done its work."""
-    return (
-        newest is not None
-        and newest.state is ContainerState.EXITED
-        and newest.exit_code == 0
-        and not restarts_after(spec, container, 0)
-    )
+    return any(is_due(spec, one, newest_of(observed, one.name)) for one in spec.containers)

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.ownership import say_the_same
 from actors.status.state import SECTION, StatusState, Version
 from api.host import Forget, Remember
 from api.ids import Instant, OpId, Uid
@@ -62,8 +63,9 @@ def composed(state: StatusState, message: PodStatusComposed) -> StatusState:
     )
     if old is None:
         return with_version(state, fresh)
-    if not old.forgotten and old.status == message.status and old.finished == message.finished:
-        return state
+    if not old.forgotten and say_the_same(old.status, message.status) and old.finished == message.finished:
+        # What others wrote may have changed: it is not for us to publish.
+        return with_version(state, replace(old, status=message.status))
     again = replace(
         old, status=message.status, finished=message.finished, version=old.version + 1, forgotten=False
     )

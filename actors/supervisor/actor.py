@@ -18,7 +18,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class PodSupervisor(CoreActor[SupervisorMessage]):
-    """Keeps the desired set and one actor per UID; ports: ``ledger``, ``podfiles``."""
+    """Keeps the desired set and one actor per UID; ports: ``ledger``, ``podfiles``, ``node``."""
 
     def __init__(
         self,
@@ -32,7 +32,9 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
 
     def begin(self, ctx: Context) -> Decision[SupervisorState]:
         """Begin by asking for the desired set."""
-        return decide(replace(self.state, epoch=ctx.incarnation), None, ctx.now(), ctx.new_op)
+        book = replace(self.state.book, inherited=ctx.in_flight())
+        first = replace(self.state, epoch=ctx.incarnation, book=book)
+        return decide(first, None, ctx.now(), ctx.new_op)
 
     def decide(self, message: SupervisorMessage | KernelMessage, ctx: Context) -> Decision[SupervisorState]:
         """Decide on one message."""

@@ -7,11 +7,24 @@ by the next look. Nothing is stopped for want of a source before all sources wer
 from collections.abc import Callable
 from typing import assert_never
 
-import msgspec
 from msgspec.structs import replace
 
-from actors.supervisor.gate import holder_of, replaced_in_runtime
-from actors.supervisor.state import MEMO_SECTION, STATUS_SECTION, Charge, SpawnPod, StopPod, SupervisorState
+from actors.rules.allocation import with_allocated
+from actors.supervisor.active import tell_active
+from actors.supervisor.admission import admit, claimed
+from actors.supervisor.gate import may_start
+from actors.supervisor.page import absorb_answer, consult, keep
+from actors.supervisor.resize import resize
+from actors.supervisor.state import (
+    MEMO_SECTION,
+    STATUS_SECTION,
+    Charge,
+    SpawnPod,
+    StopPod,
+    SupervisorState,
+    Work,
+)
+from actors.supervisor.verdict import Book
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Start, Tell
@@ -20,6 +33,7 @@ from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import (
+    NodePressure,
     PodKilled,
     PodLife,
     PodMoved,
@@ -28,6 +42,7 @@ from api.messages.supervisor import (
     PodsSnapshot,
     RuntimeListed,
     SupervisorMessage,
+    WatchPods,
 )
 from api.objects.pod import Pod
 
@@ -71,7 +86,7 @@ def answers(after: SupervisorState, message: SupervisorMessage | KernelMessage |
 # ---------------------------------------------------------------- absorb
 
 
-def absorb(
+def absorb(  # noqa: C901  # one case per message
     state: SupervisorState, message: SupervisorMessage | KernelMessage | None, now: Instant
 ) -> SupervisorState:
     """Return what is known after `message`; decides nothing."""
@@ -87,13 +102,14 @@ def absorb(
         case ChildDied(path=path, cause=cause):
             return absorb_death(state, Uid(path.rpartition("/")[2]), cause, now)
         case Restarted(path=path):
-            charge = state.charges.get(Uid(path.rpartition("/")[2]))
-            return state if charge is None else with_charge(state, replace(charge, told=-1, kill_told=False))
+            return untold(state, Uid(path.rpartition("/")[2]))
         case Outcome():
-            return absorb_sweep(state, message)
+            return absorb_sweep(absorb_answer(state, message, now), message)
         case KillPod(uid=uid) if uid in state.charges:
             # A pod whose actor is in quarantine may have running containers: its actor is needed now.
             return with_charge(state, replace(state.charges[uid], retry_at=now))
+        case WatchPods() | NodePressure():
+            return absorb_eviction(state, message)
         case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
             return state
         case _:
@@ -177,7 +193,17 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
         state = replace(state, next_order=state.next_order + 1)
     if not charge.name:
         charge = replace(charge, name=message.name, namespace=message.namespace)
-    return with_charge(state, replace(charge, life=message.life))
+    # What its containers gave back is free once they are confined by what it was told last.
+    held = None if message.confined >= charge.revision else charge.held
+    return with_charge(state, replace(charge, life=message.life, held=held))
+
+
+def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
+    """Take in that a pod's actor has begun anew: it is told everything again."""
+    charge = state.charges.get(uid)
+    if charge is None:
+        return state
+    return with_charge(state, replace(charge, told=-1, kill_told=False, preempted_at=float("-inf")))
 
 
 def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> SupervisorState:
@@ -197,14 +223,40 @@ def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> 
         deaths=0,
     )
     if charge.stopping:
-        state = replace(state, ended={**state.ended, uid: now})
-        return with_charge(state, fresh)
+        state = replace(state, ended={**state.ended, uid: now}, book=without_verdict(state.book, charge))
+        anew = replace(
+            fresh, verdict=None, kept=False, scarce_since=None, preemption=None, preempted_at=float("-inf")
+        )
+        return with_charge(state, anew)
     wait_s = min(QUARANTINE_S * 2**charge.deaths, QUARANTINE_LIMIT_S)
     died = cause or "it was stopped from outside"
     return with_charge(
         state,
         replace(fresh, kill=charge.kill, died=died, deaths=charge.deaths + 1, retry_at=now + wait_s),
     )
+
+
+def without_verdict(book: Book, charge: Charge) -> Book:
+    """Return the book when nothing is left of a pod: should the same UID come back, it is judged anew."""
+    return book if charge.verdict is None else replace(book, edition=book.edition + 1)
+
+
+def with_retry(state: SupervisorState, uid: Uid, now: Instant) -> SupervisorState:
+    """Have a pod's actor out of quarantine: the pod may have running containers, and its actor is needed now."""
+    charge = state.charges.get(uid)
+    return state if charge is None else with_charge(state, replace(charge, retry_at=now))
+
+
+def absorb_eviction(state: SupervisorState, message: WatchPods | NodePressure) -> SupervisorState:
+    """Take in who is to know which pods are active, or what the node is short of."""
+    match message:
+        case WatchPods(asked_by=path):
+            others = tuple(one for one in state.watchers if one != path)
+            return replace(state, watchers=(*others, path), active_told=None)
+        case NodePressure():
+            return replace(state, pressure=message)
+        case _:
+            assert_never(message)
 
 
 def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
@@ -232,26 +284,21 @@ def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
 # ---------------------------------------------------------------- plan
 
 
-class Work(msgspec.Struct):
-    """Charges and actions as one walk over the state collects them; lives no longer than that walk."""
-
-    charges: dict[Uid, Charge]
-    actions: list[Action] = []
-    wakes: list[Instant] = []
-
-
 def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> Decision[SupervisorState]:
     """Do whatever is not done yet; sees no message."""
     work = Work(charges=dict(state.charges), actions=[], wakes=[])
     state = ask_for_snapshot(state, work, now)
     state = sweep(state, work, now, new_op)
-    state = find_orphans(state, work)
+    state = consult(state, work, now, new_op)
+    state = resize(admit(find_orphans(state, work), work, now), work)
     for charge in sorted(work.charges.values(), key=lambda c: c.order):
         after = attend(state, charge, work, now)
         if after is None:
+            state = replace(state, book=without_verdict(state.book, charge))
             del work.charges[charge.uid]
         else:
             work.charges[charge.uid] = after
+    state = tell_active(keep(state, work, now, new_op), work)
     wake_at = min(work.wakes, default=None)
     return Decision(state=replace(state, charges=work.charges), actions=tuple(work.actions), wake_at=wake_at)
 
@@ -265,20 +312,12 @@ def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> 
         return charge
     if charge.pod is None and charge.kill is None and not charge.died:
         return None
-    if charge.pod is not None and charge.is_static and not may_start(state, charge, work):
+    if charge.pod is not None and charge.verdict is None:
+        return charge
+    if charge.pod is not None and charge.is_static and not may_start(state, charge, work.charges):
         return charge
     work.actions.append(SpawnPod(uid=charge.uid))
     return attend_actor(state, replace(charge, spawned=True, died=""), work, now)
-
-
-def may_start(state: SupervisorState, charge: Charge, work: Work) -> bool:
-    """Tell whether a static pod's name is free for it: not held by another UID here or in the runtime."""
-    if state.listed is None:
-        return False
-    holder = holder_of(charge, work.charges)
-    if holder is None:
-        return not replaced_in_runtime(charge, state.listed, work.charges, state.ended)
-    return holder.uid == charge.uid
 
 
 def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge:
@@ -303,12 +342,30 @@ def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instan
         if unanswered:
             work.wakes.append(charge.told_at + REPEAT_S)
         return charge
-    if charge.pod is not None:
+    if charge.pod is not None and charge.verdict is not None and charge.kept:
         if charge.told != charge.revision or now >= charge.told_at + state.resync_s:
-            update = UpdatePod(pod=charge.pod, source=charge.source, generation=charge.revision)
+            update = UpdatePod(
+                pod=with_allocated(charge.pod, charge.verdict.allocated),
+                source=charge.source,
+                generation=charge.revision,
+                refusal=charge.verdict.refusal,
+                resize=charge.resize,
+            )
             work.actions.append(Tell(to=to, message=update))
             charge = replace(charge, told=charge.revision, told_at=now)
         work.wakes.append(charge.told_at + state.resync_s)
+        charge = push_aside(charge, work, now)
+    return charge
+
+
+def push_aside(charge: Charge, work: Work, now: Instant) -> Charge:
+    """Tell the actor of a pod that must make room for a critical one, until it answers that it is stopping."""
+    if charge.preemption is None or charge.life not in (None, PodLife.RECALLING, PodLife.SYNCING):
+        return charge
+    if now >= charge.preempted_at + REPEAT_S:
+        work.actions.append(Tell(to=pod_path(charge.uid), message=charge.preemption))
+        charge = replace(charge, preempted_at=now)
+    work.wakes.append(charge.preempted_at + REPEAT_S)
     return charge
 
 
@@ -372,7 +429,7 @@ def adopt_orphan(
     """Take charge of a pod that no source wants, to end it."""
     kill = KillPod(uid=uid, cause=cause, grace_s=grace_s, deleted=True, asked_by=SELF)
     charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
-    work.charges[uid] = charge
+    state, work.charges[uid] = claimed(state, charge)
     return replace(state, next_order=state.next_order + 1)
 
 

@@ -1,5 +1,7 @@
 """Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
 
+from actors.rules.role import in_order, lasting
+from actors.supervisor.admission import is_ready
 from actors.supervisor.gate import holder_of
 from actors.supervisor.state import Charge, SupervisorState
 from api.ids import Instant
@@ -16,18 +18,29 @@ def wait_of(state: SupervisorState, charge: Charge) -> str:
     holder = holder_of(charge, state.charges)
     if holder is not None and holder.uid != charge.uid:
         return f"an older pod of the same name to end (uid {holder.uid})"
-    return "its actor to be started"
+    if not is_ready(state):
+        return f"to be admitted, for which {silent_on_admission(state)} has to answer"
+    return charge.waits or "its actor to be started"
+
+
+def silent_on_admission(state: SupervisorState) -> str:
+    """Return who has not answered yet what has to be known before anything is admitted."""
+    if state.book.recalled is not None:
+        return "the container runtime (which it is)"
+    problem = f": {state.book.problem}" if state.book.problem else ""
+    return f"the ledger (what was admitted before{problem})"
 
 
 def charge_row(state: SupervisorState, charge: Charge, now: Instant) -> PodRow:
     """Return the line of ``nodeagent pods`` of a pod without an actor."""
-    containers = tuple(c.name for c in charge.pod.spec.containers) if charge.pod else ()
+    containers = tuple(c.name for c in in_order(charge.pod.spec)) if charge.pod else ()
+    lasts = len(lasting(charge.pod.spec)) if charge.pod else 0
     retry = f", again in {max(0.0, charge.retry_at - now):.0f} s" if charge.died else ""
     return PodRow(
         namespace=charge.namespace,
         name=charge.name,
         uid=charge.uid,
-        ready=f"0/{len(containers)}",
+        ready=f"0/{lasts}",
         status="Quarantined" if charge.died else "Pending",
         restarts=0,
         source=charge.source or "orphan",

@@ -6,9 +6,19 @@ they came. Every way out of a pod's life frees its name, since only charges with
 
 from collections.abc import Mapping
 
-from actors.supervisor.state import Charge
+from actors.supervisor.state import Charge, SupervisorState
 from api.ids import Instant, Uid
 from api.messages.supervisor import RuntimeListed
+
+
+def may_start(state: SupervisorState, charge: Charge, charges: Mapping[Uid, Charge]) -> bool:
+    """Tell whether a static pod's name is free for it: not held by another UID here or in the runtime."""
+    if state.listed is None:
+        return False
+    holder = holder_of(charge, charges)
+    if holder is None:
+        return not replaced_in_runtime(charge, state.listed, charges, state.ended)
+    return holder.uid == charge.uid
 
 
 def holder_of(charge: Charge, charges: Mapping[Uid, Charge]) -> Charge | None:

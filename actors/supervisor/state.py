@@ -4,10 +4,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from api.ids import Instant, OpId, Uid
+from actors.rules.allocation import Allocated
+from actors.rules.request import Claim
+from actors.supervisor.verdict import Book, Verdict
+from api.ids import Instant, OpId, Path, Uid
 from api.lifecycle import Action
-from api.messages.pod import KillPod
-from api.messages.supervisor import PodLife, RuntimeListed, RuntimePresence
+from api.messages.pod import KillPod, Resize
+from api.messages.supervisor import NodePressure, PodLife, RuntimeListed, RuntimePresence
+from api.node import NodeFacts
 from api.objects.pod import Pod
 
 MEMO_SECTION = "pods"
@@ -49,6 +53,24 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     kill: KillPod | None = None
     """The kill that its actor was told, or is to be told again."""
     kill_told: bool = False
+    verdict: Verdict | None = None
+    """What admission decided; None while it is open."""
+    kept: bool = False
+    """The ledger holds the verdict, or would not take it: the actor may be told."""
+    fresh: bool = False
+    """This incarnation decided: nothing of the pod can have ended before."""
+    waits: str = ""
+    """What the verdict waits for."""
+    scarce_since: Instant | None = None
+    """Since when there is no room for it."""
+    preemption: KillPod | None = None
+    """The kill that makes room for a critical pod; repeated until the actor answers."""
+    preempted_at: Instant = float("-inf")
+    """When its actor was last told so."""
+    resize: Resize | None = None
+    """Why it does not have the amounts that it asks for."""
+    held: Claim | None = None
+    """What its containers may still have of an earlier allocation, until its actor says otherwise."""
     stopping: bool = False
     died: str = ""
     """Why its actor is in quarantine, empty when it is not."""
@@ -64,6 +86,15 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     def is_static(self) -> bool:
         """Tell whether its name is serialised: pods of files and URLs."""
         return self.source not in ("", "api")
+
+
+class ActiveKey(msgspec.Struct, frozen=True, kw_only=True):
+    """What makes an active pod another one than before."""
+
+    uid: Uid
+    revision: int
+    ending: bool
+    allocated: tuple[Allocated, ...]
 
 
 class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,6 +119,15 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
     next_order: int = 0
+    node: NodeFacts = NodeFacts()
+    """What the node has and is called; not wholly known before it was asked."""
+    book: Book = Book()
+    pressure: NodePressure = NodePressure()
+    """What the node is short of."""
+    watchers: tuple[Path, ...] = ()
+    """Who is told which pods are active."""
+    active_told: tuple[ActiveKey, ...] | None = None
+    """What they were told last; None: somebody is to be told again."""
     sweep: tuple[OpId, ...] = ()
     """The look for what pods that nobody owns left on disk: its calls in flight."""
     sweep_at: Instant = float("-inf")
@@ -98,3 +138,11 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     def all_ready(self) -> bool:
         """Tell whether every source was seen; before, nothing is cleaned up."""
         return self.number >= 0 and all(source in self.seen for source in self.expected)
+
+
+class Work(msgspec.Struct):
+    """Charges and actions as one walk over the state collects them; lives no longer than that walk."""
+
+    charges: dict[Uid, Charge]
+    actions: list[Action] = []
+    wakes: list[Instant] = []

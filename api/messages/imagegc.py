@@ -1,7 +1,8 @@
 """Messages to ImageGCManager, who frees the space of images that nobody uses.
 
-Sent by: ImagePuller (`ImageDropped`), the admin socket and eviction (`CollectImages`). Delivery: a lost answer is repaired
-by the next round's listing.
+Sent by: ImagePuller (`ImageDropped`), the admin socket and eviction (`CollectImages`). An actor
+that asks for a collection is told its end (`ImagesCollected`). Delivery: a lost answer is repaired by the next round's
+listing.
 """
 
 from api.ids import Path

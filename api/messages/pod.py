@@ -1,16 +1,19 @@
 """Messages to a PodActor, the owner of one UID.
 
-Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`). Order: per sender.
-Delivery: `UpdatePod`, `PodObserved` and `ImageReport` are levels, the newest wins; `KillPod` is kept. A lost `UpdatePod` or
-`KillPod` is repaired by the supervisor's housekeeping, a lost `PodObserved` by the next relist, a lost `ImageReport` by
-asking again.
+Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`), Prober
+(`ProbeChanged`). Order: per sender. Delivery: all but `KillPod` are levels, the newest wins; `KillPod` is kept. A lost
+`UpdatePod` or `KillPod` is repaired by the supervisor's housekeeping, a lost `PodObserved` by the next relist, a lost
+`ImageReport` or `ProbeChanged` by asking again.
 """
 
 from enum import StrEnum
 
+import msgspec
+
 from api.containers import RuntimePod
 from api.ids import Instant, Path, Uid
 from api.messages import Message
+from api.messages.probes import ProbeKind
 from api.objects.pod import Pod
 
 
@@ -27,6 +30,25 @@ class KillCause(StrEnum):
     SHUTDOWN = "node shutdown"
     DEADLINE = "active deadline exceeded"
     REQUESTED = "asked for by an operator"
+    REJECTED = "not admitted to this node"
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why this node does not run a pod: decided once per UID."""
+
+    reason: str
+    """As published: ``OutOfcpu``, ``NodeAffinity``, ``SysctlForbidden`` ..."""
+    message: str
+    advice: tuple[str, ...] = ()
+    """Sentences for people: what is short, who has it."""
+
+
+class Resize(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a pod does not have the amounts that its source asks for."""
+
+    reason: str
+    """``Deferred``: it waits for room; ``Infeasible``: this node will never have enough."""
+    message: str
 
 
 class UpdatePod(Message, frozen=True, kw_only=True):
@@ -36,12 +58,16 @@ class UpdatePod(Message, frozen=True, kw_only=True):
     source: str
     generation: int
     """The merge's number: an update with a smaller one is stale."""
+    refusal: Refusal | None = None
+    """Set: nothing of it is to run here, it is only to be said why."""
+    resize: Resize | None = None
+    """Set: the source asks for other amounts than `pod`, which has what is allocated."""
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return (
-            f"UpdatePod {self.pod.metadata.namespace}/{self.pod.metadata.name} generation={self.generation}"
-        )
+        refused = f" refused={self.refusal.reason}" if self.refusal is not None else ""
+        name = f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+        return f"UpdatePod {name} generation={self.generation}{refused}"
 
     def conflation_key(self) -> str | None:
         """Keep the newest."""
@@ -58,6 +84,8 @@ class KillPod(Message, frozen=True, kw_only=True):
     deleted: bool = False
     """Nothing of it is to stay once it is stopped."""
     evict: bool = False
+    own_fault: bool = False
+    """The pod went over a limit of its own: then an eviction is no disruption (condition ``DisruptionTarget``)."""
     reason: str = ""
     """Status reason to publish (``Evicted``), empty for none."""
     message: str = ""
@@ -133,4 +161,52 @@ class ImageReport(Message, frozen=True, kw_only=True):
         return f"image:{self.container}"
 
 
-PodMessage = UpdatePod | KillPod | PodObserved | ImageReport
+class ProbeResult(StrEnum):
+    """What a probe says of an instance: what counts, after thresholds."""
+
+    UNKNOWN = "unknown"
+    """It has not said anything yet."""
+    SUCCESS = "success"
+    FAILURE = "failure"
+
+
+class ProbeTrouble(StrEnum):
+    """What was wrong with a probe's last check."""
+
+    NONE = ""
+    FAILED = "failed"
+    ERRORED = "errored"
+    """It could not be made: counts neither way."""
+    WARNED = "warning"
+
+
+class ProbeChanged(Message, frozen=True, kw_only=True):
+    """To a PodActor: what a probe says of an instance, told when that changes and with each check that went wrong.
+
+    A level, per instance and kind of probe.
+    """
+
+    uid: Uid
+    container: str
+    container_id: str
+    kind: ProbeKind
+    result: ProbeResult
+    trouble: ProbeTrouble = ProbeTrouble.NONE
+    message: str = ""
+    """Of the last check, bounded."""
+    failures: int = 0
+    """Checks in a row that failed."""
+    failing_since: Instant | None = None
+    checked: int = 0
+    """How many checks have ended: tells news from a repetition."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ProbeChanged {self.container} {self.kind} {self.result} {self.trouble}".rstrip()
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest of each probe."""
+        return f"probe:{self.container}:{self.kind}"
+
+
+PodMessage = UpdatePod | KillPod | PodObserved | ImageReport | ProbeChanged

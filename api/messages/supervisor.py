@@ -1,16 +1,17 @@
 """Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
 
-Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`, `PodKilled`), and
-whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`, `PodKilled`),
+EvictionManager (`WatchPods`, `NodePressure`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
-PodActor's next one and by housekeeping.
+PodActor's next one, and comes again with each `UpdatePod`.
 """
 
 from enum import StrEnum
 
 import msgspec
 
-from api.ids import Instant, Uid
+from api.eviction import Pressure
+from api.ids import Instant, Path, Uid
 from api.messages import Message
 from api.messages.pod import KillPod
 from api.objects.pod import Pod
@@ -109,6 +110,8 @@ class PodMoved(Message, frozen=True, kw_only=True):
     name: str
     namespace: str
     life: PodLife
+    confined: int = -1
+    """Generation of the last update whose amounts confine everything of it that runs."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -129,4 +132,32 @@ class PodKilled(Message, frozen=True, kw_only=True):
         return f"PodKilled {self.uid}"
 
 
-SupervisorMessage = PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | PodKilled | KillPod
+class WatchPods(Message, frozen=True, kw_only=True):
+    """From now on tell `asked_by` which pods are active: at once, and whenever that changes."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"WatchPods {self.asked_by}"
+
+
+class NodePressure(Message, frozen=True, kw_only=True):
+    """What the node is short of now: newcomers are let in accordingly."""
+
+    conditions: tuple[Pressure, ...] = ()
+    spares_static: bool = False
+    """Whether pods of files are let in whatever is short."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"NodePressure {' '.join(self.conditions) or 'none'}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "pressure"
+
+
+SupervisorMessage = (
+    PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | PodKilled | KillPod | WatchPods | NodePressure
+)

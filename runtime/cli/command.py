@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """Checks one file, by path, and returns what is wrong with it."""
 
 VERBS = frozenset(
-    {"actors", "trace", "pods", "explain", "events", "sources", "logs", "exec", "images", "validate"}
+    {"actors", "trace", "pods", "top", "explain", "events", "sources", "logs", "exec", "images", "validate"}
 )
 
 
@@ -48,13 +48,32 @@ def add_verbs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "-A", "--all", action="store_true", help=argparse.SUPPRESS
     )  # habit from kubectl; it is so anyway
 
+    top = _verb(
+        subparsers, "top", "list what the node and its pods use, the largest memory first", where, outputs
+    )
+    top.add_argument("--containers", action="store_true", help="a line for each container as well")
+
     explain = _verb(
         subparsers, "explain", "say what a pod waits for, since when, and what comes next", where, outputs
     )
-    explain.add_argument("pod", metavar="POD", help="name or namespace/name")
+    explain.add_argument(
+        "pod",
+        metavar="POD",
+        help="name or namespace/name; `eviction` is what the node is short of, and who would have to go",
+    )
+    explain.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="with eviction: who would have to go if the node were short of anything else",
+    )
+    explain.set_defaults(refuse=explain.error)
 
     events = _verb(subparsers, "events", "list what happened to a pod, or to all", where, outputs)
-    events.add_argument("pod", nargs="?", default="", metavar="POD")
+    events.add_argument("pod", nargs="?", default="", metavar="POD", help="name or namespace/name")
+    events.add_argument("--type", default="", choices=("Normal", "Warning"), help="only these")
+    events.add_argument(
+        "-f", "--follow", action="store_true", help="go on, and print what happens as it happens"
+    )
 
     _verb(subparsers, "sources", "list where pods come from and what became of each file", where, outputs)
     _add_logs(subparsers, where)
@@ -192,8 +211,12 @@ def _run(args: argparse.Namespace, client: "object", check: "Check | None") -> i
             from runtime.cli import actorview as module  # noqa: PLC0415
         case "logs" | "exec":
             from runtime.cli import containerview as module  # type: ignore[no-redef]  # noqa: PLC0415
+        case "events":
+            from runtime.cli import eventview as module  # type: ignore[no-redef]  # noqa: PLC0415
         case "images":
             from runtime.cli import imageview as module  # type: ignore[no-redef]  # noqa: PLC0415
+        case "top":
+            from runtime.cli import usageview as module  # type: ignore[no-redef]  # noqa: PLC0415
         case "validate":
             from runtime.cli.validation import validate  # noqa: PLC0415
 

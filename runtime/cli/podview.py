@@ -1,4 +1,4 @@
-"""``pods``, ``explain``, ``events`` and ``sources``."""
+"""``pods``, ``explain`` and ``sources``."""
 
 import argparse
 import sys
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from api.introspection import EventRow, Explanation, PodRow, SourceRow, Step
+from api.introspection import Explanation, PodRow, ProbeRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
 from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table
 
+EVICTION = "eviction"
 HEALTHY = frozenset({"Running", "Completed", "Succeeded"})
 UNDER_WAY = frozenset({"Pending", "ContainerCreating", "PodInitializing", "Terminating", "Waiting"})
 
@@ -18,13 +19,6 @@ class Pods(msgspec.Struct, frozen=True, kw_only=True):
     """What ``GET /pods?format=rows`` returns."""
 
     pods: tuple[PodRow, ...]
-
-
-class Events(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``GET /events`` returns."""
-
-    now_ns: int
-    events: tuple[EventRow, ...]
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,7 +100,13 @@ def _pod_row(row: PodRow, *, wide: bool) -> tuple[Cell | str, ...]:
 
 
 def explain(args: argparse.Namespace, client: Client) -> int:
-    """Carry out ``nodeagent explain``."""
+    """Carry out ``nodeagent explain``; a pod of the name ``eviction`` is asked for with its namespace."""
+    if args.pod == EVICTION:
+        from runtime.cli.evictionview import eviction  # noqa: PLC0415  # only who asks for it waits for it
+
+        return eviction(args, client)
+    if args.dry_run:
+        args.refuse("--dry-run goes with `explain eviction` only")
     found, raw = client.get(Explanation, ("explain", *pod_parts(args.pod)))
     if args.output == "json":
         return print_json(raw)
@@ -140,9 +140,26 @@ def _explanation(found: Explanation, screen: Screen) -> Iterator[str]:
         yield from _wrapped("Problems" if at == 0 else "", problem, screen, "bad")
     for at, line in enumerate(found.containers):
         yield from _wrapped("Containers" if at == 0 else "", line, screen)
+    for at, probe in enumerate(found.probes):
+        bad = "bad" if probe.failures else ""
+        yield from _wrapped("Probes" if at == 0 else "", _probe(probe), screen, bad)
     for at, step in enumerate(sorted(found.tried, key=lambda step: step.in_s)):
         when = "just now" if step.in_s > -1 else f"{age(-step.in_s)} ago"
         yield from _wrapped("Tried" if at == 0 else "", f"{when:>9}  {_step(step)}", screen)
+
+
+def _probe(probe: ProbeRow) -> str:
+    parts = [f"{probe.what}: {probe.result}"]
+    if probe.failures:
+        times = "once" if probe.failures == 1 else f"{probe.failures} times in a row"
+        parts.append(f"failed {times}, for {age(probe.failing_s)} now")
+    if probe.message:
+        parts.append(f"said: {probe.message}")
+    if probe.next_in_s is not None:
+        parts.append(f"asked next in {age(probe.next_in_s)}")
+    if probe.waits:
+        parts.append(probe.waits)
+    return "; ".join(parts)
 
 
 def _step(step: Step) -> str:
@@ -162,44 +179,13 @@ def _wrapped(label: str, text: str, screen: Screen, style: str = "", *, indent: 
     yield (screen.paint(lead, "faint") + screen.paint(shown, style)).rstrip()
 
 
-def events(args: argparse.Namespace, client: Client) -> int:
-    """Carry out ``nodeagent events``."""
-    found, raw = client.get(Events, ("events",), (("pod", args.pod),) if args.pod else ())
-    if args.output == "json":
-        return print_json(raw)
-    if not found.events:
-        print(f"no events of {args.pod}" if args.pod else "no events")
-        return 0
-    columns = (
-        Column("AGO", right=True),
-        Column("TYPE"),
-        Column("REASON", least=10),
-        Column("POD", least=16),
-        Column("TIMES", right=True),
-        Column("MESSAGE", least=24),
-    )
-    rows: list[tuple[Cell | str, ...]] = [
-        (
-            age((found.now_ns - row.at) / 1e9),
-            Cell(row.type, "warn" if row.type == "Warning" else ""),
-            row.reason,
-            f"{row.namespace}/{row.pod}" if row.namespace else row.pod,
-            str(row.count),
-            row.message,
-        )
-        for row in found.events
-    ]
-    sys.stdout.write(table(columns, rows, screen_of()))
-    return 0
-
-
 def sources(args: argparse.Namespace, client: Client) -> int:
     """Carry out ``nodeagent sources``."""
     found, raw = client.get(Sources, ("sources",))
     if args.output == "json":
         return print_json(raw)
     if not found.sources:
-        print("no sources; give the agent one with --pod-manifest-path, --manifest-url or --kubeconfig")
+        print("no sources; give the agent one with --pod-manifest-path or --manifest-url")
         return 0
     sys.stdout.write(source_table(found.sources, screen_of()))
     return 0

@@ -158,6 +158,10 @@ class Context(Protocol):
         """Return the operations in flight, ascending; an earlier incarnation may have started them."""
         ...
 
+    def call_name(self, op: OpId) -> str:
+        """Return the class name of the call of an operation in flight, empty for one that is not."""
+        ...
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; its items arrive as `Heard`, its end as `StreamEnded`. An open one is left as it is."""
         ...

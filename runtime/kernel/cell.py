@@ -28,6 +28,7 @@ from api.ports import BlockingPort, Port, Stream, Undo
 from runtime.kernel.actor import Actor, Log, Spec
 from runtime.kernel.context import BEGINNING, ENDING, CellContext, CellHandle
 from runtime.kernel.mailbox import QUEUED, WAKE, Command, Mailbox, Offer
+from runtime.kernel.meter import SHORT_S
 from runtime.kernel.operations import Operation
 from runtime.kernel.streams import Listening
 from runtime.kernel.supervision import judge
@@ -100,6 +101,7 @@ class Cell(pykka.Actor):
         "handle",
         "handling_s",
         "inbox",
+        "meter",
         "moment",
         "number",
         "operations",
@@ -142,6 +144,7 @@ class Cell(pykka.Actor):
         self.handling_s = 0.0
         self.pinged_at: Instant | None = None
         self.ring = Ring()
+        self.meter = system.meters.of_class(spec.actor.__name__)
         self.stopping = False
         self._incarnation: Actor[Any] | None = None
         self._context: CellContext | None = None
@@ -242,6 +245,13 @@ class Cell(pykka.Actor):
                 return False
             if type(taken) is tuple:
                 self._deliver(taken[1])
+                waited_s = self.moment - taken[0]
+                meter = self.meter
+                meter.waited_s += waited_s
+                if waited_s <= SHORT_S:
+                    meter.short_waits += 1
+                else:
+                    meter.wait(waited_s)
                 # Most runs end after one message: the clock that its delivery read anyway serves as their start.
                 if until is None:
                     until = self.moment + slice_s
@@ -253,7 +263,7 @@ class Cell(pykka.Actor):
 
     # Deliveries.
 
-    def _deliver(self, message: Message) -> None:
+    def _deliver(self, message: Message) -> None:  # noqa: C901  # every message passes here: no calls for its parts
         system = self.system
         clock = system.clock
         started = self.moment = self.since = clock()
@@ -270,7 +280,9 @@ class Cell(pykka.Actor):
         except (Exception, SystemExit) as error:  # noqa: BLE001  # an incarnation dies of anything, its cell of nothing
             self.current = None
             if not system.halted:
-                self.handling_s += clock() - started
+                took_s = clock() - started
+                self.handling_s += took_s
+                self._count(took_s)
                 self._crash(error, message)
             return
         self.current = None
@@ -280,6 +292,13 @@ class Cell(pykka.Actor):
         ended = clock()
         took_s = ended - started
         self.handling_s += took_s
+        # As `_count` does, without the call: this happens for every message.
+        meter = self.meter
+        meter.handled_s += took_s
+        if took_s <= SHORT_S:
+            meter.short_takes += 1
+        else:
+            meter.take(took_s)
         try:
             text = message.brief()
             if len(text) > TEXT_LIMIT or "\n" in text:
@@ -295,6 +314,13 @@ class Cell(pykka.Actor):
             del entries[0]
         if system.trace_log is not None:
             system.trace_log(f"{started:.6f} {self.path}#{self.number} {text} | {said}")
+
+    def _count(self, took_s: float) -> None:
+        self.meter.handled_s += took_s
+        if took_s <= SHORT_S:
+            self.meter.short_takes += 1
+        else:
+            self.meter.take(took_s)
 
     def _record(self, message: Message, outcome: str) -> None:
         text = brief(message)
@@ -366,6 +392,7 @@ class Cell(pykka.Actor):
             return
         self.number += 1
         self.restarts += 1
+        self.meter.restarts += 1
         self._bring_up()
 
     def _let_go(self) -> None:

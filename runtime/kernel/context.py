@@ -121,6 +121,11 @@ class CellContext:
         """Return the operations in flight, ascending; an earlier incarnation may have started them."""
         return tuple(sorted(self._cell.operations or ()))
 
+    def call_name(self, op: OpId) -> str:
+        """Return the class name of the call of an operation in flight, empty for one that is not."""
+        operation = (self._cell.operations or {}).get(op)
+        return operation.call_name if operation is not None else ""
+
     def listen(self, stream: Stream) -> None:
         """Open `stream`; an open one is left as it is."""
         self._cell.listen(stream)

@@ -28,6 +28,7 @@ from api.messages.kernel import Outcome
 from api.ports import BlockingPort, Port, Timers, Undo
 from runtime.kernel.actor import Log
 from runtime.kernel.intercept import UNTOUCHED, Fate, Interceptor
+from runtime.kernel.meter import OK, Meters
 from runtime.kernel.trace import report
 
 DEFAULT_BOUND = 16
@@ -55,6 +56,7 @@ class Surroundings(Protocol):
     timers: Timers
     interceptor: Interceptor | None
     log: Log
+    meters: Meters
 
     @property
     def halted(self) -> bool:
@@ -221,6 +223,9 @@ class Operation:
             started_at=self.started_at,
             ended_at=self._system.timers.now() if ended_at is None else ended_at,
         )
+        took_s = max(0.0, outcome.ended_at - self.asked_at)
+        ending = OK if failure is None else failure.kind.value
+        self._system.meters.settled(self.port.name, self.call_name, ending, took_s)
         self._owner.settle(self, outcome)
 
     def _expire(self) -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from api.errors import AlreadyExistsError, Failure, FailureKind, NotFoundError, RejectedError, TimedOutError
 from api.ids import Instant, Path, WallNs
-from api.introspection import ActorRow, ActorState, DeadLetterRow, KernelRow, TraceRow
+from api.introspection import ActorRow, ActorState, DeadLetterRow, HopRow, KernelRow, TraceRow
 from api.messages import Message
 from api.messages.kernel import KernelMessage, Restarted
 from api.ports import Timers
@@ -27,6 +27,7 @@ from runtime.kernel.context import CellHandle, PathHandle
 from runtime.kernel.failure import ActorDiedError, ActorUnavailableError
 from runtime.kernel.intercept import Interceptor
 from runtime.kernel.mailbox import Accounts, Offer
+from runtime.kernel.meter import Meters
 from runtime.kernel.operations import Operation
 from runtime.kernel.trace import DeadLetters, Ring, brief, report, ring_depth
 
@@ -88,6 +89,7 @@ class System(ABC):
         self._graves: OrderedDict[Path, Grave] = OrderedDict()
         self._started = 0
         self._letters = DeadLetters(self.log)
+        self.meters = Meters()
         self._buried = Accounts()
         self._unowned = 0
         self._replies: dict[Path, Reply] = {}
@@ -472,6 +474,14 @@ class System(ABC):
             threads=self.threads,
             stuck=tuple(why for why in map(self.unresponsive, cells) if why),
         )
+
+    def hops(self) -> tuple[HopRow, ...]:
+        """Return how long messages waited and were handled, and how long calls took, since the system began."""
+        return self.meters.rows()
+
+    def dead_letter_counts(self) -> tuple[tuple[str, int], ...]:
+        """Return how many messages nobody handled, by reason."""
+        return self._letters.by_reason()
 
     def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
         """Return the last deliveries of one actor, oldest first, of a dead one too. Raises `NotFoundError`."""

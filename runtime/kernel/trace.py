@@ -85,6 +85,7 @@ class DeadLetters:
         self._log = log
         self._kept: deque[DeadLetterRow] = deque(maxlen=keep)
         self._counts: dict[tuple[Path, str], int] = {}
+        self._reasons: dict[str, int] = {}
         self._lock = Lock()
         self.total = 0
 
@@ -93,6 +94,7 @@ class DeadLetters:
         row = DeadLetterRow(at=at, to=to, message=brief(message), reason=reason)
         with self._lock:
             self.total += 1
+            self._reasons[reason] = self._reasons.get(reason, 0) + 1
             self._kept.append(row)
             key = (to, reason)
             if key not in self._counts and len(self._counts) >= 1024:
@@ -100,6 +102,11 @@ class DeadLetters:
             count = self._counts[key] = self._counts.get(key, 0) + 1
         if str(count).rstrip("0") == "1":
             self._log.warning("dead letter", to=to, message=row.message, reason=reason, count=count)
+
+    def by_reason(self) -> tuple[tuple[str, int], ...]:
+        """Return how many there were of each reason."""
+        with self._lock:
+            return tuple(sorted(self._reasons.items()))
 
     def rows(self) -> tuple[DeadLetterRow, ...]:
         """Return the last dead letters, oldest first."""

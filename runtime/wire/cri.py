@@ -31,7 +31,11 @@ STOP = _runtime("StopContainer", pb.StopContainerRequest, pb.StopContainerRespon
 REMOVE = _runtime("RemoveContainer", pb.RemoveContainerRequest, pb.RemoveContainerResponse)
 LIST_CONTAINERS = _runtime("ListContainers", pb.ListContainersRequest, pb.ListContainersResponse)
 CONTAINER_STATUS = _runtime("ContainerStatus", pb.ContainerStatusRequest, pb.ContainerStatusResponse)
+UPDATE = _runtime(
+    "UpdateContainerResources", pb.UpdateContainerResourcesRequest, pb.UpdateContainerResourcesResponse
+)
 REOPEN_LOG = _runtime("ReopenContainerLog", pb.ReopenContainerLogRequest, pb.ReopenContainerLogResponse)
+LIST_STATS = _runtime("ListContainerStats", pb.ListContainerStatsRequest, pb.ListContainerStatsResponse)
 EXEC_SYNC = _runtime("ExecSync", pb.ExecSyncRequest, pb.ExecSyncResponse)
 EXEC = _runtime("Exec", pb.ExecRequest, pb.ExecResponse)
 EVENTS = _runtime("GetContainerEvents", pb.GetEventsRequest, pb.ContainerEventResponse, streams=True)

@@ -208,6 +208,20 @@ class Agent:
                 return {s["name"]: s for s in found["status"].get("containerStatuses", ())}
         return {}
 
+    def init_statuses(self, name):
+        """Return the statuses of a pod's init containers, by container."""
+        for found in self.json("/pods")["items"]:
+            if found["metadata"]["name"] == f"{name}-{NODE}":
+                return {s["name"]: s for s in found["status"].get("initContainerStatuses", ())}
+        return {}
+
+    def phase(self, name):
+        """Return a pod's phase, empty when there is no such pod."""
+        for found in self.json("/pods")["items"]:
+            if found["metadata"]["name"] == f"{name}-{NODE}":
+                return found["status"].get("phase", "")
+        return ""
+
     def status(self, name):
         """Return the status of the only container of a pod."""
         found = self.statuses(name)
@@ -298,6 +312,15 @@ class Agent:
         name = self.cgroup_name()
         return [Path(at) / name for at, names, _ in os.walk(CGROUPS) if name in names]
 
+    def corners(self):
+        """Return, of each folder among the cgroups that a nursery is in, what stands in it beside the pods' own."""
+        found = {group: [at.name for at in group.iterdir() if at.is_dir()] for group in self.cgroups()}
+        return {
+            group: [name for name in names if name != "kubepods"]
+            for group, names in found.items()
+            if any(name.startswith("nursery-") for name in names)
+        }
+
     def clean_up(self):
         """End the agent and all its pods, then fail if anything of them is left."""
         if self.process is not None and self.process.poll() is None:
@@ -313,6 +336,11 @@ class Agent:
                 # A keeper whose maker was killed before it said what to keep leaves an empty cgroup, which the next
                 # start removes: also when that keeper ended only now, since a test had stopped it.
                 remove_pods(str(self.root))
+        # The cgroups above the pods stay while there may be pods; an agent that was killed could not remove them.
+        for path in self.cgroups():
+            for at, _, _ in os.walk(path, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(at).rmdir()
         until(lambda: not self.remains(), "nothing is left", 20.0, lambda: "\n".join(self.remains()))
 
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from actors.eviction.state import SELF as EVICTION
+from actors.eviction.state import EvictionState
 from actors.images.drop import LEASE_S
 from actors.images.state import SELF as PULLER
 from actors.images.state import Fetching, ImagesState
 from actors.pod.containerconfig import own_grace_s
+from actors.pod.hook import instance_of
+from actors.pod.mark import HookKind
 from actors.pod.state import (
     Finished,
     Gone,
@@ -27,16 +31,28 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
+from actors.rules.role import in_order, sidecars
+from actors.usage.state import SELF as USAGE
+from actors.usage.state import UsageState
 from api.containers import Container, ContainerState, StopContainer
+from api.host import Remember
 from api.ids import Path, Uid
 from api.messages import Message
 from api.messages.kernel import Outcome
-from api.messages.pod import KillCause
+from api.messages.pod import KillCause, ProbeResult
 from api.messages.podconfig import PodsSeen
+from api.messages.probes import ProbeKind
 from api.objects.podstatus import ContainerStatus, PodStatus
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee
 from runtime.kernel.sim import SimSystem
+from tests.harness import statuscheck
+from tests.harness.admission import SUPERVISOR, Admissions
 from tests.harness.coverage import Coverage
+from tests.harness.evictionrule import Evictions
+from tests.harness.hookcheck import HOOK_RULES
+from tests.harness.initial import InitBook
+from tests.harness.probescript import word_of
+from tests.harness.usagerule import broken as broken_usage
 from tests.harness.world import World
 
 RANK = {Recalling: 0, Syncing: 1, Terminating: 2, Terminated: 3, Finished: 4, Gone: 5}
@@ -78,6 +94,13 @@ class Book:
     kill: Kill | None = None
     kill_since: float = float("inf")
     own_grace_s: int = 30
+    conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """By type: time and status last shown."""
+    start_time: str = ""
+    restarting: bool = False
+    """All its containers are being restarted, which gives them no grace."""
+    hooked: set[str] = field(default_factory=set)
+    """Ids of the containers whose preStop hook ran in this life of their actor."""
 
 
 class Checker:
@@ -92,11 +115,14 @@ class Checker:
         """By container id: how it really ended."""
         self.ran: set[str] = set()
         self.terms: dict[str, float] = {}
+        self.leaving: dict[str, float] = {}
+        """By container id: when its stop began, of which its preStop hook is a part."""
         self.seen_sources: set[str] = set()
         self.wanted_since: dict[Uid, float] = {}
         self.wall_jumps: list[float] = []
         self._referee = Referee()
         self._rows = 0
+        self._updates = 0
         self._touched: Path | None = None
         self._wall_offset: int | None = None
         self.steps = 0
@@ -104,6 +130,9 @@ class Checker:
         """By full name of a pod: its running containers, with the UID that they belong to."""
         self.names: dict[Uid, str] = {}
         self.starts: dict[tuple[Uid, str], deque[float]] = {}
+        self.admissions = Admissions()
+        self.inits = InitBook()
+        self.evictions = Evictions()
 
     def book(self, uid: Uid) -> Book:
         """Return the book of a UID."""
@@ -112,11 +141,22 @@ class Checker:
             found = self.books[uid] = Book()
         return found
 
+    def knows_later(self, newest: Container, status: ContainerStatus | None) -> bool:
+        """Tell whether a status shows the true end of a later instance, whose record the world removed."""
+        ended = status.state.terminated if status is not None else None
+        return (
+            status is not None
+            and ended is not None
+            and status.restart_count > newest.attempt
+            and self.exits.get(ended.container_id) == ended.exit_code
+        )
+
     # ------------------------------------------------------------ what is seen
 
     def see(self, path: Path, message: Message) -> None:
         """Note who is about to handle what."""
         self._touched = path
+        self.admissions.see(path, message)
         if isinstance(message, Outcome):
             self.coverage.note(
                 "outcome", f"{message.call} {message.failure.kind if message.failure else 'ok'}"
@@ -138,6 +178,14 @@ class Checker:
         overlaps = self.world.runtime.overlaps
         if overlaps:
             self.fail("never two stages on one pod", overlaps[0])
+        torn = self.world.volumes.torn
+        if torn:
+            self.fail("nothing is removed while a container uses it", torn[0])
+        if self.world.runtime.updates > self._updates:
+            self._updates = self.world.runtime.updates
+            said = self.admissions.judge_shares(self.world, {uid for uid, b in self.books.items() if b.over})
+            if said:
+                self.fail("what runs was admitted and fits the node", said, SUPERVISOR)
         path, self._touched = self._touched, None
         system = self.world.system
         if path is None or system is None or system.halted:
@@ -147,6 +195,17 @@ class Checker:
             return
         if not cell.inbox.accounts().balanced:
             self.fail("accounts of messages balance", f"{path}: {cell.inbox.accounts()}", path)
+        if path == USAGE and isinstance(cell.committed, UsageState):
+            said = broken_usage(cell.committed, self.world.usage.memory_bytes)
+            if said:
+                self.fail("no reading that can not be is ever told", said, path)
+        if path == EVICTION and isinstance(cell.committed, EvictionState):
+            number = (cell.actor_id, cell.number)
+            said, signal = self.evictions.take(number, cell.committed, self.world.time.now())
+            if signal:
+                self.coverage.note("evicted for", signal)
+            if said:
+                self.fail("one victim at a time, on a reading begun after the last deed", said, path)
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)
 
@@ -167,7 +226,13 @@ class Checker:
         if after.desired is not None:
             book.desired = True
             book.own_grace_s = own_grace_s(after.desired)
+            self.inits.learn(after)
+        if after.observed is not None:
+            self._referee.agent_looked(after.uid, after.observed_as_of)
         self._cover(before, after)
+        said = self.admissions.take_state(self.world, before, after)
+        if said:
+            self.fail("admission is decided once, and remembered before it is told", said, path)
         for rule in POD_RULES:
             said = rule(self, book, before, after)
             if said:
@@ -190,13 +255,21 @@ class Checker:
     def _keep(self, book: Book, before: PodState | None, after: PodState) -> None:
         if isinstance(after.life, Recalling):
             return
-        for status in after.base.container_statuses:
+        statuscheck.keep(book, after.base)
+        for status in all_statuses(after.base):
             book.restarts[status.name] = status.restart_count
             for ended in (status.state.terminated, status.last_state.terminated):
                 if ended is not None and ended.container_id:
                     book.reported.add(ended.container_id)
         if after.base.phase in TERMINAL:
             book.phase = after.base.phase
+        if after.memo.restarting and not book.restarting:
+            self.coverage.note("stage", "all containers restarted")
+        book.restarting = after.memo.restarting
+        for mark in after.memo.hooks:
+            instance = instance_of(after, mark) if mark.kind is HookKind.PRE_STOP else None
+            if instance is not None:
+                self.leaving.setdefault(instance.id, self.world.time.now())
         kill = after.killed
         if kill is not None:
             if book.kill is None:
@@ -227,6 +300,11 @@ class Checker:
             said = rule(self, book, row)
             if said:
                 self.fail(sentence(rule), f"pod {row.uid}: {said}", where)
+        over = {uid for uid, book in self.books.items() if book.over}
+        said = self.admissions.take_row(self.world, row, over)
+        if said:
+            self.fail("what runs was admitted and fits the node", said, where, SUPERVISOR)
+        self.inits.note(row)
         match row.what:
             case Happening.STARTED:
                 self.ran.add(row.container_id)
@@ -244,9 +322,16 @@ class Checker:
 
     # ------------------------------------------------------------ lives of the agent
 
-    def forgotten(self, uid: Uid) -> None:
-        """Note that the ledger forgot a pod: the same UID may begin anew."""
-        self.books[uid] = Book(reported=self.book(uid).reported)
+    def forgotten(self, uid: Uid, section: str) -> None:
+        """Note that the ledger lost a page of a pod; without its memo the same UID may begin anew."""
+        old = self.book(uid)
+        fresh = Book(reported=old.reported)
+        if section == "status":
+            # Its kill is in the memo, which is whole.
+            fresh = replace(old, restarts={}, phase="", conditions={}, start_time="")
+        else:
+            self.admissions.forget(uid)
+        self.books[uid] = fresh
         self._referee.forget(uid)
 
     def wall_jumped(self) -> None:
@@ -271,7 +356,7 @@ class Checker:
         if ("pods", uid) in ledger._damaged:
             memo_data = None
         memo = msgspec.msgpack.decode(memo_data, type=PodMemo) if memo_data else None
-        book = Book(reported=old.reported, own_grace_s=old.own_grace_s)
+        book = Book(reported=old.reported, own_grace_s=old.own_grace_s, restarting=old.restarting)
         if memo is None:
             # The ledger was full or its page is damaged, which the agent says: its restarts may be counted anew.
             self._referee.forget(uid)
@@ -281,8 +366,9 @@ class Checker:
                 book.kill, book.kill_since = memo.kill, min(old.kill_since, self.world.time.now())
             if status_data and ("status", uid) not in ledger._damaged:
                 status = msgspec.msgpack.decode(status_data, type=PodStatus)
-                book.restarts = {s.name: s.restart_count for s in status.container_statuses}
+                book.restarts = {s.name: s.restart_count for s in all_statuses(status)}
                 book.phase = status.phase if status.phase in TERMINAL else ""
+                statuscheck.keep(book, status)
         self.books[uid] = book
 
     def check_leases(self, system: SimSystem) -> None:
@@ -326,6 +412,11 @@ class Checker:
                 self.fail("no actor for what is not ours", row.path)
 
 
+def all_statuses(status: PodStatus) -> tuple[ContainerStatus, ...]:
+    """Return the statuses of a pod's init and regular containers."""
+    return (*status.init_container_statuses, *status.container_statuses)
+
+
 def sentence(rule: Callable[..., str]) -> str:
     """Return the sentence that a rule checks."""
     assert rule.__doc__ is not None
@@ -336,10 +427,11 @@ def sentence(rule: Callable[..., str]) -> str:
 
 
 def one_stage_at_a_time(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
-    """Never two stages on one pod: a call begins only when the last stage has wholly ended."""
+    """Never two stages on one pod: a call begins only when the last stage has wholly ended, or stops beside stops."""
     old = {flight.op for flight in before.inflight} if before is not None else set()
     now = {flight.op for flight in after.inflight}
-    if now - old and now & old:
+    stopping = all(isinstance(flight.what.call, StopContainer | Remember) for flight in after.inflight)
+    if now - old and now & old and not stopping:
         return f"calls {sorted(now - old)} began while {sorted(now & old)} were in flight"
     if now - old and after.inherited:
         return f"calls {sorted(now - old)} began beside {after.inherited} of an earlier incarnation"
@@ -361,17 +453,25 @@ def grace_only_shrinks(checker: Checker, book: Book, before: PodState | None, af
     earlier = before.killed if before is not None else None
     if kill is None or earlier is None:
         return ""
-    if kill.grace_s > earlier.grace_s:
-        return f"grace grew from {earlier.grace_s} to {kill.grace_s} s"
+    # What comes before the ledger answers is no promise yet: what an earlier life promised is.
+    recalled = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
+    promised = book.kill if recalled and book.kill is not None else earlier
+    if kill.grace_s > promised.grace_s:
+        return f"grace grew from {promised.grace_s} to {kill.grace_s} s"
     if kill.cause is not earlier.cause and not isinstance(before.life, Recalling):
         return f"cause changed from {earlier.cause} to {kill.cause}"
     return ""
 
 
 def grace_is_the_pods_own(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
-    """A kill gives the pod's own grace, unless it is an orphan that no source describes."""
+    """A kill gives the pod's own grace, unless it is an orphan that no source describes, or is evicted."""
     kill = after.killed
-    if kill is None or after.desired is None or isinstance(after.life, Recalling):
+    if (
+        kill is None
+        or kill.cause is KillCause.EVICTED
+        or after.desired is None
+        or isinstance(after.life, Recalling)
+    ):
         return ""
     if before is None or not isinstance(before.life, Syncing):
         return ""
@@ -400,12 +500,19 @@ def kill_has_a_cause(checker: Checker, book: Book, before: PodState | None, afte
     """Whatever stops a pod for good says why, and stops are asked for only by who may."""
     if isinstance(after.life, Terminating):
         kill = after.life.kill
-        own = kill.cause is KillCause.COMPLETED
+        own = kill.cause in (KillCause.COMPLETED, KillCause.DEADLINE)
         if own == bool(kill.asked_by):
             return f"cause {kill.cause} asked for by {kill.asked_by or 'itself'}"
-        if own and before is not None and not isinstance(before.life, Terminating):
+        if (
+            kill.cause is KillCause.COMPLETED
+            and before is not None
+            and not isinstance(before.life, Terminating)
+        ):
             truth = checker.world.runtime._world.pod(after.uid)
-            alive = [c.name for c in truth.containers if c.state is ContainerState.RUNNING]
+            beside = {c.name for c in sidecars(after.desired.spec)} if after.desired is not None else set()
+            alive = [
+                c.name for c in truth.containers if c.state is ContainerState.RUNNING and c.name not in beside
+            ]
             return f"completed while {alive} run" if alive else ""
     return ""
 
@@ -416,7 +523,7 @@ def restart_count_never_decreases(
     """A restart count never decreases within one life of a UID."""
     if isinstance(after.life, Recalling):
         return ""
-    for status in after.base.container_statuses:
+    for status in all_statuses(after.base):
         floor = book.restarts.get(status.name, 0)
         if status.restart_count < floor:
             return f"container {status.name}: {floor} -> {status.restart_count}"
@@ -436,7 +543,7 @@ def exit_codes_are_true(checker: Checker, book: Book, before: PodState | None, a
     """A published exit code is the one that the container really ended with."""
     if before is not None and before.base is after.base:
         return ""
-    for status in after.base.container_statuses:
+    for status in all_statuses(after.base):
         for ended in (status.state.terminated, status.last_state.terminated):
             if ended is None or not ended.container_id:
                 continue
@@ -455,11 +562,31 @@ def running_is_true(checker: Checker, book: Book, before: PodState | None, after
     """No container is called running or ready that the runtime never ran."""
     if before is not None and before.base is after.base:
         return ""
-    for status in after.base.container_statuses:
+    for status in all_statuses(after.base):
         if (status.state.running or status.ready) and status.container_id not in checker.ran:
             return f"container {status.name} ({status.container_id or 'no id'})"
-        if status.ready and not status.state.running:
+        ended = status.state.terminated
+        prepared = status in after.base.init_container_statuses and ended is not None and ended.exit_code == 0
+        if status.ready and not status.state.running and not prepared:
             return f"container {status.name} is ready and does not run"
+    return ""
+
+
+def ready_means_probed(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """No container is called ready or started against what its probes say, nor one that never can be."""
+    if after.desired is None or (before is not None and before.base is after.base):
+        return ""
+    failures = {(r.container_id, r.kind) for r in after.probes if r.result is ProbeResult.FAILURE}
+    asked = {container.name: container for container in after.desired.spec.containers}
+    for status in after.base.container_statuses:
+        if not status.ready or status.name not in asked:
+            continue
+        if {(status.container_id, kind) for kind in (ProbeKind.READINESS, ProbeKind.STARTUP)} & failures:
+            return f"container {status.name} is called ready and its last probe failed"
+        if word_of(asked[status.name].readiness_probe) == "ill":
+            return f"container {status.name} is called ready and its readiness probe always fails"
+        if not status.started:
+            return f"container {status.name} is called ready and not started"
     return ""
 
 
@@ -473,12 +600,12 @@ def end_is_whole(checker: Checker, book: Book, before: PodState | None, after: P
         return f"containers {alive} still run"
     if after.desired is None:
         return ""
-    for container in after.desired.spec.containers:
+    for container in in_order(after.desired.spec):
         newest = next((c for c in truth.containers if c.name == container.name), None)
-        status = next((s for s in after.base.container_statuses if s.name == container.name), None)
+        status = next((s for s in all_statuses(after.base) if s.name == container.name), None)
         if newest is not None and newest.state is ContainerState.EXITED:
             said = lost_code(newest, status)
-            if said:
+            if said and not checker.knows_later(newest, status):
                 return said
     return ""
 
@@ -515,8 +642,11 @@ POD_RULES: tuple[Callable[[Checker, Book, PodState | None, PodState], str], ...]
     terminal_phase_never_leaves,
     exit_codes_are_true,
     running_is_true,
+    ready_means_probed,
     end_is_whole,
     stops_wait_for_intent,
+    *statuscheck.STATUS_RULES,
+    *HOOK_RULES,
 )
 
 
@@ -538,6 +668,8 @@ def kill_comes_after_term_and_grace(checker: Checker, book: Book, row: HistoryRo
     asked_at = checker.terms.get(row.container_id)
     if asked_at is None:
         return f"container {row.name} was killed without SIGTERM"
+    if book.restarting and row.at - asked_at >= 2.0 - 0.01:
+        return ""
     if any(asked_at - book.own_grace_s - 600 <= at <= row.at for at in checker.wall_jumps):
         return ""
     grace_s = book.own_grace_s
@@ -546,7 +678,8 @@ def kill_comes_after_term_and_grace(checker: Checker, book: Book, row: HistoryRo
         # The grace counts from the kill, however often the agent is restarted meanwhile.
         until = book.kill_since + min(book.kill.grace_s, least_s)
         least_s = min(least_s, max(0.9, until - asked_at - 1.5))
-    waited_s = row.at - asked_at
+    # The time of a hook is a part of the grace; it is counted in whole seconds.
+    waited_s = row.at - min(asked_at, checker.leaving.get(row.container_id, asked_at))
     if waited_s < least_s - 0.01:
         return (
             f"container {row.name} was killed {waited_s:.1f} s after SIGTERM; its grace was {least_s:.1f} s"
@@ -572,6 +705,14 @@ def one_static_pod_of_a_name(checker: Checker, book: Book, row: HistoryRow) -> s
     return f"{name} starts while {others} of the same name run" if others else ""
 
 
+def a_sandbox_is_made_in_its_cgroup(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """A sandbox is made when its pod's cgroup is there."""
+    if row.what is not Happening.SANDBOX_STARTED:
+        return ""
+    parent = checker.world.runtime._world._sandbox_specs[row.sandbox_id].cgroup_parent
+    return "" if parent in checker.world.cgroups.groups else f"its cgroup {parent or '(none)'} is not there"
+
+
 def restarts_back_off(checker: Checker, book: Book, row: HistoryRow) -> str:
     """A container that keeps ending is not started in a hot loop."""
     if row.what is not Happening.STARTED:
@@ -583,10 +724,29 @@ def restarts_back_off(checker: Checker, book: Book, row: HistoryRow) -> str:
     return ""
 
 
+def init_containers_come_first(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """Nothing starts before the init containers before it are done in its sandbox, and none is run under what it prepared."""
+    return checker.inits.judge(row)
+
+
+def volumes_come_first(checker: Checker, book: Book, row: HistoryRow) -> str:
+    """No container runs before its volumes, and the parts of them that it mounts, are there."""
+    if row.what is not Happening.STARTED:
+        return ""
+    spec = checker.world.runtime._world._container_specs[row.container_id]
+    folder = f"/pods/{row.uid}/volume"
+    there = checker.world.volumes.paths_of(row.uid)
+    missing = [m.host_path for m in spec.mounts if folder in m.host_path and m.host_path not in there]
+    return f"container {row.name} starts without {missing}" if missing else ""
+
+
 ROW_RULES: tuple[Callable[[Checker, Book, HistoryRow], str], ...] = (
     the_dead_stay_dead,
     kill_comes_after_term_and_grace,
     ends_are_reported_before_removal,
     one_static_pod_of_a_name,
+    a_sandbox_is_made_in_its_cgroup,
     restarts_back_off,
+    init_containers_come_first,
+    volumes_come_first,
 )

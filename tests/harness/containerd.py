@@ -216,7 +216,21 @@ class Containerd:
             self.start()
         self._remember()
         self.link.remove_pods()
+        with contextlib.suppress(AssertionError):
+            until(lambda: not self.shims(), "no shim is left", 5.0)
+        self._end_forgotten_shims()
         until(lambda: not self.shims(), "no shim is left", 20.0, self._last_words)
+
+    def _end_forgotten_shims(self) -> None:
+        """End shims of sandboxes that containerd does not know.
+
+        It forgets the shim of a RunPodSandbox whose client went away in the middle, as an agent does that is killed.
+        """
+        if self.link.sandboxes() or self.link.containers():
+            return
+        for pid in self.shims():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def clean_up(self) -> None:
         """Remove every pod and all that was made, then fail if that did not go as it should."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from api.errors import FailureKind
-from tests.harness.fault import OPERATIONS
+from tests.harness.fault import GROUP_OPERATIONS, OPERATIONS, VOLUME_OPERATIONS
 
+CALLS = (*OPERATIONS, *GROUP_OPERATIONS, *VOLUME_OPERATIONS)
 ENOUGH_SEEDS = 50
 """From so many seeds on, a point that none of them reached is a failure."""
 
@@ -47,27 +48,34 @@ class Coverage:
         return tuple(lines)
 
 
-CAUSES = ("COMPLETED", "ORPHAN", "REMOVED", "REPLACED")
+CAUSES = ("COMPLETED", "DEADLINE", "ORPHAN", "PREEMPTED", "REJECTED", "REMOVED", "REPLACED")
 STAGES = (
     "CreateContainer",
     "DescribeNode+MakePodFolders+ReadNodeFiles",
+    "EnsurePodCgroup+MakePodFolders+ReadNodeFiles+Remember",
+    "EnsurePodCgroup+Remember",
     "DescribeNode+MakePodFolders+ReadNodeFiles+Remember",
     "Forget",
     "InspectPod",
     "InspectPod+Recall",
     "LinkContainerLog",
     "PrepareContainer",
+    "PrepareSubPath",
+    "PrepareVolume",
     "ReadNodeFiles",
     "Remember",
     "RemoveContainer+RemoveContainerLogs",
     "RemovePodCgroup",
     "RemovePodFolders",
     "RemoveSandbox",
+    "RemoveVolumes",
     "RunSandbox",
     "StartContainer",
     "StopContainer",
     "StopSandbox",
+    "UpdateContainer",
 )
+HOOKS = tuple(f"{kind} {what}" for kind in ("postStart", "preStop") for what in ("exec", "get", "pause"))
 KILLS = ("SIGKILL", "SIGTERM", "at a call", "power")
 FAULTS = (
     "CrashActor",
@@ -85,17 +93,18 @@ FAULTS = (
     "KillProcess after",
     "KillProcess before",
 )
-POINTS = tuple(f"{port} {call} {when}" for port, call, _ in OPERATIONS for when in ("before", "after"))
+POINTS = tuple(f"{port} {call} {when}" for port, call, _ in CALLS for when in ("before", "after"))
 
 REQUIRED: tuple[tuple[str, str], ...] = (
     *(("life", name) for name in LIVES),
     *(("cause", name) for name in CAUSES),
     *(("stage", name) for name in STAGES),
+    *(("hook", name) for name in HOOKS),
     *(("kill", name) for name in KILLS),
     *(("fault", name) for name in FAULTS),
     *(("point", name) for name in POINTS),
-    *(("outcome", f"{call} ok") for _, call, _ in OPERATIONS),
-    *(("failed", f"{port} {call}") for port, call, _ in OPERATIONS),
+    *(("outcome", f"{call} ok") for _, call, _ in CALLS),
+    *(("failed", f"{port} {call}") for port, call, _ in CALLS),
     *(("failure", kind.value) for kind in FailureKind),
     ("end", "everything removed"),
 )

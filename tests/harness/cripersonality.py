@@ -272,6 +272,21 @@ class Personality:
             found = [c.item() for c in self._containers.values() if c.matches(request.filter)]
         return pb.ListContainersResponse(containers=found)
 
+    def ListContainerStats(
+        self, request: pb.ListContainerStatsRequest, call: Call
+    ) -> pb.ListContainerStatsResponse:
+        with self._lock:
+            running = [c for c in self._containers.values() if c.pid]
+            rows = []
+            for container in sorted(running, key=lambda c: c.id):
+                row = pb.ContainerStats(attributes=pb.ContainerAttributes(id=container.id))
+                row.cpu.timestamp = row.memory.timestamp = row.writable_layer.timestamp = time.time_ns()
+                row.cpu.usage_core_nano_seconds.value = 5_000_000
+                row.memory.working_set_bytes.value = 1 << 20
+                row.writable_layer.used_bytes.value = 4096
+                rows.append(row)
+        return pb.ListContainerStatsResponse(stats=rows)
+
     def ContainerStatus(self, request: pb.ContainerStatusRequest, call: Call) -> pb.ContainerStatusResponse:
         with self._lock:
             container = self._container(request.container_id)

@@ -50,6 +50,20 @@ OPERATIONS: tuple[tuple[str, str, int], ...] = (
     ("urls", "FetchManifests", 20),
 )
 
+GROUP_OPERATIONS: tuple[tuple[str, str, int], ...] = (
+    ("cgroups", "EnsurePodCgroup", 12),
+    ("cgroups", "RemovePodCgroup", 4),
+    ("cgroups", "EnsureNodeCgroups", 8),
+    ("node", "DescribeNode", 1),
+)
+
+VOLUME_OPERATIONS: tuple[tuple[str, str, int], ...] = (
+    ("volumes", "PrepareVolume", 8),
+    ("volumes", "PrepareSubPath", 6),
+    ("volumes", "RemoveVolumes", 4),
+)
+"""Drawn from with chance of their own, so that what seeds did before they came stays as it was."""
+
 MESSAGES: tuple[tuple[str, str, int], ...] = (
     ("/node/pods/*", "UpdatePod", 20),
     ("/node/pods/*", "KillPod", 6),
@@ -64,6 +78,16 @@ MESSAGES: tuple[tuple[str, str, int], ...] = (
     ("/node/config", "PodsSeen", 20),
     ("/node/status", "PodStatusComposed", 60),
     ("/node/status", "ForgetPodStatus", 4),
+)
+
+PROBE_OPERATIONS: tuple[tuple[str, str], ...] = (
+    ("runtime", "ExecInContainer"),
+    ("net", "HttpGet"),
+    ("net", "GrpcHealth"),
+)
+PROBE_MESSAGES: tuple[tuple[str, str], ...] = (
+    ("/node/probes", "ProbePod"),
+    ("/node/pods/*", "ProbeChanged"),
 )
 
 REORDERED = (
@@ -103,7 +127,39 @@ def draw_plan(random: Random, victim: Path) -> FaultPlan:
         port, call, often = random.choice(OPERATIONS[:-2])
         when = random.choice(tuple(When))
         faults.append(KillProcess(port=port, call=call, when=when, after=random.randrange(often)))
-    return FaultPlan(faults=tuple(faults))
+    return FaultPlan(faults=(*faults, *draw_event_faults(Random(f"{victim}/events"))))
+
+
+def draw_event_faults(random: Random) -> tuple[AnyFault, ...]:
+    """Draw what befalls the keeper of events, from a source of its own: the other faults of a seed stay what they were."""
+    if random.random() < 0.5:
+        return ()
+    message = random.choice(("KeepEvents", "ReleaseEvents", "EventSeen"))
+    return (
+        CrashActor(path="/node/events", times=random.randint(1, 3), after=random.randint(0, 60)),
+        DropMessage(
+            path="/node/events", message=message, times=random.randint(1, 4), after=random.randint(0, 12)
+        ),
+    )
+
+
+def with_group_faults(plan: FaultPlan, random: Random) -> FaultPlan:
+    """Return the plan with some faults of cgroups, from a random source of their own."""
+    faults: list[AnyFault] = []
+    for _ in range(random.randint(1, 5)):
+        port, call, often = random.choice(GROUP_OPERATIONS)
+        when, after = random.choice(tuple(When)), random.randrange(often)
+        times = random.choice((1, 1, 3))
+        kind = random.choice(KINDS)
+        if random.random() < 0.7:
+            faults.append(FailOperation(port=port, call=call, when=when, kind=kind, after=after, times=times))
+        else:
+            faults.append(HangOperation(port=port, call=call, when=when, after=after))
+    if random.random() < 0.5:
+        faults.append(CrashActor(path="/node/cgroups", after=random.randrange(40), times=2))
+    if random.random() < 0.5:
+        faults.append(DropMessage(path="/node/cgroups", message="PodCpuAsked", after=random.randrange(9)))
+    return msgspec.structs.replace(plan, faults=(*plan.faults, *faults))
 
 
 def draw_fault(random: Random) -> AnyFault:
@@ -150,6 +206,53 @@ def draw_fault(random: Random) -> AnyFault:
     return JumpWallClock(by_s=by_s, after=random.randrange(800))
 
 
+def draw_volume_faults(random: Random) -> tuple[AnyFault, ...]:
+    """Draw some faults of calls on volumes."""
+    faults: list[AnyFault] = []
+    for _ in range(random.randint(2, 5)):
+        port, call, often = random.choice(VOLUME_OPERATIONS)
+        when, after = random.choice(tuple(When)), random.randrange(often)
+        roll = random.random()
+        if roll < 0.6:
+            kind, times = random.choice(KINDS), random.choice((1, 1, 2, 5))
+            faults.append(FailOperation(port=port, call=call, when=when, kind=kind, after=after, times=times))
+        elif roll < 0.8:
+            faults.append(HangOperation(port=port, call=call, when=when, after=after))
+        elif roll < 0.92:
+            faults.append(
+                DelayOperation(port=port, call=call, delay_s=random.choice((0.5, 20.0)), after=after)
+            )
+        else:
+            faults.append(KillProcess(port=port, call=call, when=when, after=after))
+    return tuple(faults)
+
+
+def draw_probe_faults(random: Random) -> tuple[AnyFault, ...]:
+    """Draw what goes wrong with probes: calls, messages, the Prober itself."""
+    faults: list[AnyFault] = []
+    for port, call in PROBE_OPERATIONS:
+        if random.random() < 0.5:
+            kind, after, times = random.choice(KINDS), random.randrange(60), random.choice((1, 2, 5))
+            when = random.choice(tuple(When))
+            faults.append(FailOperation(port=port, call=call, when=when, kind=kind, after=after, times=times))
+        if random.random() < 0.3:
+            faults.append(
+                HangOperation(
+                    port=port, call=call, when=random.choice(tuple(When)), after=random.randrange(60)
+                )
+            )
+    for path, message in PROBE_MESSAGES:
+        if random.random() < 0.4:
+            times = random.choice((1, 1, 3))
+            faults.append(DropMessage(path=path, message=message, after=random.randrange(40), times=times))
+        if random.random() < 0.2:
+            faults.append(DuplicateMessage(path=path, message=message, after=random.randrange(40)))
+    if random.random() < 0.6:
+        after, times = random.randrange(300), random.choice((1, 1, 2))
+        faults.append(CrashActor(path=Path("/node/probes"), after=after, times=times))
+    return tuple(faults)
+
+
 class Seam(FaultInterceptor):
     """Carries out a plan until `heal`, notes who handled what last, and looks at a fault only where one may strike."""
 
@@ -171,7 +274,9 @@ class Seam(FaultInterceptor):
         self._any_told = "*" in self._told_names
         self._broken_calls = {call for f in plan.faults if (call := getattr(f, "call", ""))}
         if "*" in self._broken_calls:
-            self._broken_calls |= {call for _, call, _ in OPERATIONS}
+            self._broken_calls |= {
+                call for _, call, _ in (*OPERATIONS, *GROUP_OPERATIONS, *VOLUME_OPERATIONS)
+            }
         self._live = list(range(len(plan.faults)))
         self._jumps = any(isinstance(f, JumpWallClock) for f in plan.faults)
 

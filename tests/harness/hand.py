@@ -12,6 +12,7 @@ import msgspec
 from api.containers import ContainerState
 from api.ids import Uid
 from tests.harness.check import Checker
+from tests.harness.resize import resizable, resized
 from tests.harness.workload import FOLDER, REGISTRY, URL, Wish, draw_wish
 from tests.harness.world import World
 
@@ -24,6 +25,8 @@ class Hands:
 
     def __init__(self, world: World, checker: Checker, random: Random) -> None:
         self.world, self.checker, self.random = world, checker, random
+        self.asks = Random(f"{world.seed}/asks")
+        self.resizes = Random(f"{world.seed}/resizes")
         self.files: dict[str, Wish] = {}
         """By path: the last right content."""
         self.broken: set[str] = set()
@@ -71,6 +74,8 @@ class Hands:
             self.at(random.uniform(40, until - 60), self.stop_agent)
         if random.random() < 0.12:
             self.at(random.uniform(100, until - 60), self.reboot)
+        for _ in range(self.resizes.randint(4, 14)):
+            self.at(self.resizes.uniform(40, until - 20), self.resize_one)
         for second in range(25, int(until), 30):
             self.at(float(second), self.world.ledger.write_back)
 
@@ -143,6 +148,7 @@ class Hands:
         else:
             if self.random.random() < 0.1:
                 wish = replace(wish, fixed_uid=f"fixed-{wish.name}")
+            wish = resizable(self.world.seed, wish)
             self.put(wish.path, wish)
         self.tell(f"want {wish}")
 
@@ -164,7 +170,7 @@ class Hands:
         """Add a pod, unless there are many."""
         if len(self.files) + len(self.listed) < 40:
             self._made += 1
-            self.add(draw_wish(self.random, f"q{self._made:02}"))
+            self.add(draw_wish(self.random, f"q{self._made:02}", self.asks))
 
     def remove_one(self) -> None:
         """Remove a manifest."""
@@ -197,6 +203,19 @@ class Hands:
                 wish = replace(wish, images=tuple("memory.local/any:1" for _ in wish.images))
             self.put(path, wish)
             self.tell(f"revise {path} to {wish.revision}")
+
+    def resize_one(self) -> None:
+        """Let a pod ask for other amounts in place."""
+        paths = sorted(p for p, wish in self.files.items() if wish.fixed_uid and wish.cpu)
+        if paths:
+            path = self.resizes.choice(paths)
+            before = self.files[path]
+            wish = resized(self.resizes, before)
+            self.put(path, wish)
+            self.checker.coverage.note("world", "resize asked")
+            self.tell(
+                f"resize {path}: {before.cpu} {before.memory or '-'} -> {wish.cpu} {wish.memory or '-'}"
+            )
 
     def break_one(self) -> None:
         """Break a manifest: its pod is to be kept."""
@@ -242,7 +261,7 @@ class Hands:
         roll = self.random.random()
         if roll < 0.4 and len(self.listed) + len(self.files) < 40:
             self._made += 1
-            self.listed.append(draw_wish(self.random, f"u{self._made:02}"))
+            self.listed.append(draw_wish(self.random, f"u{self._made:02}", self.asks))
         elif self.listed:
             index = self.random.randrange(len(self.listed))
             if roll < 0.7:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from random import Random
 
-from actors.imagegc.state import IMAGES, Policy
+from actors.imagegc.state import Policy
 from api.images import ImageFs, ImageRow
 from api.messages.imagegc import CollectImages
 from runtime.drivers.memory.disk import Disk
-from tests.harness.imageworld import CAPACITY, MB, ImageWorld, image_id, row
+from tests.harness.imageworld import ASKER, CAPACITY, MB, ImageWorld, image_id, row
 
 STEPS = 60
 STEP_S = 45.0
@@ -102,7 +102,7 @@ def stir(world: ImageWorld, random: Random, pods: list, wants: list[ImageRow]) -
             # A container's mounts never change: only those of pods to come.
             world.mounts[f"main-pod-{world._pods + 1}"] = (random.choice(images).id,)
         case "collect":
-            world.handle.tell(CollectImages(run=f"run-{random.random()}", asked_by=IMAGES))
+            world.handle.tell(CollectImages(run=f"run-{random.random()}", asked_by=ASKER))
         case "crash":
             world.system.kill(world.handle, no_restart=False)
         case _:

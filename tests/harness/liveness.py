@@ -4,18 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.pod.state import Finished, PodState, Syncing
+from actors.events.state import SELF as EVENTS
+from actors.events.state import EventsState
+from actors.pod.config.cgroup import asked_milli
+from actors.pod.explain import age_s
+from actors.pod.mark import HookKind
+from actors.pod.state import Finished, PodState, Syncing, Terminating
 from actors.pod.support import unsupported_paths
+from actors.rules.cgroupvalue import shares_of
+from actors.rules.qos import qos_class
 from actors.rules.restart import restarts_after
+from api.containers import Container as Instance
 from api.containers import ContainerState, RuntimePod
 from api.host import ListPodFolders
 from api.ids import Path, Uid
 from api.introspection import ActorState
 from api.objects.container import Container
+from api.objects.pod import PodSpec
 from api.objects.podstatus import ContainerStatus
+from tests.harness.evictionrule import eviction_complaints
+from tests.harness.initial import init_complaint
+from tests.harness.probescript import CALM_AT, word_of
+from tests.harness.resize import resize_complaints
+from tests.harness.usagerule import usage_complaints
 from tests.harness.world import World
 
 TERMINAL = ("Succeeded", "Failed")
+HANGING = "exec run"
+"""A hook that never ends."""
+DEADLINE_SLACK_S = 60.0
+KILLED_S = 170.0
+"""Within which a liveness probe that always fails kills: delays, three periods, and what was lost told again."""
 
 
 def unsettled(world: World, wanted: frozenset[Uid]) -> str:
@@ -30,6 +49,7 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
         yield "the agent does not run"
         return
     states: dict[Uid, PodState] = {}
+    under_way: dict[Uid, set[int]] = {}
     for row in system.list_actors():
         if row.state is ActorState.DEAD:
             if (
@@ -44,14 +64,38 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
         committed = system.committed(row.path)
         if isinstance(committed, PodState):
             states[committed.uid] = committed
+            under_way[committed.uid] = {operation.op for operation in row.operations}
     truth = {pod.uid: pod for pod in world.runtime.snapshot().pods}
     for uid in sorted(wanted):
         state = states.get(uid)
         if state is None:
             yield f"wanted pod {uid} has no actor"
             continue
-        yield from pod_complaints(world, state, truth.get(uid))
+        yield from pod_complaints(world, state, truth.get(uid), under_way[uid])
+    recorder = system.committed(EVENTS)
+    kept = recorder.records if isinstance(recorder, EventsState) else {}
+    for uid in sorted(wanted):
+        if uid not in kept or not kept[uid].claimed:
+            yield f"nobody keeps the events of pod {uid}"
+    yield from cgroup_complaints(world, states)
     yield from leftovers(world, wanted, states, truth)
+    yield from usage_complaints(world, truth)
+    yield from eviction_complaints(world)
+    yield from resize_complaints(world, wanted, states, truth)
+
+
+def cgroup_complaints(world: World, states: dict[Uid, PodState]) -> Iterator[str]:
+    """Yield what is not as it must be of the cgroups above the pods: Burstable ones get what its pods request."""
+    asked = sum(
+        asked_milli(state.desired.spec)
+        for state in states.values()
+        if state.desired is not None
+        and isinstance(state.life, Syncing | Terminating)
+        and qos_class(state.desired.spec) == "Burstable"
+    )
+    given = world.cgroups.groups.get("/kubepods/burstable")
+    if given is None or given.cpu_shares != shares_of(asked):
+        yield f"Burstable pods request {asked}m of CPU and have {given}"
 
 
 def leftovers(
@@ -64,17 +108,26 @@ def leftovers(
     for uid, state in states.items():
         if uid not in wanted:
             yield f"unwanted pod {uid} still has an actor: {type(state.life).__name__}"
+    for path in sorted(world.cgroups.groups):
+        name = path.rpartition("/")[2]
+        if name.startswith("pod") and name.removeprefix("pod") not in wanted:
+            yield f"cgroup {path} of an unwanted pod is left"
     for section in ("pods", "status"):
         for uid in world.ledger.read(section):
             if uid not in wanted:
                 yield f"unwanted pod {uid} is still in the ledger's section {section}"
+    for uid in world.volumes.uids():
+        if uid not in wanted:
+            yield f"volumes of unwanted pod {uid} are left: {world.volumes.paths_of(uid)}"
     listed = world.folders.perform(ListPodFolders(), 1.0)
     for uid in sorted({*listed.uids, *(uid for uid, _ in listed.log_directories)}):
         if uid not in wanted:
             yield f"folders or logs of unwanted pod {uid} are left"
 
 
-def pod_complaints(world: World, state: PodState, truth: RuntimePod | None) -> Iterator[str]:
+def pod_complaints(
+    world: World, state: PodState, truth: RuntimePod | None, under_way: set[int]
+) -> Iterator[str]:
     """Yield what is not as it must be of one wanted pod."""
     pod = state.desired
     if pod is None:
@@ -92,6 +145,8 @@ def pod_complaints(world: World, state: PodState, truth: RuntimePod | None) -> I
             yield f"pod {state.uid} is finished in phase {state.base.phase}"
         if truth is not None and any(c.state is ContainerState.RUNNING for c in truth.containers):
             yield f"pod {state.uid} is finished and runs"
+        if world.volumes.paths_of(state.uid):
+            yield f"pod {state.uid} is finished and its volumes are left"
         return
     if not isinstance(state.life, Syncing):
         yield f"pod {state.uid} is {type(state.life).__name__}"
@@ -100,13 +155,50 @@ def pod_complaints(world: World, state: PodState, truth: RuntimePod | None) -> I
         if state.base.reason != "Unsupported" or (truth is not None and truth.sandboxes):
             yield f"pod {state.uid} is not said to be unsupported"
         return
+    if truth is not None and truth.sandboxes and state.memo.cgroup_parent not in world.cgroups.groups:
+        yield f"pod {state.uid} has no cgroup {state.memo.cgroup_parent}"
     if state.base.phase in TERMINAL:
         yield f"pod {state.uid} is {state.base.phase} and not finished"
+    said, to_run = init_complaint(state, truth)
+    if said:
+        yield f"pod {state.uid} {said}"
+    if not to_run:
+        return
+    limit_s = pod.spec.active_deadline_seconds
+    active_s = age_s(state.base.start_time, world.time.wall())
+    if limit_s is not None and active_s is not None and active_s > limit_s + DEADLINE_SLACK_S:
+        yield f"pod {state.uid} is active since {active_s:.0f} s and was to be for {limit_s} s"
     statuses = {status.name: status for status in state.base.container_statuses}
     for container in pod.spec.containers:
+        if hook_hangs(state, container, under_way):
+            # Nothing after it is started, and that is how it stays.
+            return
         said = container_complaint(world, state, container, statuses.get(container.name), truth)
         if said:
             yield f"pod {state.uid} container {container.name}: {said}"
+    if is_over(pod.spec, truth):
+        yield f"pod {state.uid} has nothing left but sidecars and is not finished"
+
+
+def is_over(spec: PodSpec, truth: RuntimePod | None) -> bool:
+    """Tell whether every regular container of a pod ended for good."""
+    for container in spec.containers:
+        newest = next((c for c in (truth.containers if truth else ()) if c.name == container.name), None)
+        if newest is None or newest.state is not ContainerState.EXITED or newest.exit_code is None:
+            return False
+        if restarts_after(spec, container, newest.exit_code):
+            return False
+    return True
+
+
+def hook_hangs(state: PodState, container: Container, under_way: set[int]) -> bool:
+    """Tell whether a container's postStart hook is under way and never ends: by its script, or by a fault that struck its call."""
+    return any(
+        run.container == container.name
+        and run.kind is HookKind.POST_START
+        and (run.what == HANGING or (run.since < CALM_AT and run.op in under_way))
+        for run in state.hooks
+    )
 
 
 def container_complaint(
@@ -130,17 +222,35 @@ def container_complaint(
                 if said in ("ErrImagePull", "ImagePullBackOff")
                 else f"its image does not exist and it is {said}"
             )
+        ended = status.state.terminated
+        if ended is not None and not restarts_after(state.desired.spec, container, ended.exit_code):
+            # Somebody removed the record of what had ended for good.
+            return ""
         return "it never ran"
     if newest.state is ContainerState.RUNNING:
-        return "" if status.state.running and status.ready else "it runs and is not called running"
+        if not status.state.running or status.ready != (word_of(container.readiness_probe) != "ill"):
+            return "it runs and is not called running, or not called ready when it should, or should not"
+        if (
+            word_of(container.liveness_probe) == "ill"
+            and world.time.now() - started_s(world, newest) > KILLED_S
+        ):
+            return f"its liveness probe fails and it has run for more than {KILLED_S:g} s"
+        return ""
     if newest.state is not ContainerState.EXITED or newest.exit_code is None:
         return f"it is {newest.state}"
     if restarts_after(state.desired.spec, container, newest.exit_code):
-        return "" if waiting and waiting.reason == "CrashLoopBackOff" else "it ended and waits for nothing"
+        backs_off = waiting is not None and waiting.reason in ("CrashLoopBackOff", "PostStartHookError")
+        return "" if backs_off else "it ended and waits for nothing"
     ended = status.state.terminated
     if ended is None or ended.exit_code != newest.exit_code:
         return f"it ended with {newest.exit_code} and that is not published"
     return ""
+
+
+def started_s(world: World, instance: Instance) -> float:
+    """Return when an instance started, in virtual time."""
+    assert instance.started_at is not None
+    return world.time.now() - (world.time.wall() - instance.started_at) / 1e9
 
 
 def actors_of(world: World, complaint: str) -> tuple[Path, ...]:

@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import os
 import re
 import signal
 from pathlib import Path
@@ -10,6 +11,7 @@ import grpc
 import msgspec
 
 from api.faults import FaultPlan, KillProcess
+from runtime.drivers.host import mount
 from tests.harness.agent import NODE, Agent, processes
 from tests.harness.containerd import Containerd
 from tests.harness.image import BUSYBOX_NAME
@@ -100,6 +102,15 @@ class Node(Agent):
         folder = self.logs.parent / "containers"
         return [path for path in folder.iterdir() if path.is_symlink()] if folder.is_dir() else []
 
+    def mounts(self):
+        """Return what is mounted below this agent's root folder, what was mounted last first."""
+        return mount.mounts_below(os.path.realpath(self.root))
+
+    def pod_folders(self):
+        """Return the folders of pods that are there."""
+        folder = self.root / "pods"
+        return list(folder.iterdir()) if folder.is_dir() else []
+
     def until_empty(self, deadline_s=30.0):
         """Wait until the runtime holds no pod, no container and no process for it."""
         link = self.runtime.link
@@ -117,6 +128,8 @@ class Node(Agent):
             self.runtime.remove_pods()
         for link in self.links():
             link.unlink()
+        for point in self.mounts():
+            mount.unmount(point)
         super().clean_up()
 
 

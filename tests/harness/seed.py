@@ -21,10 +21,20 @@ from api.ids import Path, Uid, pod_path
 from api.messages import Message
 from tests.harness.check import BrokenRuleError, Checker
 from tests.harness.coverage import Coverage
-from tests.harness.fault import Seam, draw_plan, expanded
+from tests.harness.evictionrule import draw_eviction_faults
+from tests.harness.fault import (
+    Seam,
+    draw_plan,
+    draw_probe_faults,
+    draw_volume_faults,
+    expanded,
+    with_group_faults,
+)
 from tests.harness.hand import Hands
 from tests.harness.liveness import actors_of, unsettled
-from tests.harness.workload import draw_wish
+from tests.harness.resize import with_resize_faults
+from tests.harness.usagerule import draw_usage_faults
+from tests.harness.workload import draw_wish, probed
 from tests.harness.world import World
 
 FAULTY_S = 600.0
@@ -77,9 +87,17 @@ class SeedRun:
         )
         self.world.trace = trace
         self.checker.world = self.world
-        wishes = [draw_wish(random, f"p{index:02}") for index in range(random.randint(9, 34))]
+        asks = Random(f"{seed}/first asks")
+        wishes = [draw_wish(random, f"p{index:02}", asks) for index in range(random.randint(9, 34))]
+        probing = Random(f"{seed}/probes")
+        wishes = [probed(probing, wish) for wish in wishes]
         self.hands = Hands(self.world, self.checker, random)
         plan = draw_plan(random, pod_path(Uid(wishes[0].file_uid())))
+        more = draw_volume_faults(Random(f"{seed}/volumes"))
+        plan = FaultPlan(faults=(*plan.faults, *more, *draw_probe_faults(probing)))
+        plan = FaultPlan(faults=(*plan.faults, *draw_usage_faults(seed), *draw_eviction_faults(seed)))
+        plan = with_group_faults(plan, Random(f"{seed}/groups"))
+        plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes
         self.plan: FaultPlan = plan
         self.seam = Seam(plan, self.killed, self.see)
@@ -172,6 +190,7 @@ class SeedRun:
         hands = self.hands
         self.seam.heal()
         hands.heal()
+        self.world.usage.heal()
         wanted = hands.wanted()
         self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
         self.checker.check_whole()

@@ -5,9 +5,12 @@ import zlib
 
 import msgspec
 
+from actors.metrics import usage_families
+from actors.summary import summary
 from api.containers import ExecResult
-from api.errors import ConflictError, DeniedError, NotFoundError, RejectedError
-from api.ids import Path
+from api.errors import ConflictError, DeniedError, NotFoundError, RejectedError, UnavailableError
+from api.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRow, VictimRow
+from api.ids import Path, Uid
 from api.images import ImageFs
 from api.introspection import (
     ActorRow,
@@ -30,6 +33,8 @@ from api.introspection import (
     Step,
     TraceRow,
 )
+from api.metric import render
+from api.usage import ContainerUsage, CpuUsage, FsUsage, MemoryUsage, NodeUsage, PodUsage, Usage
 
 WALL = 1_780_000_000_000_000_000
 UID_WEB = "0b5e9a52-8c1f-4e0e-9a55-0d3b1c4f7a11"
@@ -208,10 +213,107 @@ COLLECTION = Collection(
 SECRET = "hunter2-in-an-environment-variable"
 
 
+USED = Usage(
+    at=WALL,
+    as_of=100.0,
+    round=7,
+    node=NodeUsage(
+        name="node1",
+        capacity_bytes=8 << 30,
+        cpu=CpuUsage(at=WALL, clock_ns=1, total_ns=90_000_000_000, nano_cores=1_500_000_000),
+        memory=MemoryUsage(at=WALL, usage_bytes=3 << 30, working_set_bytes=2 << 30),
+        fs=FsUsage(at=WALL, capacity_bytes=100 << 30, available_bytes=60 << 30, used_bytes=40 << 30),
+        pids=321,
+        pid_limit=32768,
+    ),
+    pods=(
+        PodUsage(
+            uid=Uid(UID_LOOP), namespace="default", name="loop-node1", troubles=("no container of it runs",)
+        ),
+        PodUsage(
+            uid=Uid(UID_WEB),
+            namespace="default",
+            name="web-node1",
+            cpu=CpuUsage(at=WALL, clock_ns=1, total_ns=5_000_000_000, nano_cores=12_300_000),
+            memory=MemoryUsage(at=WALL, usage_bytes=80 << 20, working_set_bytes=64 << 20),
+            pids=3,
+            ephemeral=FsUsage(at=WALL, used_bytes=5 << 20, inodes_used=17),
+            containers=(
+                ContainerUsage(
+                    name="nginx",
+                    id="containerd://1",
+                    memory=MemoryUsage(at=WALL, usage_bytes=80 << 20, working_set_bytes=64 << 20),
+                ),
+            ),
+        ),
+    ),
+    troubles=("pod default/loop-node1: no container of it runs",),
+)
+
+
+EVICTION = EvictionRow(
+    conditions=("MemoryPressure, felt now",),
+    doing="pod default/web would be evicted for memory.available",
+    usage_age_s=3.0,
+    thresholds=(
+        ThresholdRow(
+            signal="memory.available",
+            condition="MemoryPressure",
+            is_bytes=True,
+            value="1Gi",
+            least=1 << 30,
+            enough=1 << 30,
+            available=512 << 20,
+            capacity=16 << 30,
+            age_s=3.0,
+            met_s=4.0,
+        ),
+        ThresholdRow(
+            signal="pid.available", condition="PIDPressure", is_bytes=False, value="10%", grace_s=90.0
+        ),
+    ),
+    short_of=(
+        RankingRow(
+            signal="memory.available",
+            is_bytes=True,
+            pods=(
+                StandRow(pod="default/web", used=2 << 30, requested=0, priority=0, verdict="next"),
+                StandRow(
+                    pod="default/odd\x1b[2J",
+                    used=None,
+                    requested=0,
+                    priority=5,
+                    verdict="nobody knows what it uses",
+                ),
+            ),
+        ),
+    ),
+    if_short=(
+        RankingRow(
+            signal="pid.available",
+            is_bytes=False,
+            pods=(StandRow(pod="default/web", used=9, requested=0, priority=0, verdict="next"),),
+        ),
+    ),
+    over_limit=('default/full: Usage of EmptyDir volume "v" exceeds the limit "1Mi".',),
+    victims=(
+        VictimRow(
+            pod="default/hog",
+            signal="nodefs.available",
+            message="The node was low on resource: ephemeral-storage.",
+            ago_s=70.0,
+            outcome="nothing of it runs any more",
+        ),
+    ),
+    problems=("pid.available can not be read: it triggers nothing and clears nothing",),
+)
+
+
 class PlainWindow:
     """Implements `api.introspection.Window`; tests change its fields."""
 
     def __init__(self) -> None:
+        self.used = USED
         self.logs: dict[tuple[str, str], LogTarget] = {}
         self.gate: threading.Event | None = None
         self.broken: Exception | None = None
@@ -268,6 +370,14 @@ class PlainWindow:
         if pod not in {"loop", "default/loop"}:
             raise NotFoundError(f"there is no pod {pod} on this node")
         return EXPLANATION
+
+    def event_list(self, pod, kind):
+        return msgspec.json.encode(
+            {"kind": "EventList", "items": [row for row in self.events(pod) if kind in ("", row.type)]}
+        )
+
+    def eviction(self):
+        return EVICTION
 
     def events(self, pod):
         rows = (
@@ -326,6 +436,17 @@ class PlainWindow:
                 name="sources", ok=False, detail="file source /etc/kubernetes/manifests not read yet, for 3 s"
             ),
         )
+
+    def usage(self):
+        if self.used is None:
+            raise UnavailableError("usage was not read yet; try again in a moment")
+        return self.used
+
+    def stats_summary(self, *, short):
+        return summary(self.usage(), short=short)
+
+    def metrics(self, *, resource):
+        return render(usage_families(self.used))
 
     def log_target(self, pod, container, *, previous):
         if pod == "two" and not container:

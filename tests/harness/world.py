@@ -14,6 +14,7 @@ import msgspec
 from actors.assembly import Parts, assemble
 from api.config import Settings
 from api.containers import (
+    ContainerState,
     CreateContainer,
     RemoveContainer,
     RemoveSandbox,
@@ -21,6 +22,7 @@ from api.containers import (
     StartContainer,
     StopContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
@@ -28,14 +30,21 @@ from api.images import PullImage
 from api.messages import Message
 from api.node import NodeFacts
 from api.ports import Done, Undo
+from api.volume import HostKind, RemoveVolumes
+from runtime.drivers.memory.cgroup import MemoryCgroups
 from runtime.drivers.memory.credential import MemoryCredentials
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
-from runtime.drivers.memory.logs import MemoryCgroups, MemoryLogFiles
+from runtime.drivers.memory.logs import MemoryLogFiles
+from runtime.drivers.memory.net import MemoryNet
 from runtime.drivers.memory.node import MemoryNode
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.volume import MemoryVolumes
 from runtime.kernel.sim import SimSystem, VirtualTime
+from tests.harness.evictionrule import draw_policy
 from tests.harness.fault import Seam
+from tests.harness.probescript import Answers
+from tests.harness.usagerule import DrawnUsage
 from tests.harness.workload import FOLDER, NODE, REGISTRY, URL
 
 LOG_ROOT = "/var/log/pods"
@@ -47,6 +56,7 @@ MUTATING = (
     StartContainer,
     StopContainer,
     RemoveContainer,
+    UpdateContainer,
 )
 FACTS = NodeFacts(
     name=NODE,
@@ -57,6 +67,10 @@ FACTS = NodeFacts(
     allocatable_cpu_milli=4000,
     allocatable_memory_bytes=16 << 30,
     cgroup_version=2,
+    pod_cgroups=True,
+    pod_pids_limit=1000,
+    cpu_milli=4000,
+    max_pids=32768,
 )
 """Of a node whose runtime confines containers."""
 LATENCY = Latency(effect_s=(0.0, 0.15), pull_s=(0.2, 25.0), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
@@ -71,6 +85,8 @@ class WatchedRuntime(MemoryRuntime):
         self.overlaps: list[str] = []
         self.doubles: list[str] = []
         """Fetches that began beside another one of the same image with the same credentials."""
+        self.updates = 0
+        """How often a container was confined otherwise."""
         self.vanishes: Callable[[], bool] = lambda: False
         """Whether the image of the container that is being made vanishes right before."""
         self._fetching: dict[tuple[str, object], int] = {}
@@ -96,6 +112,7 @@ class WatchedRuntime(MemoryRuntime):
 
         def ended(result: msgspec.Struct | None, failure: object) -> None:
             self._under_way.pop(number, None)
+            self.updates += isinstance(call, UpdateContainer)
             done(result, failure)
 
         return super().begin(call, deadline_s, ended)
@@ -119,17 +136,38 @@ class WatchedRuntime(MemoryRuntime):
         super().disconnect()
 
 
+class WatchedVolumes(MemoryVolumes):
+    """Memory volumes that note when they are removed while a container of their pod runs."""
+
+    def __init__(self, runtime: MemoryRuntime) -> None:
+        super().__init__()
+        self._runtime = runtime
+        self.torn: list[str] = []
+
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
+        """Carry out a call, noting what it tears from under a container."""
+        if isinstance(call, RemoveVolumes):
+            alive = [
+                c.name
+                for c in self._runtime._world.pod(call.uid).containers
+                if c.state is ContainerState.RUNNING
+            ]
+            if alive:
+                self.torn.append(f"the volumes of pod {call.uid} are removed while {alive} run")
+        return super().perform(call, deadline_s)
+
+
 class WatchedLedger(MemoryLedger):
     """A memory ledger that tells which pods were wholly forgotten."""
 
-    def __init__(self, *, seed: int, forgotten: Callable[[Uid], None]) -> None:
+    def __init__(self, *, seed: int, forgotten: Callable[[Uid, str], None]) -> None:
         super().__init__(seed=seed)
         self._forgotten = forgotten
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
         """Carry out a call; a damaged page that is read is set aside, which forgets its pod too."""
         lost = [
-            key
+            (Uid(key), section)
             for section, key in sorted(self._damaged)
             if section in ("pods", "status")
             and isinstance(call, Recall | RecallAll)
@@ -137,10 +175,10 @@ class WatchedLedger(MemoryLedger):
             and (isinstance(call, RecallAll) or call.key == key)
         ]
         result = super().perform(call, deadline_s)
-        for key in lost:
-            self._forgotten(Uid(key))
+        for uid, section in lost:
+            self._forgotten(uid, section)
         if isinstance(call, Forget) and call.section == "pods":
-            self._forgotten(Uid(call.key))
+            self._forgotten(Uid(call.key), call.section)
         return result
 
     def read(self, section: str) -> dict[Uid, bytes]:
@@ -165,18 +203,30 @@ class World:
         latency: Latency = LATENCY,
         see: Callable[[Path, Message], None] = lambda _path, _message: None,
         on_step: Callable[[], None] = lambda: None,
-        forgotten: Callable[[Uid], None] = lambda _uid: None,
+        forgotten: Callable[[Uid, str], None] = lambda _uid, _section: None,
     ) -> None:
         self.seed = seed
         self.time = VirtualTime(seed)
+        self.answers = Answers(seed, self.time.now)
         self.runtime = WatchedRuntime(
-            self.time, seed=seed, latency=latency, complete_listings=complete_listings, registry=REGISTRY
+            self.time,
+            seed=seed,
+            latency=latency,
+            complete_listings=complete_listings,
+            registry=REGISTRY,
+            exec_behave=self.answers.command,
         )
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
         self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
+        self.cgroups = MemoryCgroups()
         self.folders = MemoryPodFolders(LOG_ROOT, logs=self.logfiles)
+        self.volumes = WatchedVolumes(self.runtime)
+        self.volumes.put("/srv", HostKind.FOLDER)
         self.manifests = MemoryManifests()
         self.urls = MemoryUrls()
+        self.net = MemoryNet(self.time, seed=seed, peers=self.answers.peer, takes_s=(0.0, 0.05))
+        self.usage = DrawnUsage(self.time, seed)
+        self.runtime.usage = self.usage
         self.settings = Settings(
             root_dir="/var/lib/nodeagent",
             node_name=NODE,
@@ -202,6 +252,7 @@ class World:
             image_pulls_at_once=Random(f"{seed}/pulls").choice((1, 2, None)),
             # A pull that hangs for ever is to be over before a seed is.
             image_pull_deadline_s=200.0,
+            eviction=draw_policy(seed),
         )
         self.parts = Parts(
             runtime=self.runtime,
@@ -212,10 +263,15 @@ class World:
             ledger=self.ledger,
             podfiles=self.folders,
             logfiles=self.logfiles,
-            cgroups=MemoryCgroups(),
+            cgroups=self.cgroups,
             node=MemoryNode(FACTS),
             facts=FACTS,
+            # In every other world a pod's actor need not ask what the node is.
+            described=(lambda: FACTS) if seed % 2 else lambda: None,
+            volumes=self.volumes,
             credentials=MemoryCredentials(),
+            net=self.net,
+            usage=self.usage,
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None
@@ -247,6 +303,7 @@ class World:
         self.handled += system.summarize_actors().handled
         system.halt()
         self.runtime.disconnect()
+        self.net.disconnect()
         self.manifests.changes.forget_listeners()
 
     def stop(self) -> tuple[Path, ...]:
@@ -285,3 +342,4 @@ class World:
         self.ledger.full = False
         self.ledger.lose_power()
         self.runtime.reboot()
+        self.volumes.reboot()

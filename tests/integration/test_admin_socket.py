@@ -16,12 +16,14 @@ import pytest
 
 from api.errors import AlreadyExistsError, DeniedError, NotFoundError, RejectedError, UnavailableError
 from api.introspection import HealthRow, LogTarget, SourceRow
+from api.metric import CONTENT_TYPE
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.http import wire
 from runtime.drivers.http.endpoint import connect_unix, listen_tcp, listen_unix
 from runtime.drivers.http.health import health_answer
 from runtime.drivers.http.server import Server
 from runtime.drivers.http.view import Admin
+from tests.harness.reading import metrics
 from tests.harness.window import SECRET, UID_WEB, WALL, PlainLevels, PlainWindow
 
 
@@ -172,6 +174,86 @@ def test_views_answer_what_the_window_shows(agent):
     assert len(agent.json("/events?pod=loop")[1]["events"]) == 2
     assert agent.json("/sources")[1]["sources"][1]["status"] == "broken"
     assert agent.json("/images")[1]["images"][2]["pinned"]
+
+
+def test_usage_is_told_as_a_kubelet_tells_it(agent):
+    _, full = agent.json("/stats/summary")
+    assert full["node"]["nodeName"] == "node1"
+    assert full["node"]["fs"]["capacityBytes"] == 100 << 30
+    assert [pod["podRef"]["name"] for pod in full["pods"]] == ["loop-node1", "web-node1"]
+    _, short = agent.json("/stats/summary?only_cpu_and_memory=true")
+    assert "fs" not in short["node"]
+    assert agent.json("/stats/summary?only_cpu_and_memory=perhaps")[0] == 400
+    assert agent.json("/usage")[1]["troubles"] == ["pod default/loop-node1: no container of it runs"]
+
+
+def test_metrics_are_text_that_prometheus_reads(agent):
+    for target in ("/metrics", "/metrics/resource"):
+        answer = agent.raw(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert f"content-type: {CONTENT_TYPE}" in head.decode().lower()
+        found = metrics(body)
+        assert found["pod_cpu_usage_seconds_total"] == {(("namespace", "default"), ("pod", "web-node1")): 5.0}
+
+
+def test_before_the_first_round_there_is_no_summary_and_metrics_say_so(agent):
+    agent.window.used = None
+    assert agent.json("/stats/summary")[0] == 503
+    assert agent.json("/usage")[0] == 503
+    assert metrics(agent.ask("/metrics")[1])["resource_scrape_error"] == {(): 1}
+
+
+def test_top_shows_the_largest_first_and_names_what_is_wrong(agent):
+    text = verb(agent, "top", "--containers").stdout.decode()
+    lines = text.splitlines()
+    assert (
+        lines[0]
+        == "node node1: cpu 1500m, memory 2.0GiB of 8.0GiB, disk 40GiB of 100GiB, threads 321 of 32768"
+    )
+    rows = [line.split() for line in lines[2:]]
+    assert rows[0] == ["NAMESPACE", "NAME", "CPU", "MEMORY", "DISK", "INODES", "PROCESSES"]
+    assert rows[1][:4] == ["default", "web-node1", "13m", "64MiB"]
+    assert rows[2][0] == "nginx"
+    assert rows[3][:4] == ["default", "loop-node1", "-", "-"]
+    assert lines[-1] == "! pod default/loop-node1: no container of it runs"
+
+
+def test_eviction_is_explained_the_answer_first(agent):
+    text = verb(agent, "explain", "eviction").stdout.decode()
+    lines = text.splitlines()
+    assert lines[0] == "Now:        pod default/web would be evicted for memory.available"
+    assert lines[1] == "Pressure:   MemoryPressure, felt now"
+    [memory] = [line.split() for line in lines if line.startswith("memory.available")]
+    assert memory == [
+        "memory.available",
+        "1Gi",
+        "hard",
+        "1.0GiB",
+        "1.0GiB",
+        "512MiB",
+        "16GiB",
+        "3s",
+        "ago",
+        "4s",
+    ]
+    rows = [line.split(maxsplit=4) for line in lines if line.startswith("default/")]
+    assert rows[0] == ["default/web", "2.0GiB", "0B", "0", "next"]
+    assert rows[1][4] == "nobody knows what it uses"
+    assert "if it were short of" not in text
+    assert "default/hog for nodefs.available, 70s ago" in text
+    assert (
+        "if it were short of pid.available:"
+        in verb(agent, "explain", "eviction", "--dry-run").stdout.decode()
+    )
+    assert msgspec.json.decode(verb(agent, "explain", "eviction", "-o", "json").stdout)["short_of"]
+
+
+def test_a_pod_called_eviction_is_asked_for_with_its_namespace(agent):
+    asked = verb(agent, "explain", "default/eviction")
+    assert asked.returncode != 0
+    assert b"eviction" in asked.stderr
+    assert verb(agent, "explain", "web", "--dry-run").returncode == 2
 
 
 def test_the_log_level_can_be_set_and_listed(agent):
@@ -497,6 +579,7 @@ def test_every_verb_prints_for_people_and_for_programs(agent, log):
         ["sources"],
         ["images", "ls"],
         ["trace", "/node/pleg"],
+        ["top"],
     ):
         people = verb(agent, *words)
         assert (people.returncode, people.stderr) == (0, b""), words

@@ -190,8 +190,6 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
     [
         ("--kubeconfig", "/etc/kubeconfig"),
         ("--bootstrap-kubeconfig", "/etc/kubeconfig"),
-        ("--node-labels", "a=b"),
-        ("--register-with-taints", "a=b:NoSchedule"),
         ("--register-node",),
     ],
     ids=lambda flag: flag[0],

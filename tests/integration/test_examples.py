@@ -22,8 +22,9 @@ def examples(agent, free_port):
     return agent
 
 
-def test_the_examples_are_the_five_that_the_readme_promises():
-    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == {"web", "job", "retry", "crash", "pair"}
+def test_the_examples_are_the_six_that_the_readme_promises():
+    names = {"web", "job", "retry", "crash", "pair", "staged"}
+    assert {path.stem for path in EXAMPLES.glob("*.yaml")} == names
 
 
 @pytest.mark.slow
@@ -42,6 +43,7 @@ def test_the_examples_reach_the_right_states_and_the_verbs_tell_the_truth(exampl
     assert agent.row("pair")["ready"] == "2/2"
     assert agent.row("pair")["status"] == "Running"
     agent.until_status("job", "Completed")
+    agent.until_status("staged", "Completed")
     row = agent.until_status("retry", "Completed", 25)
     assert row["restarts"] == 2
     agent.until(lambda: agent.row("crash")["restarts"] == 2, "the crash-looper had its second restart")
@@ -53,6 +55,7 @@ def test_the_examples_reach_the_right_states_and_the_verbs_tell_the_truth(exampl
         r"^default +crash-n1 +0/1 +CrashLoopBackOff +2 \(\w+ ago\) .*back-off", table, re.MULTILINE
     ), table
     assert re.search(r"^default +job-n1 +0/1 +Completed +0 ", table, re.MULTILINE), table
+    assert re.search(r"^default +staged-n1 +0/2 +Completed +0 ", table, re.MULTILINE), table
     assert re.search(r"^default +retry-n1 +0/1 +Completed +2 ", table, re.MULTILINE), table
     assert re.search(r"^default +pair-n1 +2/2 +Running +0 ", table, re.MULTILINE), table
     assert re.search(r"^default +web-n1 +1/1 +Running +0 ", table, re.MULTILINE), table
@@ -67,10 +70,15 @@ def test_the_examples_reach_the_right_states_and_the_verbs_tell_the_truth(exampl
     last = agent.status("crash")["lastState"]["terminated"]
     assert (last["exitCode"], last["reason"]) == (37, "Error")
     assert "exit code 0 (Completed)" in agent.explain("job")["containers"][0]
+    told = agent.explain("staged")["containers"]
+    assert [line.partition(":")[0] for line in told] == ["clock (sidecar)", "prepare (init)", "work"]
+    assert agent.verb("logs", "staged").stdout == "working\ndone\n"
+    assert agent.verb("logs", "staged", "-c", "prepare").stdout == "preparing\nprepared\n"
+    assert agent.verb("logs", "staged", "-c", "clock").stdout.endswith("good night\n")
     assert len(agent.explain("pair")["containers"]) == 2
 
     tree = agent.verb("actors", "--tree").stdout
-    for name in ("web", "job", "retry", "crash", "pair"):
+    for name in ("web", "job", "retry", "crash", "pair", "staged"):
         assert re.search(rf"─ {agent.row(name)['uid']} +default/{name}-n1 +PodActor +ALIVE", tree), tree
     for path in ("/node/pods", "/node/pleg", "/node/status", "/node/config", "/node/file"):
         assert re.search(rf"^{path} .*ALIVE", tree, re.MULTILINE), tree
@@ -85,8 +93,15 @@ def test_removing_the_examples_leaves_nothing(examples):
     agent.until(lambda: not agent.rows(), "no pods are left")
     agent.until(lambda: not list(agent.logs.iterdir()), "no logs are left")
     agent.until(lambda: not list((agent.root / "pods").iterdir()), "no pod folders are left")
-    for section in (agent.root / "ledger").iterdir():
+    sections = {path.name: path for path in (agent.root / "ledger").iterdir()}
+    # What happened to a pod stays to be asked for, for an hour after its end.
+    pages = sections.pop("events")
+    for section in sections.values():
         agent.until(lambda section=section: not list(section.iterdir()), f"{section} is empty")
+    agent.until(
+        lambda: len(list(pages.iterdir())) == len(list(EXAMPLES.glob("*.yaml"))),
+        "the events of each pod are written down",
+    )
     agent.stop()
     shutil.rmtree(agent.root / "ledger")
     assert not Path(agent.root / "nodeagent.sock").exists()

@@ -61,17 +61,16 @@ def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
     assert idle < IDLE_LIMIT
     assert private < KEEPERS_LIMIT_BYTES
 
-    for folder in (
-        agent.logs,
-        agent.root / "pods",
-        agent.root / "run" / "sandboxes",
-        *(agent.root / "ledger").iterdir(),
-    ):
+    sections = {path.name: path for path in (agent.root / "ledger").iterdir()}
+    # What happened to a pod stays to be asked for, for an hour after its end.
+    pages = sections.pop("events")
+    agent.until(lambda: len(list(pages.iterdir())) == PODS, "the events of each pod are written down")
+    for folder in (agent.logs, agent.root / "pods", agent.root / "run" / "sandboxes", *sections.values()):
         agent.until(lambda folder=folder: not list(folder.iterdir()), f"{folder} is empty")
     # The nursery alone is left; it goes with the agent, and the fixture proves that.
     agent.until(lambda: not agent.pod_keepers(), "no keeper is left")
-    for group in agent.cgroups():
-        [corner] = [path.name for path in group.iterdir() if path.is_dir()]
+    for names in agent.corners().values():
+        [corner] = names
         assert corner.startswith("nursery-")
     agent.stop()
 

@@ -9,7 +9,7 @@ SEEDS = range(2, 142)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_mutant_is_caught(mutant):
     assert hunt(mutant, SEEDS) is not None, f"{mutant.what}: nobody noticed in {len(SEEDS)} seeds"

@@ -14,6 +14,7 @@ A pod that sets a field that is not listed here, or another value than those lis
 nothing.
 
 The embedded runtime runs plain processes of the host; a runtime that confines containers (containerd, CRI-O) can do more.
+What is listed of `spec.containers[]` holds for `spec.initContainers[]` too, sidecars among them.
 `resources.limits` and `overhead` are honoured by resource, `*` stands for a size of huge pages.
 
 | field | on the embedded runtime | on a runtime that confines |

@@ -1,7 +1,6 @@
 """What of the host is in a container: volumes, the hosts file, the file for its last words, ports and devices.
 
-Reference ``runtime-cri`` sections 4.2, 5.3, 5.11 and 10.3. Volumes themselves come in a later issue; the rules for
-mounting one are here already.
+Reference ``runtime-cri`` sections 4.2, 5.3, 5.11 and 10.3, ``volumes`` section 19.
 """
 
 import posixpath
@@ -9,6 +8,7 @@ import posixpath
 import msgspec
 
 from actors.pod.config.problem import refuse
+from actors.pod.config.volume import SubPath, VolumePath
 from api.confinement import Device, Mount, MountPropagation, PortMapping, Protocol
 from api.containers import RuntimeHandler
 from api.host import ending_path, hosts_path
@@ -27,16 +27,6 @@ PROPAGATION = {
 AnyContainer = Container | EphemeralContainer
 
 
-class VolumePath(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a volume of the pod is on the host: a folder or file, or the device of a block volume."""
-
-    volume: str
-    host_path: str
-    read_only: bool = False
-    relabel: bool = False
-    """Whether its files take the container's SELinux label."""
-
-
 def clean(path: str) -> str:
     """Return an absolute path without dots and doubled or trailing slashes."""
     return posixpath.normpath(f"/{path.lstrip('/')}")
@@ -49,12 +39,12 @@ def mounts(
     node: NodeFacts,
     ips: tuple[str, ...],
     volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
     handler: str,
 ) -> tuple[Mount, ...]:
     """Return volumes in the order of the spec, then the hosts file, then the file for its last words."""
     uid = pod.metadata.uid
-    offered = node.handler(handler)
-    found = [volume_mount(mount, container.name, volumes, offered, node) for mount in container.volume_mounts]
+    found = list(volume_mounts(container, node, volumes, sub_paths, handler))
     if manages_hosts(pod, container, ips):
         found.append(
             Mount(
@@ -72,6 +62,24 @@ def mounts(
             )
         )
     return tuple(found)
+
+
+def volume_mounts(
+    container: AnyContainer,
+    node: NodeFacts,
+    volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
+    handler: str,
+) -> tuple[Mount, ...]:
+    """Return the volumes of a container in the order of the spec. Raises `Unfit`."""
+    offered = node.handler(handler)
+    return tuple(
+        msgspec.structs.replace(
+            volume_mount(mount, container.name, volumes, offered, node),
+            host_path=source_of(mount, index, container.name, volumes, sub_paths),
+        )
+        for index, mount in enumerate(container.volume_mounts)
+    )
 
 
 def manages_hosts(pod: Pod, container: AnyContainer, ips: tuple[str, ...]) -> bool:
@@ -101,21 +109,41 @@ def volume_mount(
     )
 
 
+def source_of(
+    mount: VolumeMount,
+    index: int,
+    container: str,
+    volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
+) -> str:
+    """Return what of the host is mounted: the volume, or the part of it that was bound for this mount. Raises `Unfit`."""
+    if not (mount.sub_path or mount.sub_path_expr):
+        return named(volumes, mount.name, f'mount into container "{container}"').host_path
+    bound = next((one.host_path for one in sub_paths if one.index == index), None)
+    return bound or refuse(unprepared(mount.name, container))
+
+
+def unprepared(volume: str, container: str) -> str:
+    """Return what a pod is told when a part of a volume can not be had: no more, for paths of the host are nobody's business."""
+    return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
+
+
 def recursive_read_only(mount: VolumeMount, offered: RuntimeHandler | None) -> bool:
     """Return whether mounts below a mount are read-only too. Only ``IfPossible`` does without the runtime's support."""
     mode = mount.recursive_read_only
     if mode in ("", "Disabled"):
         return False
-    what = f'volumeMount "{mount.name}" requested recursiveReadOnly {mode}'
+    failed = "failed to resolve recursive read-only mode: "
+    what = f'{failed}volume "{mount.name}" requested recursive read-only mode, but it is not'
     if mode not in ("IfPossible", "Enabled"):
-        refuse(f"{what}, which is unknown")
+        refuse(f'{failed}unknown recursive read-only mode "{mode}"')
     if not mount.read_only:
-        refuse(f"{what}, but it is not read-only")
+        refuse(f"{what} read-only")
     if mount.mount_propagation not in ("", "None"):
-        refuse(f"{what}, which needs mountPropagation None, not {mount.mount_propagation}")
+        refuse(f'{what} compatible with propagation "{mount.mount_propagation}"')
     supported = offered is not None and offered.recursive_read_only_mounts
     if mode == "Enabled" and not supported:
-        refuse(f"{what}, but the runtime does not support recursive read-only mounts")
+        refuse(f"{what} supported by the runtime")
     return supported
 
 

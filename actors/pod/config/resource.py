@@ -5,24 +5,19 @@ Reference ``runtime-cri`` sections 6.1 to 6.6 and 21. Integer arithmetic through
 
 from collections.abc import Mapping
 
+from actors.rules.cgroupvalue import page_name, quota_of, shares_of
 from actors.rules.qos import qos_class
+from actors.rules.request import Amounts, amounts, is_critical, pod_total
+from actors.rules.role import is_sidecar
 from api.confinement import Pairs, Resources
 from api.node import NodeFacts
 from api.objects.container import Container, EphemeralContainer
 from api.objects.pod import Pod, PodSpec
-from api.quantity import ZERO, Amount, parse
+from api.quantity import ZERO, parse
 
-MIN_SHARES, MAX_SHARES, SHARES_PER_CPU = 2, 262_144, 1024
-MIN_QUOTA_US = 1000
-CRITICAL_PRIORITY = 2_000_000_000
 NODE_CRITICAL = "system-node-critical"
 GUARANTEED_ADJ, BEST_EFFORT_ADJ = -997, 1000
 HUGE_PAGES = "hugepages-"
-PAGE_UNITS = ("B", "KB", "MB", "GB", "TB", "PB")
-SOURCE = "kubernetes.io/config.source"
-MIRROR = "kubernetes.io/config.mirror"
-
-Amounts = dict[str, Amount]
 
 
 def container_resources(pod: Pod, container: Container | EphemeralContainer, node: NodeFacts) -> Resources:
@@ -46,11 +41,6 @@ def container_resources(pod: Pod, container: Container | EphemeralContainer, nod
     )
 
 
-def amounts(quantities: Mapping[str, str]) -> Amounts:
-    """Return a list of resources as numbers."""
-    return {name: parse(text) for name, text in quantities.items()}
-
-
 def with_pod_limits(limits: Mapping[str, str], spec: PodSpec) -> Amounts:
     """Return a container's limits that are not zero; what it leaves open it has from the pod as a whole."""
     whole = amounts(spec.resources.limits) if spec.resources is not None else {}
@@ -66,16 +56,9 @@ def shares(requests: Amounts, limits: Amounts) -> int:
     return shares_of(asked.milli_value())
 
 
-def shares_of(milli: int) -> int:
-    """Return CPU shares of thousandths of a CPU."""
-    return min(max(milli * SHARES_PER_CPU // 1000, MIN_SHARES), MAX_SHARES) if milli else MIN_SHARES
-
-
 def quota_us(limit_milli: int, node: NodeFacts) -> int:
     """Return the quota per period of a CPU limit; 0 is none."""
-    if not node.cpu_cfs_quota or not limit_milli:
-        return 0
-    return max(limit_milli * node.cpu_cfs_period_us // 1000, MIN_QUOTA_US)
+    return quota_of(limit_milli, node.cpu_cfs_period_us) if node.cpu_cfs_quota else 0
 
 
 def swap_limits(pod: Pod, request: int, limit: int, node: NodeFacts) -> tuple[int, Pairs]:
@@ -89,13 +72,6 @@ def swap_limits(pod: Pod, request: int, limit: int, node: NodeFacts) -> tuple[in
     if shared and request and request != limit and node.memory_bytes:
         allowed = request * node.swap_bytes // node.memory_bytes
     return 0, (("memory.swap.max", str(allowed)),)
-
-
-def is_critical(pod: Pod) -> bool:
-    """Tell whether the node depends on the pod: static and mirror pods, and the highest priorities."""
-    annotations = pod.metadata.annotations
-    static = annotations.get(SOURCE, "api") != "api" or MIRROR in annotations
-    return static or (pod.spec.priority or 0) >= CRITICAL_PRIORITY
 
 
 def oom_score_adj(pod: Pod, container: Container | EphemeralContainer, node: NodeFacts) -> int:
@@ -138,13 +114,6 @@ def memory_request(container: Container | EphemeralContainer) -> int:
     return parse(container.resources.requests.get("memory", "0")).value()
 
 
-def is_sidecar(spec: PodSpec, container: Container) -> bool:
-    """Tell whether an init container runs beside the regular ones."""
-    return container.restart_policy == "Always" and any(
-        one.name == container.name for one in spec.init_containers
-    )
-
-
 def huge_pages(limits: Amounts, node: NodeFacts) -> tuple[tuple[str, int], ...]:
     """Return the limit of each page size that the node has, 0 where none was asked for."""
     asked = {
@@ -153,14 +122,6 @@ def huge_pages(limits: Amounts, node: NodeFacts) -> tuple[tuple[str, int], ...]:
         if name.startswith(HUGE_PAGES)
     }
     return tuple((page_name(size), asked.get(size, 0)) for size in node.huge_page_sizes)
-
-
-def page_name(size: int) -> str:
-    """Return a page size as cgroups call it: ``2MB``."""
-    unit = 0
-    while size >= 1024 and size % 1024 == 0 and unit + 1 < len(PAGE_UNITS):
-        size, unit = size // 1024, unit + 1
-    return f"{size}{PAGE_UNITS[unit]}"
 
 
 # the pod as a whole
@@ -189,29 +150,3 @@ def overhead_resources(pod: Pod, node: NodeFacts) -> Resources | None:
         cpu_quota_us=quota_us(overhead.get("cpu", ZERO).milli_value(), node),
         memory_limit_bytes=overhead.get("memory", ZERO).value(),
     )
-
-
-def pod_total(spec: PodSpec, which: str) -> Amounts:
-    """Return the largest sum that runs at one time: all regular ones with the sidecars, or one init with those before it.
-
-    What the pod asks for as a whole wins.
-    """
-    running: Amounts = {}
-    for one in spec.containers:
-        running = added(running, amounts(getattr(one.resources, which)))
-    sidecars: Amounts = {}
-    peak: Amounts = {}
-    for one in spec.init_containers:
-        own = added(sidecars, amounts(getattr(one.resources, which)))
-        if one.restart_policy == "Always":
-            sidecars = own
-        peak = {name: max(own.get(name, ZERO), peak.get(name, ZERO)) for name in {**own, **peak}}
-    running = added(running, sidecars)
-    total = {name: max(running.get(name, ZERO), peak.get(name, ZERO)) for name in {**running, **peak}}
-    whole = amounts(getattr(spec.resources, which)) if spec.resources is not None else {}
-    return {**total, **whole}
-
-
-def added(one: Amounts, other: Amounts) -> Amounts:
-    """Return the sum of two lists of resources."""
-    return {name: one.get(name, ZERO) + other.get(name, ZERO) for name in {**one, **other}}

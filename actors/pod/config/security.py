@@ -8,6 +8,7 @@ import posixpath
 import msgspec
 
 from actors.pod.config.problem import SANDBOX, refuse
+from actors.rules.apparmor import APPARMOR
 from api.confinement import (
     IdMapping,
     NamespaceMode,
@@ -29,7 +30,7 @@ from api.objects.container import (
 from api.objects.pod import Pod, PodSecurityContext
 
 ID_LIMIT = (1 << 31) - 1
-APPARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+
 RUNTIME_DEFAULT = SecurityProfile(kind=ProfileKind.RUNTIME_DEFAULT)
 UNCONFINED = SecurityProfile(kind=ProfileKind.UNCONFINED)
 
@@ -211,7 +212,7 @@ def apparmor(pod: Pod, container: AnyContainer) -> SecurityProfile | None:
     own = container.security_context
     if own is not None and own.app_armor_profile is not None:
         return apparmor_field(own.app_armor_profile)
-    old = pod.metadata.annotations.get(f"{APPARMOR_ANNOTATION}{container.name}", "")
+    old = pod.metadata.annotations.get(f"{APPARMOR}{container.name}", "")
     if old:
         return apparmor_annotation(old)
     pods = pod.spec.security_context

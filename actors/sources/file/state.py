@@ -154,6 +154,8 @@ def path_row(state: FileState) -> SourceRow | None:
         said.append(f"{state.deaf.message}; changes are found by looking every {state.period_s:g} s")
     if state.recall_problem:
         said.append(state.recall_problem)
+    if not said and not state.files and not state.ignored:
+        said.append("holds no manifest")
     return SourceRow(source="file", where=state.path, status=status, problems=tuple(said)) if said else None
 
 

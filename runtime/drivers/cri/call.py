@@ -39,6 +39,8 @@ CALL_LIMIT_S = 120.0
 STOP_MARGIN_S = 120.0
 """What a stop may take beyond its grace: the kill itself, and the runtime's own book-keeping."""
 EXEC_MARGIN_S = 10.0
+LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
+"""States in which a container can be confined otherwise."""
 
 
 class Calls:
@@ -74,13 +76,14 @@ class Calls:
         )
         yield from self._view.hello()
         try:
-            yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
+            answer = yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
         except OperatingError as error:
             pod = yield from self._look_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
                 raise error from None
         else:
-            pod = yield from self._after(spec.uid)
+            self._hints.soon(spec.uid)
+            pod = yield from self._view.after_sandbox(spec.uid, answer.pod_sandbox_id)
         made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
         if made is not None and self._known.digest(made.id) != mark.digest(spec):
             raise AlreadyExistsError(
@@ -135,13 +138,16 @@ class Calls:
             sandbox_config=request.sandbox_config(call.sandbox),
         )
         try:
-            yield from self._heavy(CREATE, cri.CREATE, message, CALL_LIMIT_S)
+            answer = yield from self._heavy(CREATE, cri.CREATE, message, CALL_LIMIT_S)
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             if not any(_is_made_from(one, call) for one in pod.containers):
                 raise (yield from self._why_not_created(call, pod, error)) from None
         else:
-            pod = yield from self._after(call.uid)
+            self._hints.soon(call.uid)
+            pod = yield from self._view.after_container(
+                call.uid, call.sandbox_id, answer.container_id, message.config.image
+            )
         made = next((one for one in pod.containers if _is_made_from(one, call)), None)
         if made is not None and self._known.digest(request.bare(made.id)) != mark.digest(spec):
             raise AlreadyExistsError(
@@ -199,7 +205,9 @@ class Calls:
             if now.state is not c.ContainerState.EXITED:
                 raise _not_startable(call, now) from None
             return self._with_reason(pod, now, str(error))
-        return (yield from self._after(call.uid))
+        self._hints.soon(call.uid)
+        sandbox_id = before.sandbox_id if before is not None else ""
+        return (yield from self._view.after_container(call.uid, sandbox_id, identity))
 
     def _with_reason(self, pod: c.RuntimePod, failed: c.Container, message: str) -> c.RuntimePod:
         """Return a pod whose container says why it could not be started, also where the runtime forgot it."""
@@ -234,6 +242,24 @@ class Calls:
             raise ConflictError(f"container {known.name} runs; stop it before it is removed")
         yield from self._quietly(cri.REMOVE, pb.RemoveContainerRequest(container_id=identity))
         return (yield from self._after(call.uid))
+
+    def update(self, call: c.UpdateContainer) -> Steps[c.RuntimePod]:
+        """UpdateContainerResources; the container is looked at anew, because no state of it changes."""
+        yield from self._view.hello()
+        identity = request.bare(call.container_id)
+        message = pb.UpdateContainerResourcesRequest(
+            container_id=identity, linux=request.resources(call.resources)
+        )
+        try:
+            yield self._link.ask(cri.UPDATE, message)
+        except OperatingError as error:
+            yield from self._raise_for_state(identity, error, LIVE)
+        self._known.tell_amounts(identity, call.resources)
+        pod = yield from self._after(call.uid)
+        # Runtimes take new amounts for one that has ended as well: they are noted, and confine nothing.
+        if not any(one.id == call.container_id and one.state in LIVE for one in pod.containers):
+            raise ConflictError(f"container {call.container_id} has ended; it cannot be resized")
+        return pod
 
     def reopen_log(self, call: c.ReopenContainerLog) -> Steps[c.RuntimePod]:
         """ReopenContainerLog."""
@@ -290,7 +316,12 @@ class Calls:
             yield from self._raise_for_state(identity, error)
         return c.StreamUrl(url=reply.url)
 
-    def _raise_for_state(self, identity: str, error: OperatingError) -> Steps[None]:
+    def _raise_for_state(
+        self,
+        identity: str,
+        error: OperatingError,
+        fine: tuple[c.ContainerState, ...] = (c.ContainerState.RUNNING,),
+    ) -> Steps[None]:
         """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
         if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
             raise error
@@ -299,7 +330,7 @@ class Calls:
         except OperatingError:
             raise error from None
         state = shown.STATES.get(reply.status.state, c.ContainerState.UNKNOWN)
-        if state is not c.ContainerState.RUNNING:
+        if state not in fine:
             raise ConflictError(
                 f"container {reply.status.metadata.name} does not run: it is {state}"
             ) from None

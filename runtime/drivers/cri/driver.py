@@ -7,6 +7,7 @@ import msgspec
 
 from api import containers as c
 from api import images as i
+from api import usagecall as u
 from api.errors import Failure, FailureKind, OperatingError
 from api.ports import Done, Undo
 from api.runtimecall import Call
@@ -21,6 +22,7 @@ from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.stat import StatCalls
 from runtime.drivers.cri.view import View
 from runtime.drivers.cri.watch import ExitWatch
 from runtime.wire import cri
@@ -39,6 +41,7 @@ CANCELLABLE = (
     i.ImageStatus,
     i.PullImage,
     i.ImageFsUsage,
+    u.ReadContainerStats,
 )
 """The rest is seen through: half of a change would help nobody."""
 ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
@@ -73,6 +76,7 @@ class CriRuntime:
             self._link, self._known, self._view, Gate(heavy_at_once), self.events, self._watch
         )
         self._images = ImageCalls(self._link)
+        self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None
         self._heard = self._adopting = False
         self._closed = False
@@ -116,6 +120,8 @@ class CriRuntime:
                 return self._calls.start(call)
             case c.StopContainer():
                 return self._calls.stop(call)
+            case c.UpdateContainer():
+                return self._calls.update(call)
             case c.RemoveContainer():
                 return self._calls.remove(call)
             case c.ListPods():
@@ -138,6 +144,8 @@ class CriRuntime:
                 return self._images.remove(call)
             case i.ImageFsUsage():
                 return self._images.fs_usage()
+            case u.ReadContainerStats():
+                return self._stats.read()
             case c.RuntimeStatus():
                 return self._status()
             case _:

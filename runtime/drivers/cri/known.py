@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from api.confinement import Resources
 from api.containers import LABEL_POD_UID, Container, ContainerState, Sandbox, SandboxState
 from api.ids import Uid
 from runtime.drivers.cri import mark, shown
@@ -56,6 +57,23 @@ class Known:
     def digest(self, identity: str) -> str:
         """Return the digest of the spec that an object was made from, empty when another agent made it."""
         return self._digests.get(identity, "")
+
+    def tell_amounts(self, identity: str, given: Resources) -> None:
+        """Take in that a container was confined otherwise; it is to be looked at anew, for runtimes that tell."""
+        with self._lock:
+            known = self._containers.get(identity)
+            if known is None:
+                return
+            self._settled.discard(identity)
+            if known.resources is not None:
+                self._containers[identity] = replace(known, resources=known.resources.updated(given))
+
+    def of_pod(self, uid: Uid) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the ids of the sandboxes that are known of a pod, and of the containers in them."""
+        with self._lock:
+            boxes = tuple(identity for identity, box in self._sandboxes.items() if box.uid == uid)
+            inside = tuple(identity for identity, one in self._containers.items() if one.sandbox_id in boxes)
+        return boxes, inside
 
     def uid_of(self, row: pb.Container) -> Uid:
         """Return whose container it is: its sandbox's pod's, else what its label says, empty when nobody tells."""

@@ -3,6 +3,7 @@
 - ``nodeagent.local/spec``: digest of the spec that an object was made from, so that the same request made twice is
   recognised, also by a later agent;
 - ``nodeagent.local/network``: ``host`` or ``pod``, which a listing of the runtime does not show;
+- ``nodeagent.local/amounts``: CPU and memory that a container was made with, which some runtimes do not show;
 - ``nodeagent.local/added-labels``: identity labels that were not in the spec. The runtime finds a pod by them.
 """
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from api.confinement import Pairs
+from api.confinement import Pairs, Resources
 from api.containers import (
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
@@ -24,12 +25,28 @@ SPEC = "nodeagent.local/spec"
 NETWORK = "nodeagent.local/network"
 HOST, OWN_NETWORK = "host", "pod"
 ADDED = "nodeagent.local/added-labels"
-OWN = frozenset({SPEC, NETWORK, ADDED})
+AMOUNTS = "nodeagent.local/amounts"
+OWN = frozenset({SPEC, NETWORK, ADDED, AMOUNTS})
 
 
 def digest(spec: SandboxSpec | ContainerSpec) -> str:
     """Return what tells two specs apart, the same in every process."""
     return hashlib.sha256(msgspec.json.encode(spec)).hexdigest()[:16]
+
+
+def amounts(resources: Resources) -> str:
+    """Return CPU and memory as an annotation: shares, period and quota (us), limit (bytes)."""
+    cpu = (resources.cpu_shares, resources.cpu_period_us, resources.cpu_quota_us)
+    return ",".join(str(number) for number in (*cpu, resources.memory_limit_bytes))
+
+
+def made_with(annotations: Any) -> Resources | None:
+    """Return the CPU and memory that a container was made with; None for one that no driver of ours made."""
+    try:
+        shares, period, quota, memory = (int(part) for part in annotations.get(AMOUNTS, "").split(","))
+    except ValueError:
+        return None
+    return Resources(cpu_shares=shares, cpu_period_us=period, cpu_quota_us=quota, memory_limit_bytes=memory)
 
 
 def host_network(annotations: Any) -> bool | None:

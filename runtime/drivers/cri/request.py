@@ -96,6 +96,8 @@ def container_config(spec: ContainerSpec, sandbox: SandboxSpec) -> pb.ContainerC
     annotations = dict(spec.annotations) | {mark.SPEC: mark.digest(spec)}
     if added:
         annotations[mark.ADDED] = added
+    if spec.resources is not None:
+        annotations[mark.AMOUNTS] = mark.amounts(spec.resources)
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=spec.name, attempt=spec.attempt),
         image=pb.ImageSpec(image=spec.image, user_specified_image=spec.image_asked or spec.image),

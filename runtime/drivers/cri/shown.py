@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from api.confinement import Resources
 from api.containers import (
     ANNOTATION_TERMINATION_PATH,
     Container,
+    ContainerIds,
     ContainerState,
     RuntimeHandler,
     RuntimeInfo,
@@ -41,6 +43,9 @@ class _Info(msgspec.Struct):
 
 
 _INFO = msgspec.json.Decoder(_Info)
+
+FIRST_WITH_STOP_SIGNALS = {"containerd": (2, 3), "cri-o": (1, 34)}
+"""Older ones take the field and do nothing with it."""
 
 
 def pid_of(info: Any) -> int:
@@ -101,7 +106,51 @@ def container(row: pb.Container, scheme: str) -> Container:
         created_at=row.created_at,
         labels=mark.without_added(row.labels, row.annotations),
         annotations=mark.without_own(row.annotations),
+        resources=mark.made_with(row.annotations),
     )
+
+
+def row_of_sandbox(status: pb.PodSandboxStatus) -> pb.PodSandbox:
+    """Return the row that a listing would show of a sandbox that was inspected."""
+    return pb.PodSandbox(
+        id=status.id,
+        metadata=status.metadata,
+        state=status.state,
+        created_at=status.created_at,
+        labels=status.labels,
+        annotations=status.annotations,
+        runtime_handler=status.runtime_handler,
+    )
+
+
+def row_of_made(status: pb.ContainerStatus, sandbox_id: str, asked: pb.ImageSpec) -> pb.Container | None:
+    """Return the row that a listing would show of a container that was just made from the image `asked`.
+
+    A listing names the image as it was asked for and by its id, an inspection by a name and a digest: None where the
+    id cannot be told from that, and for a container that was there before.
+    """
+    if status.state != pb.CONTAINER_CREATED or not (status.image_id or _ID.fullmatch(asked.image)):
+        return None
+    return pb.Container(
+        id=status.id,
+        pod_sandbox_id=sandbox_id,
+        metadata=status.metadata,
+        image=asked,
+        image_ref=asked.image,
+        image_id=status.image_id,
+        state=status.state,
+        created_at=status.created_at,
+        labels=status.labels,
+        annotations=status.annotations,
+    )
+
+
+def _ids(status: pb.ContainerStatus) -> ContainerIds | None:
+    """Return as whom it runs; runtimes before CRI of Kubernetes 1.31 do not say."""
+    if not (status.HasField("user") and status.user.HasField("linux")):
+        return None
+    user = status.user.linux
+    return ContainerIds(user=user.uid, group=user.gid, groups=tuple(user.supplemental_groups))
 
 
 def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Container:
@@ -122,6 +171,8 @@ def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Cont
         log_path=status.log_path,
         termination_log=_termination_log(known, status),
         image_mounts=tuple(m.image.image for m in status.mounts if m.HasField("image") and m.image.image),
+        ids=_ids(status),
+        resources=_resources(status) or known.resources,
     )
     if shown.state is not ContainerState.EXITED:
         return shown
@@ -145,6 +196,19 @@ def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Cont
         exit_code=code,
         reason=status.reason or ("Error" if code else "Completed"),
         message=status.message,
+    )
+
+
+def _resources(status: pb.ContainerStatus) -> Resources | None:
+    """Return what confines a container by CPU and memory; None where the runtime does not tell (containerd 1.6)."""
+    if not status.HasField("resources") or not status.resources.HasField("linux"):
+        return None
+    linux = status.resources.linux
+    return Resources(
+        cpu_period_us=linux.cpu_period,
+        cpu_quota_us=linux.cpu_quota,
+        cpu_shares=linux.cpu_shares,
+        memory_limit_bytes=linux.memory_limit_in_bytes,
     )
 
 
@@ -196,7 +260,17 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
         cgroup_driver=driver,
         handlers=tuple(sorted(handlers, key=lambda one: one.name)),
         supplemental_groups_policy=status.features.supplemental_groups_policy,
+        stop_signals=honours_stop_signals(version.runtime_name, version.runtime_version),
     )
+
+
+def honours_stop_signals(name: str, version: str) -> bool:
+    """Tell whether a runtime of this name and version heeds a container's own stop signal (reference section 20)."""
+    first = FIRST_WITH_STOP_SIGNALS.get(name)
+    numbers = re.match(r"v?(\d+)\.(\d+)", version)
+    if first is None or numbers is None:
+        return False
+    return (int(numbers[1]), int(numbers[2])) >= first
 
 
 def check_version(version: pb.VersionResponse, where: str) -> None:

@@ -92,6 +92,48 @@ class View:
             [row for row in containers if row.id not in gone],
         )
 
+    def after_sandbox(self, uid: Uid, identity: str) -> Steps[RuntimePod]:
+        """Show a pod whose sandbox was just made: that alone, when nothing else is known of the pod."""
+        if self._known.of_pod(uid) != ((), ()):
+            return (yield from self.pod(uid))
+        try:
+            answer = yield self._look_at_sandbox(identity)
+        except OperatingError:
+            return (yield from self.pod(uid))
+        self._known.see_sandbox(shown.row_of_sandbox(answer.status))
+        self.take(answer)
+        return (yield from self._alone(uid, identity))
+
+    def after_container(
+        self, uid: Uid, sandbox_id: str, identity: str, made_from: pb.ImageSpec | None = None
+    ) -> Steps[RuntimePod]:
+        """Show a pod whose container was just made from an image, or started: that alone, when it has no other.
+
+        Two listings less; a pod with more containers is listed, because they may have changed meanwhile.
+        """
+        others = () if made_from is not None else (identity,)
+        if self._known.of_pod(uid) != ((sandbox_id,), others):
+            return (yield from self.pod(uid))
+        try:
+            answer = yield self.look_at_container(identity, verbose=made_from is None)
+        except OperatingError:
+            return (yield from self.pod(uid))
+        if made_from is not None:
+            row = shown.row_of_made(answer.status, sandbox_id, made_from)
+            if row is None:
+                return (yield from self.pod(uid))
+            self._known.see_container(row)
+        self.take(answer)
+        return (yield from self._alone(uid, sandbox_id, identity))
+
+    def _alone(self, uid: Uid, *ids: str) -> Steps[RuntimePod]:
+        """Put a pod together from what is known of it; what is not wholly known is listed."""
+        if not all(self._known.settled(identity) for identity in ids):
+            return (yield from self.pod(uid))
+        sandboxes = [box for identity in ids if (box := self._known.sandbox(identity))]
+        containers = [one for identity in ids if (one := self._known.container(identity))]
+        return _put_together(uid, sandboxes, containers, {})
+
     def _rows(self, selector: Mapping[str, str]) -> Steps[tuple[list[pb.PodSandbox], list[pb.Container]]]:
         """List, both side by side, and take the rows in."""
         answers = yield Together(
@@ -171,20 +213,9 @@ class View:
     ) -> RuntimePod:
         """Put a pod together from what is known of its rows."""
         first: Mapping[str, str] = next((row.labels for row in container_rows), {})
-        sandboxes, containers = in_time(
-            [s for row in sandbox_rows if (s := self._known.sandbox(row.id))],
-            [k for row in container_rows if (k := self._known.container(row.id))],
-        )
-        newest = sandboxes[0] if sandboxes else None
-        return RuntimePod(
-            uid=uid,
-            name=newest.name if newest else first.get(LABEL_POD_NAME, ""),
-            namespace=newest.namespace if newest else first.get(LABEL_POD_NAMESPACE, ""),
-            sandboxes=tuple(sandboxes),
-            containers=tuple(containers),
-            # What is left of a pod without sandboxes is nobody's: it may well be ours.
-            ours=not sandboxes or any(key == ANNOTATION_OWNER for s in sandboxes for key, _ in s.annotations),
-        )
+        sandboxes = [s for row in sandbox_rows if (s := self._known.sandbox(row.id))]
+        containers = [k for row in container_rows if (k := self._known.container(row.id))]
+        return _put_together(uid, sandboxes, containers, first)
 
     def settled(self, pod: RuntimePod) -> bool:
         """Say whether nothing is missing of what a listing shows of a pod."""
@@ -217,6 +248,23 @@ class View:
         return PodListing(
             pods=tuple(replace(pod, ours=pod.ours and bool(pod.uid)) for pod in shown_pods), complete=complete
         )
+
+
+def _put_together(
+    uid: Uid, sandboxes: Sequence[Sandbox], containers: Sequence[Container], labels: Mapping[str, str]
+) -> RuntimePod:
+    """Return a pod; without a sandbox its containers' labels name it."""
+    sandboxes, containers = in_time(sandboxes, containers)
+    newest = sandboxes[0] if sandboxes else None
+    return RuntimePod(
+        uid=uid,
+        name=newest.name if newest else labels.get(LABEL_POD_NAME, ""),
+        namespace=newest.namespace if newest else labels.get(LABEL_POD_NAMESPACE, ""),
+        sandboxes=tuple(sandboxes),
+        containers=tuple(containers),
+        # What is left of a pod without sandboxes is nobody's: it may well be ours.
+        ours=not sandboxes or any(key == ANNOTATION_OWNER for s in sandboxes for key, _ in s.annotations),
+    )
 
 
 def in_time(

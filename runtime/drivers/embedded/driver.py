@@ -12,7 +12,7 @@ from typing import Any, assert_never
 import msgspec
 
 from api import containers as c
-from api import images
+from api import images, usagecall
 from api.errors import ConflictError, Failure, FailureKind, NotFoundError, OperatingError, RejectedError
 from api.ids import Uid
 from api.messages import Message
@@ -22,9 +22,10 @@ from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
 from runtime.drivers.embedded.image import HOST_ROW, is_host_image, require_host_image, require_runnable
 from runtime.drivers.embedded.kept import Kept
-from runtime.drivers.embedded.loop import Loop
 from runtime.drivers.embedded.nest import Nest
+from runtime.drivers.embedded.volume import require_mountable
 from runtime.drivers.net.address import host_address
+from runtime.loop import Loop
 
 VERSION = "0.1.0"
 KEEPER_PATIENCE_S = 15.0
@@ -32,6 +33,8 @@ KEEPER_PATIENCE_S = 15.0
 CLOSE_PATIENCE_S = 2.0
 MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
+MOUNTS = 3
+"""The protocol version from which on a keeper mounts a container's volumes."""
 REOPENS_LOGS = 2
 """The protocol version from which on a keeper opens a log anew when asked."""
 NO_TIMEOUT_S = 365 * 86400.0
@@ -102,6 +105,12 @@ class RuntimeEvents:
             ended(failure)
 
 
+def cgroup_name(root: str) -> str:
+    """Return what the cgroups of the pods of this root folder are below: a name that no other root folder has."""
+    digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()
+    return f"nodeagent-{digest[:12]}"
+
+
 class EmbeddedRuntime:
     """The embedded runtime on one root folder. Pods outlive it; a later one on the same folder adopts them.
 
@@ -111,15 +120,15 @@ class EmbeddedRuntime:
 
     name = "runtime"
 
-    def __init__(self, *, root: str, cgroups: bool = True) -> None:
+    def __init__(self, *, root: str, cgroups: bool = True, address: str = "") -> None:
         self._root = Path(root)
+        self._address = address
         self.events = RuntimeEvents(self._start)
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
         self._loop = Loop("embedded-runtime", self._on_end)
-        digest = hashlib.sha256(os.fsencode(os.path.realpath(root))).hexdigest()
-        self._nest = Nest(self._loop, self._root / "run", f"nodeagent-{digest[:12]}" if cgroups else "")
+        self._nest = Nest(self._loop, self._root / "run", cgroup_name(root) if cgroups else "")
         self._fleet = Fleet(self._loop, self._root, self.events.push, self._nest.places)
         self._trouble: Failure | None = None
         self._over: Failure | None = None
@@ -254,6 +263,10 @@ class EmbeddedRuntime:
                 self._remove_container(ticket, call)
             case c.ExecInContainer():
                 self._exec(ticket, call)
+            case c.UpdateContainer():
+                raise RejectedError(
+                    f"container {call.container_id}: the embedded runtime confines no container by itself"
+                )
             case c.ReopenContainerLog():
                 self._reopen_log(ticket, call)
             case c.OpenExec():
@@ -273,6 +286,8 @@ class EmbeddedRuntime:
                 self._succeed(ticket, images.ImageRemoved())
             case images.ImageFsUsage():
                 raise RejectedError("the embedded runtime keeps no images on any file system")
+            case usagecall.ReadContainerStats():
+                raise RejectedError("the embedded runtime counts nothing itself: the kernel does")
             case c.RuntimeStatus():
                 self._status(ticket)
             case _:
@@ -334,7 +349,7 @@ class EmbeddedRuntime:
             "run",
             answer,
             spec=msgspec.to_builtins(spec),
-            ips=[host_address()],
+            ips=[self._address or host_address()],
             created_after=self._newest(spec.uid),
         )
 
@@ -403,6 +418,7 @@ class EmbeddedRuntime:
                 "and not root, so it cannot change user; remove runAsUser and runAsGroup or run the agent as root",
                 reason="CreateContainerError",
             )
+        require_mountable(spec)
         kept = self._fleet.sandbox(call.sandbox_id)
         if kept is None or kept.record is None:
             raise NotFoundError(f"the embedded runtime holds no sandbox {call.sandbox_id} of pod {call.uid}")
@@ -410,8 +426,14 @@ class EmbeddedRuntime:
             raise ConflictError(
                 f"container {spec.name}: sandbox {call.sandbox_id} is not ready; make a new one"
             )
+        if spec.mounts and not kept.speaks(MOUNTS):
+            raise RejectedError(
+                f"container {spec.name}: its pod's keeper is of an older agent and cannot mount volumes; make the pod anew",
+                reason="CreateContainerError",
+            )
         body = msgspec.to_builtins(spec)
         body["env"] = [[variable.name, variable.value] for variable in spec.env]
+        body["pods"] = os.path.realpath(self._root / "pods")
         self._relay(
             ticket,
             call.uid,

@@ -20,7 +20,7 @@ from api.ids import Uid
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.keeper import cgroup, process, store
 from runtime.drivers.embedded.kept import Kept
-from runtime.drivers.embedded.loop import Loop
+from runtime.loop import Loop
 
 ADOPTION_PATIENCE_S = 3.0
 """How long listings wait at the start for keepers that were found and do not speak."""

@@ -13,7 +13,7 @@ import msgspec
 from api.errors import Failure, FailureKind
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.keeper import frame, process, store
-from runtime.drivers.embedded.loop import Loop
+from runtime.loop import Loop
 
 RECEIVE_BYTES = 256 << 10
 RECONNECT_S = 0.5

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from api.errors import Failure, FailureKind
-from runtime.drivers.embedded.loop import Loop
+from runtime.loop import Loop
 
 KEEPER_PACKAGE = Path(__file__).parent / "keeper"
 RETRY_S = 0.005

@@ -4,6 +4,7 @@ What the kernel does not show is taken as not there; nothing here writes.
 """
 
 import os
+import platform
 import re
 import threading
 from collections.abc import Callable
@@ -15,12 +16,16 @@ from api.config import EMBEDDED, Settings
 from api.containers import RuntimeInfo
 from api.errors import RejectedError
 from api.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
+from api.quantity import NANO, Amount, Notation
+from runtime.drivers.host.allocatable import allocatable, pod_limit
 
 PROC = Path("/proc")
 SYS = Path("/sys")
 KIBIBYTE = 1024
 HUGE_PAGES = re.compile(r"hugepages-(\d+)kB")
 CPU = re.compile(r"cpu\d+")
+ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+"""What Kubernetes calls machines that the kernel calls otherwise."""
 CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
 
 
@@ -42,6 +47,10 @@ class NodeDescriber:
         self._info: RuntimeInfo | None = None
         self._facts: NodeFacts | None = None
         self._lock = threading.Lock()
+
+    def described(self) -> NodeFacts | None:
+        """Return what `DescribeNode` gave, None before it did."""
+        return self._facts
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
         """Carry out `DescribeNode`; raises an `OperatingError` while the runtime does not answer."""
@@ -74,8 +83,12 @@ def gather(
             " cgroups, or remove the field"
         )
     memory = read_meminfo(proc)
-    cpu_milli = (os.cpu_count() or 1) * 1000
+    whole_memory = allocatable("memory", memory.get("MemTotal", 0), settings)
+    pages = huge_pages(sys)
+    cpus = os.cpu_count() or 1
+    cpu_milli = cpus * 1000
     ephemeral = disk_bytes(Path(settings.root_dir))
+    sizes = huge_page_sizes(sys)
     driver = (info.cgroup_driver if info is not None else "") or settings.cgroup_driver
     return NodeFacts(
         name=settings.node_name,
@@ -85,19 +98,29 @@ def gather(
         confined=settings.runtime_endpoint != EMBEDDED,
         handlers=info.handlers if info is not None else (),
         strict_groups=info is not None and info.supplemental_groups_policy,
+        stop_signals=info is not None and info.stop_signals,
         cpu_milli=cpu_milli,
         memory_bytes=memory.get("MemTotal", 0),
         swap_bytes=memory.get("SwapTotal", 0),
         ephemeral_bytes=ephemeral,
-        # Nothing is reserved on the node yet: what it has is what pods may have.
-        allocatable_cpu_milli=cpu_milli,
-        allocatable_memory_bytes=memory.get("MemTotal", 0),
-        allocatable_ephemeral_bytes=ephemeral,
-        huge_page_sizes=huge_page_sizes(sys),
+        max_pids=max_pids(proc),
+        reserved=settings.reserved,
+        allocatable_cpu_milli=allocatable("cpu", cpu_milli, settings),
+        allocatable_memory_bytes=max(0, whole_memory - sum(amount for _, amount in pages)),
+        allocatable_ephemeral_bytes=allocatable("ephemeral-storage", ephemeral, settings),
+        huge_page_sizes=sizes,
+        huge_page_bytes=tuple(huge_page_bytes(sys, size) for size in sizes),
+        allocatable_scalars=pages,
+        max_pods=pod_limit(settings, cpus),
+        labels=labels(settings),
+        taints=settings.taints,
+        allowed_sysctls=settings.allowed_unsafe_sysctls,
         cgroup_version=version,
         cgroup_driver=CgroupDriver(driver),
         cgroup_root=settings.cgroup_root,
         cgroups_per_qos=settings.cgroups_per_qos,
+        pod_cgroups=settings.cgroups_per_qos and has_cgroups(proc),
+        pod_pids_limit=settings.pod_pids_limit,
         swap_controller=has_swap_controller(version, proc, sys),
         limited_swap=settings.limited_swap,
         group_oom_kill=version == 2 and not settings.single_process_oom_kill,
@@ -111,6 +134,23 @@ def gather(
         selinux=(sys / "fs/selinux/enforce").exists(),
         throttle_paths=throttle_paths(sys),
     )
+
+
+def has_cgroups(proc: Path) -> bool:
+    """Tell whether a hierarchy of cgroups is mounted."""
+    return any(" - cgroup" in line for line in read_text(proc / "self/mountinfo").splitlines())
+
+
+def max_pids(proc: Path) -> int:
+    """Return how many processes and threads the kernel allows, 0 when it does not say."""
+    texts = (read_text(proc / "sys/kernel" / name).strip() for name in ("pid_max", "threads-max"))
+    return min((int(text) for text in texts if text.isdigit()), default=0)
+
+
+def huge_page_bytes(sys: Path, size: int) -> int:
+    """Return how much the kernel keeps as huge pages of this size."""
+    text = read_text(sys / f"kernel/mm/hugepages/hugepages-{size // KIBIBYTE}kB/nr_hugepages").strip()
+    return int(text) * size if text.isdigit() else 0
 
 
 def cgroup_version(sys: Path) -> int:
@@ -150,6 +190,30 @@ def huge_page_sizes(sys: Path) -> tuple[int, ...]:
     """Return the sizes of huge pages that the kernel has, ascending."""
     matches = (HUGE_PAGES.fullmatch(name) for name in names_in(sys / "kernel/mm/hugepages"))
     return tuple(sorted(int(match[1]) * KIBIBYTE for match in matches if match))
+
+
+def huge_pages(sys: Path) -> tuple[tuple[str, int], ...]:
+    """Return the bytes that the kernel keeps in huge pages, by the name that pods ask for them under."""
+    folder = sys / "kernel/mm/hugepages"
+    found = []
+    for size in huge_page_sizes(sys):
+        count = read_text(folder / f"hugepages-{size // KIBIBYTE}kB" / "nr_hugepages").strip()
+        text = str(Amount(size * NANO, Notation.BINARY))
+        found.append((f"hugepages-{text}", int(count) * size if count.isdigit() else 0))
+    return tuple(sorted(found))
+
+
+def labels(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Return the node's labels: those that every node has, and the operator's own, which win."""
+    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
+    every = {
+        "kubernetes.io/hostname": settings.node_name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": arch,
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": arch,
+    }
+    return tuple(sorted({**every, **dict(settings.node_labels)}.items()))
 
 
 def throttle_paths(sys: Path) -> tuple[str, ...]:

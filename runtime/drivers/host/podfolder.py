@@ -93,9 +93,12 @@ class PodFolders:
         check_folder_uid(call.uid)
         log_name = self._log_name(call)
         try:
+            names = {log_name} if log_name else set()
+            if call.find_logs:
+                names |= {name for name in _folders_in(self._logs) if uid_of_log_folder(name) == call.uid}
             # The pod's own folder goes last: as long as it is there, the pod is known to have left something.
-            if log_name:
-                _remove_entry(self._logs, log_name)
+            for name in sorted(names):
+                _remove_entry(self._logs, name)
             _remove_entry(self._pods, call.uid, keep_files_in="volumes")
         except OSError as error:
             where = f" at {error.filename}" if error.filename else ""

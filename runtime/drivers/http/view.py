@@ -14,6 +14,7 @@ import msgspec
 from api.errors import FailureKind, OperatingError
 from api.ids import Path
 from api.introspection import ActorRow, Levels, LogQuery, LogReader, LogTarget, Window
+from api.metric import CONTENT_TYPE as METRICS
 from runtime.drivers.http.health import ROUTES as HEALTH_ROUTES
 from runtime.drivers.http.health import health_response
 from runtime.drivers.http.relay import open_relay
@@ -85,8 +86,14 @@ class Admin:
             ("GET", "/dead-letters", self._dead_letters),
             ("GET", "/pods", self._pods),
             ("GET", "/explain/<namespace>/<pod>", self._explain),
+            ("GET", "/eviction", self._eviction),
             ("GET", "/events", self._events),
             ("GET", "/sources", self._sources),
+            ("GET", "/usage", self._usage),
+            ("GET", "/stats/summary", self._stats),
+            ("POST", "/stats/summary", self._stats),
+            ("GET", "/metrics", self._metrics),
+            ("GET", "/metrics/resource", self._resource_metrics),
             ("GET", "/images", self._images),
             ("DELETE", "/images", self._remove_image),
             ("POST", "/images/pull", self._pull_image),
@@ -199,11 +206,37 @@ class Admin:
     def _explain(self, request: Request) -> Response:
         return _json(self._window.explain(_pod(request)))
 
+    def _eviction(self, _request: Request) -> Response:
+        return _json(self._window.eviction())
+
     def _events(self, request: Request) -> Response:
-        return _json({"now_ns": self._wall(), "events": self._window.events(request.last("pod"))})
+        pod, kind = request.last("pod"), request.last("type")
+        match request.last("format"):
+            case "v1":
+                return Response(body=self._window.event_list(pod, kind))
+            case "":
+                rows = [row for row in self._window.events(pod) if kind in ("", row.type)]
+                return _json({"now_ns": self._wall(), "events": rows})
+            case other:
+                raise RefusedError(
+                    400, "BadQuery", f"format={other} is not known", "leave it out, or use format=v1"
+                )
 
     def _sources(self, _request: Request) -> Response:
         return _json({"sources": self._window.sources()})
+
+    def _usage(self, _request: Request) -> Response:
+        return _json(self._window.usage())
+
+    def _stats(self, request: Request) -> Response:
+        short = _flag(request, "only_cpu_and_memory")
+        return Response(body=self._window.stats_summary(short=short) + b"\n")
+
+    def _metrics(self, _request: Request) -> Response:
+        return Response(content_type=METRICS, body=self._window.metrics(resource=False))
+
+    def _resource_metrics(self, _request: Request) -> Response:
+        return Response(content_type=METRICS, body=self._window.metrics(resource=True))
 
     def _images(self, _request: Request) -> Response:
         return _json({"images": self._window.images()})

@@ -72,6 +72,8 @@ class Referee:
         self._started: set[tuple[Uid, str, int]] = set()
         self._lost: dict[tuple[Uid, str, int], Instant] = {}
         self._began: Instant = float("-inf")
+        self._looked: dict[Uid, Instant] = {}
+        """When the agent first looked at a pod, in the life that began last."""
         self._exited: set[str] = set()
         self._shown: set[str] = set()
 
@@ -121,10 +123,16 @@ class Referee:
         agent killed in between leave it nowhere but in the name of a log file.
         """
         self._began = at
+        self._looked.clear()
+
+    def agent_looked(self, uid: Uid, at: Instant) -> None:
+        """Excuse a new agent also for what the world removed before it first looked at the pod: it may begin long before."""
+        self._looked.setdefault(uid, at)
 
     def _start(self, row: HistoryRow, where: str) -> Iterator[str]:
         key = (row.uid, row.name, row.attempt)
-        if key in self._started and self._lost.get(key, float("inf")) > self._began:
+        known_from = max(self._began, self._looked.get(row.uid, self._began))
+        if key in self._started and self._lost.get(key, float("inf")) > known_from:
             yield f"{where}: container {row.name} attempt {row.attempt} started twice"
         self._started.add(key)
         alive = self._running.setdefault((row.uid, row.name), set())

@@ -1,12 +1,12 @@
-"""The machine in memory: container log files, the links to them, and the pods' cgroups."""
+"""The machine in memory: container log files and the links to them."""
 
 import threading
 from collections.abc import MutableMapping
 
 import msgspec
 
-from api.errors import ConflictError, NotFoundError, RejectedError
-from api.host import Done, PodCgroupRemoved, RemovePodCgroup, check_pod_cgroup
+from api.errors import NotFoundError, RejectedError
+from api.host import Done
 from api.logfile import (
     LIVE_LOG,
     DeadLink,
@@ -149,26 +149,3 @@ class MemoryLogFiles:
 def size_of(lines: Lines) -> int:
     """Return how many bytes these lines would take in a real log."""
     return sum(len(text) + HEADER_BYTES for _, text in lines)
-
-
-class MemoryCgroups:
-    """The port ``cgroups``: which pods have a cgroup, and in which of them a process still is."""
-
-    name = "cgroups"
-
-    def __init__(self) -> None:
-        self.groups: set[str] = set()
-        self.busy: set[str] = set()
-        self.refused: tuple[str, ...] = ()
-        """What the machine does not permit, as sentences."""
-
-    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
-        """Carry out a call on cgroups; raises an `OperatingError`."""
-        if not isinstance(call, RemovePodCgroup):
-            raise TypeError(f"the port cgroups takes no {type(call).__name__}")
-        check_pod_cgroup(call.cgroup_parent)
-        if call.cgroup_parent in self.busy:
-            raise ConflictError(f"processes are still in the cgroup {call.cgroup_parent}")
-        if not self.refused:
-            self.groups.discard(call.cgroup_parent)
-        return PodCgroupRemoved(refused=self.refused)

@@ -114,10 +114,13 @@ class MemoryPodFolders:
                 f" {self._logs_root}/<namespace>_<name>_{call.uid}"
             )
         self._pods.discard(call.uid)
-        self._logs.discard(call.log_directory)
-        if call.log_directory:
-            self._log_files.remove_folder(call.log_directory)
-        gone = [f"{self._pods_root}/{call.uid}/", *([f"{call.log_directory}/"] if call.log_directory else [])]
+        logs = {call.log_directory} if call.log_directory else set()
+        if call.find_logs:
+            logs |= {path for path in self._logs if uid_of_log_folder(path.rpartition("/")[2]) == call.uid}
+        self._logs -= logs
+        for path in sorted(logs):
+            self._log_files.remove_folder(path)
+        gone = [f"{self._pods_root}/{call.uid}/", *(f"{path}/" for path in sorted(logs))]
         self._files = {
             path: content for path, content in self._files.items() if not path.startswith(tuple(gone))
         }

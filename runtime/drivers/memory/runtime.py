@@ -44,6 +44,7 @@ from api.containers import (
     StartContainer,
     StopContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from api.errors import (
     ConflictError,
@@ -67,6 +68,7 @@ from api.images import (
     RemoveImage,
 )
 from api.ports import Done, Timers, Undo
+from api.usagecall import ContainerStats, ReadContainerStats
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
     SIGTERM,
@@ -79,6 +81,7 @@ from runtime.drivers.memory.behaviour import (
 from runtime.drivers.memory.disk import Disk
 from runtime.drivers.memory.history import Cause, HistoryRow, violations
 from runtime.drivers.memory.stream import MemoryStream
+from runtime.drivers.memory.usage import StatSource
 from runtime.drivers.memory.world import World
 
 DEFAULT_IMAGES = (
@@ -131,6 +134,8 @@ class MemoryRuntime:
         self.events = MemoryStream("runtime.events")
         self.info = RuntimeInfo(name="memory", version="1")
         self.disk = disk or Disk()
+        self.usage: StatSource | None = None
+        """What counts for its containers; None: nothing does."""
         self._timers = timers
         self._random = random.Random(seed)  # noqa: S311  # a simulation repeats its seed
         self._latency = latency or Latency()
@@ -171,6 +176,7 @@ class MemoryRuntime:
             | ListImages
             | ImageStatus
             | PullImage
+            | ReadContainerStats
             | RuntimeStatus,
         )
         if pending.cancelled and waits:
@@ -199,6 +205,8 @@ class MemoryRuntime:
                 return world.pod(world.start_container(call))
             case StopContainer():
                 return self._stop(pending, call)
+            case UpdateContainer():
+                return world.pod(world.update_container(call))
             case RemoveContainer():
                 return world.pod(world.remove_container(call))
             case ListPods():
@@ -225,10 +233,18 @@ class MemoryRuntime:
                 return ImageRemoved()
             case ImageFsUsage():
                 return self.disk.measure(world.images, self._timers.now(), self._timers.wall())
+            case ReadContainerStats():
+                return self._stats()
             case RuntimeStatus():
                 return self.info
             case _:
                 assert_never(call)
+
+    def _stats(self) -> ContainerStats:
+        if self.usage is None:
+            raise RejectedError("the memory runtime counts nothing")
+        running = (c.id for c in self._world.containers.values() if c.id in self._world.processes)
+        return self.usage.stats(tuple(sorted(running)))
 
     def _stop(self, pending: _Pending, call: StopContainer) -> RuntimePod | None:
         container = self._world.container(call.uid, call.container_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from api.confinement import Resources
 from api.containers import (
     ANNOTATION_OWNER,
     Container,
@@ -26,6 +27,7 @@ from api.containers import (
     SandboxState,
     StartContainer,
     StopSandbox,
+    UpdateContainer,
 )
 from api.errors import AlreadyExistsError, ConflictError, DeniedError, NotFoundError, RejectedError
 from api.ids import Uid, WallNs
@@ -224,6 +226,7 @@ class World:
             labels=spec.labels,
             annotations=spec.annotations,
             log_path=f"{self._sandbox_specs[sandbox.id].log_directory}/{spec.log_path}",
+            resources=spec.resources.amounts() if spec.resources is not None else None,
         )
         self.containers[container.id] = container
         self._container_specs[container.id] = spec
@@ -307,6 +310,18 @@ class World:
                 f"container {container.name} ({container.id}) is {container.state.value}; it writes no log"
             )
         process.log = self.logs.setdefault(container.log_path, [])
+        return call.uid
+
+    def update_container(self, call: UpdateContainer) -> Uid:
+        """Confine a container otherwise; what is 0 or empty stays."""
+        container = self.known_container(call.uid, call.container_id)
+        if container.state not in (ContainerState.CREATED, ContainerState.RUNNING):
+            raise ConflictError(
+                f"container {container.name} ({container.id}) is {container.state.value}; it cannot be resized"
+            )
+        now = container.resources or Resources()
+        self.containers[container.id] = replace(container, resources=now.updated(call.resources))
+        self._changed(call.uid)
         return call.uid
 
     def remove_container(self, call: RemoveContainer) -> Uid:

@@ -1,11 +1,13 @@
 """The CRI driver in the suite, on a private containerd that all tests of a session share: busybox scripts as containers."""
 
 import shlex
+import signal
 import tempfile
 from pathlib import Path
 from typing import assert_never
 
 from api.confinement import NamespaceMode, Namespaces
+from api.containers import Container
 from runtime.drivers.cri.driver import CriRuntime
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.script import (
@@ -83,6 +85,27 @@ class CriDriver(Driver):
                 assert_never(script)
         return ("/bin/sh", "-c"), (text,)
 
+    def amounts(self, container: Container) -> tuple[int, int, int]:
+        shown = container.resources
+        groups = cgroups_of(container.pid)
+        real = tuple(
+            int(Path(f"/sys/fs/cgroup/{controller}{groups[controller]}/{name}").read_text())
+            for controller, name in (
+                ("cpu", "cpu.cfs_quota_us"),
+                ("cpu", "cpu.shares"),
+                ("memory", "memory.limit_in_bytes"),
+            )
+        )
+        assert shown is not None
+        assert (shown.cpu_quota_us, shown.cpu_shares, shown.memory_limit_bytes) == real
+        return real
+
+    def listens(self, container: Container) -> bool:
+        # Process number 1 of a namespace loses a SIGTERM that it has no handler for yet.
+        status = Path(f"/proc/{container.pid}/status").read_text()
+        caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+        return bool(int(caught.split()[1], 16) & 1 << (signal.SIGTERM - 1))
+
     def fields_for(self, script: Script) -> dict[str, object]:
         # Process number 1 of a namespace cannot be killed from within it.
         shares = isinstance(script, DieBySignal)
@@ -101,3 +124,9 @@ class CriDriver(Driver):
     def _open(self) -> None:
         self.runtime = CriRuntime(endpoint=self.containerd.endpoint)
         self.port, self.events = self.runtime, self.runtime.events
+
+
+def cgroups_of(pid: int) -> dict[str, str]:
+    """Return the path of a process in each hierarchy of cgroup version 1, by controller."""
+    rows = (line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines())
+    return {controller: path for _, controllers, path in rows for controller in controllers.split(",")}

@@ -63,6 +63,8 @@ class Driver(ABC):
     pushes_events: ClassVar[bool] = True
     reopens_logs: ClassVar[bool] = True
     """Whether a running container's log can be opened anew."""
+    confines: ClassVar[bool] = True
+    """Whether containers are confined by CPU and memory."""
     margin_s: ClassVar[float] = 2.0
     """How late a real machine may be."""
 
@@ -87,6 +89,16 @@ class Driver(ABC):
     def sandbox_fields(self) -> dict[str, Any]:
         """Return what else a sandbox's spec needs for nothing of it to be left on this machine."""
         return {}
+
+    def amounts(self, container: Container) -> tuple[int, int, int]:
+        """Return CPU quota (us), CPU shares and memory limit (bytes) that a running container is confined by."""
+        now = container.resources
+        assert now is not None
+        return now.cpu_quota_us, now.cpu_shares, now.memory_limit_bytes
+
+    def listens(self, container: Container) -> bool:
+        """Tell whether a container that runs `Run` would obey SIGTERM by now."""
+        return True
 
     @abstractmethod
     def reopen(self) -> None:
@@ -333,6 +345,14 @@ class Bench:
             within_s,
         )
         return self.look(sandbox, container)
+
+    def amounts(self, container: Container) -> tuple[int, int, int]:
+        """Return CPU quota (us), CPU shares and memory limit (bytes) that a running container is confined by."""
+        return self.driver.amounts(container)
+
+    def listening(self, container: Container) -> None:
+        """Wait until a container that runs `Run` would obey SIGTERM."""
+        self.until(lambda: self.driver.listens(container), "it listens for SIGTERM")
 
     def printed(self, container: Container, text: str) -> None:
         """Wait until a container printed a line."""

@@ -25,6 +25,7 @@ from tests.conformance.containers.script import (
 class EmbeddedDriver(Driver):
     scheme = "embedded://"
     image = f"{HOST_IMAGE}:latest"
+    confines = False
 
     def __init__(self, folder: Path, *, cgroups: bool = True) -> None:
         super().__init__(folder)

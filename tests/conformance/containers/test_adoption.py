@@ -1,6 +1,6 @@
 """A new driver object over the same world finds everything as it was, and hears of what comes."""
 
-from api.containers import ContainerState
+from api.containers import ContainerState, RunSandbox, StartContainer
 from tests.conformance.containers.driver import one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SleepThenExit
 
@@ -14,6 +14,22 @@ def test_a_new_driver_shows_the_same_pods_and_starts_nothing(bench):
     bench.reopen()
     assert bench.inspect(sandbox.uid) == before
     assert [p.uid for p in bench.listing().pods] == [sandbox.uid]
+
+
+def test_what_each_call_of_a_start_shows_is_what_a_new_driver_sees(bench):
+    uid = bench.new_uid()
+    shown = bench.call(RunSandbox(spec=bench.sandbox_spec(uid)))
+    bench.reopen()
+    assert bench.inspect(uid) == shown
+    (sandbox,) = shown.sandboxes
+    for name in ("first", "second"):
+        shown = bench.call(bench.creation(sandbox, bench.container_spec(Run(), name)))
+        bench.reopen()
+        assert bench.inspect(uid) == shown
+        (made,) = (one for one in shown.containers if one.name == name)
+        shown = bench.call(StartContainer(uid=uid, container_id=made.id))
+        bench.reopen()
+        assert bench.inspect(uid) == shown
 
 
 def test_an_adopted_container_can_be_stopped(bench):

@@ -11,6 +11,7 @@ from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SlowT
 def test_a_container_that_obeys_ends_at_once_by_sigterm(bench):
     sandbox = bench.run_sandbox()
     container = bench.run(sandbox, Run())
+    bench.listening(container)
     began = bench.driver.now()
     pod = bench.wait(bench.stop(sandbox, container, grace_s=30))
     assert bench.driver.now() - began < 5
@@ -150,6 +151,7 @@ def test_one_slow_stop_holds_up_nobody_else(bench):
     pending = bench.stop(slow, stubborn, grace_s=60)
     other = bench.run_sandbox()
     container = bench.run(other, Run())
+    bench.listening(container)
     assert one(bench.wait(bench.stop(other, container, grace_s=30)), container.id).exit_code == 143
     assert not pending.ended
     bench.wait(bench.stop(slow, stubborn, grace_s=0))

@@ -77,6 +77,18 @@ def test_logs_stay_when_they_are_not_named(bench):
     assert ask(bench, ListPodFolders()) == PodFolders(log_directories=(("uid-1", logs),))
 
 
+def test_logs_whose_name_nobody_knows_are_found_by_the_uid_and_no_others(bench):
+    bench.add_logs("default_web_uid-1")
+    others = [bench.add_logs(name) for name in ("default_web_uid-10", "default_web_x-uid-1")]
+    bench.add_logs("half_uid-1")
+    ask(bench, MakePodFolders(uid="uid-1"))
+    for _ in range(2):
+        assert ask(bench, RemovePodFolders(uid="uid-1", find_logs=True)) == Done()
+    left = ask(bench, ListPodFolders())
+    assert left.uids == ()
+    assert sorted(path for _, path in left.log_directories) == sorted(others)
+
+
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "a_b", "/", "x" * 201, "a\0", "a\n"])
 def test_a_uid_that_cannot_name_a_folder_is_refused(bench, uid):
     for call in (MakePodFolders(uid=uid), RemovePodFolders(uid=uid)):

@@ -130,6 +130,27 @@ def test_the_new_incarnation_gets_the_outcomes_of_the_old_ones_operations(world)
     assert world.system.get_actor("/node/a").operations == ()
 
 
+def test_the_new_incarnation_sees_what_the_old_one_left_under_way_and_may_cancel_it(world):
+    port, seen = DonePort(), []
+
+    def begin(ctx):
+        seen.extend((ctx.call_name(op), ctx.call_name(op + 1)) for op in ctx.in_flight())
+        for op in ctx.in_flight():
+            ctx.cancel(op)
+
+    def react(message, ctx):
+        if message == Note(n=0):
+            ctx.start(ctx.new_op(), port, Change(), 60.0)
+        crash_on(1)(message, ctx)
+
+    handle = world.spawn("a", react, begin=begin, restart=QUICK)
+    handle.tell(Note(n=0))
+    world.until(lambda: port.begun)
+    handle.tell(Note(n=1))
+    world.until(lambda: port.undone)
+    assert seen == [("Change", "")]
+
+
 def test_operation_ids_go_on_over_incarnations(world):
     ids = []
 

@@ -5,7 +5,9 @@ from threading import Event
 import msgspec
 import pytest
 
-from api.errors import NotFoundError
+from api.errors import Failure, FailureKind, NotFoundError
+from api.introspection import HOP_BOUNDS_S, Hop
+from api.messages.kernel import Outcome
 from runtime.kernel.trace import RING_DEPTH
 from tests.harness.kernel import Counted, DonePort, Level, Look, Note
 
@@ -174,3 +176,44 @@ def test_a_child_that_does_not_stop_in_time_is_named_and_keeps_its_name(make_poo
     assert world.state_of("/node/p/c") == "ALIVE"
     release.set()
     world.until(lambda: world.state_of("/node/p/c") == "DEAD")
+
+
+def hop(world, kind, name="Scripted"):
+    return next((row for row in world.system.hops() if row.hop is kind and row.name == name), None)
+
+
+def test_every_hop_of_a_message_is_counted_by_class(world):
+    handle = world.spawn("a", crash)
+    name = world.system.get_actor("/node/a").class_name
+    for n in (1, 2, 99):
+        handle.tell(Note(n=n))
+    world.until(lambda: world.system.get_actor("/node/a").num_restarts == 1)
+    handle.tell(Note(n=4))
+    world.heard(Note(n=4))
+    world.settle()
+    waited, handled = hop(world, Hop.MAILBOX, name), hop(world, Hop.HANDLER, name)
+    assert sum(waited.counts) == 4
+    # What kills an incarnation was handled too.
+    assert sum(handled.counts) == 4 == world.system.get_actor("/node/a").handled
+    assert handled.endings == (("restarted", 1),)
+    assert len(handled.counts) == len(HOP_BOUNDS_S) + 1
+    assert handled.sum_s >= 0
+
+
+def test_calls_are_counted_by_port_and_how_they_ended(world):
+    port = DonePort()
+    for name in "ab":
+        world.spawn(name, begin=lambda ctx: ctx.start(ctx.new_op(), port, Look(n=1), 60.0))
+    world.until(lambda: len(port.begun) == 2)
+    port.begun[0][2](Counted(n=1), None)
+    port.begun[1][2](None, Failure(kind=FailureKind.DENIED, message="not yours"))
+    world.until(lambda: len(world.journal.of(Outcome)) == 2)
+    row = hop(world, Hop.OPERATION, port.name)
+    assert (row.call, sum(row.counts)) == ("Look", 2)
+    assert row.endings == (("Denied", 1), ("ok", 1))
+
+
+def test_dead_letters_are_counted_by_reason(world):
+    world.system.route("/node/nobody", Note(n=1))
+    world.system.route("/node/nobody", Note(n=2))
+    assert world.system.dead_letter_counts() == (("no such actor", 2),)

@@ -12,11 +12,13 @@ import msgspec
 import pytest
 import yaml
 
+from actors.pod.config.volume import SubPath, volume_path, volume_plans
 from actors.pod.containerconfig import (
     ConfigProblem,
     RunImage,
     container_files,
     container_spec,
+    container_sub_paths,
     sandbox_spec,
     sandbox_warnings,
 )
@@ -96,10 +98,31 @@ def asked(pod, pair):
         "containers": {},
         "unsupported": list(unsupported_paths(pod, confined=node.confined)),
     }
+    plans = dict(volume_plans(pod, node))
+    if plans:
+        found["volumes"] = {name: {"plan": type(plan).__name__, **bare(plan)} for name, plan in plans.items()}
+    paths = pair.get("volumes", {})
+    volumes = tuple(volume_path(name, plan, paths[name]) for name, plan in plans.items() if name in paths)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
-        made = container_spec(pod, container, attempt, node, image=image, ips=ips)
+        parts = container_sub_paths(pod, container, attempt, node, ips, volumes)
+        bound = () if isinstance(parts, ConfigProblem) else parts
+        made = container_spec(
+            pod,
+            container,
+            attempt,
+            node,
+            image=image,
+            ips=ips,
+            volumes=volumes,
+            sub_paths=tuple(SubPath(index=one.index, host_path=f"/bound/{one.index}") for one in bound),
+        )
         files = container_files(pod, container, attempt, node, FILES, ips)
         found["containers"][container.name] = {**shown(made), "files": bare(files)}
+        if parts:
+            problem = isinstance(parts, ConfigProblem)
+            found["containers"][container.name]["sub_paths"] = (
+                shown(parts) if problem else [one.brief() for one in parts]
+            )
     return found
 
 

@@ -10,15 +10,32 @@ import msgspec
 import pytest
 import yaml
 
+from actors.pod.config.volume import SubPath, volume_plans
 from actors.pod.core import advance, decide
+from actors.pod.mark import HookKind, HookMark
 from actors.pod.stage import fresh_memo
-from actors.pod.state import Finished, Kill, PodState, Syncing, Terminated, Terminating
+from actors.pod.state import (
+    BoundPart,
+    Finished,
+    Kill,
+    PodState,
+    ReadyVolume,
+    Syncing,
+    Terminated,
+    Terminating,
+)
+from actors.pod.volume import with_volumes
 from actors.rules.backoff import Backoff
+from api.confinement import Resources
+from api.containers import ContainerIds
 from api.ids import Path
-from api.lifecycle import Start
-from api.messages.pod import ImageProgress, ImageReport, KillCause
+from api.lifecycle import Start, Tell
+from api.messages.pod import ImageProgress, ImageReport, KillCause, ProbeChanged
+from api.messages.probes import ProbePod
+from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod, PodStatus
 from api.poddefault import default_pod
+from api.wallclock import wall_ns
 from tests.unit.actors.pods import NS, UID, WALL, box, instance, shown
 
 PAIRS = sorted(File(__file__).parent.glob("*.yaml"))
@@ -30,10 +47,11 @@ def state_of(pair):
     """Build the state that a pair describes."""
     raw = pair["pod"]
     meta = {"name": "web", "namespace": "default", "uid": UID, **raw.get("metadata", {})}
-    pod = default_pod(msgspec.convert({"metadata": meta, "spec": raw["spec"]}, Pod))
+    pod = {"metadata": meta, "spec": raw["spec"], "status": raw.get("status", {})}
+    pod = default_pod(msgspec.convert(pod, Pod))
     shows = pair.get("observed", {})
     parts = [box(**b) for b in shows.get("sandboxes", [])] + [
-        instance(**c) for c in shows.get("containers", [])
+        instance(**typed(c)) for c in shows.get("containers", [])
     ]
     life = Syncing()
     if "life" in pair:
@@ -46,6 +64,7 @@ def state_of(pair):
             stop_by=stop_by,
             asked_by=Path("/node/pods"),
             deleted=given.get("deleted", False),
+            disruption=given.get("disruption", False),
             reason=given.get("reason", ""),
             message=given.get("message", ""),
         )
@@ -56,20 +75,88 @@ def state_of(pair):
         desired=pod,
         life=life,
         observed=shown(*parts),
-        folders=True,
+        folders=pair.get("folders", True),
+        node=msgspec.convert(pair.get("node", {}), NodeFacts),
+        described=True,
+        grouped=pair.get("grouped", ""),
+        granted_to=pod if "grouped" in pair else None,
         base=msgspec.convert(pair.get("before", {}), PodStatus),
+        prepared=tuple(pair.get("prepared", {}).items()),
+        files=NodeFiles() if pair.get("folders", True) else None,
+        renewed=tuple(pair.get("renewed", [])),
+        probes=tuple(msgspec.convert({"uid": UID, **p}, ProbeChanged) for p in pair.get("probes", [])),
     )
+    state = with_parts(state, pair)
     memo = msgspec.structs.replace(
-        fresh_memo(state),
-        kill=state.killed,
+        with_volumes(fresh_memo(state), pod),
+        kill=None if pair.get("unwritten") else state.killed,
+        hooks=tuple(mark_of(given) for given in pair.get("hooks", [])),
         backoffs=tuple(
             Backoff(
                 container=b["container"], delay_s=b["delay_s"], updated_at=WALL, for_attempt=b["for_attempt"]
             )
             for b in pair.get("backoffs", [])
         ),
+        used=tuple(sorted(pair.get("used", {}).items())),
     )
+    if "recorded_cgroup" in pair:
+        # What the ledger holds of an earlier life, which may have been configured otherwise.
+        before = msgspec.structs.replace(memo, cgroup_parent=pair["recorded_cgroup"])
+        return msgspec.structs.replace(state, memo=before, remembered=before)
     return msgspec.structs.replace(state, memo=memo, remembered=memo)
+
+
+def typed(fields):
+    """Return the fields of an instance with those that are structures as such."""
+    kinds = {"ids": ContainerIds, "resources": Resources}
+    return {name: msgspec.convert(value, kinds.get(name, object)) for name, value in fields.items()}
+
+
+def mark_of(given):
+    """Return the mark of a hook that a pair gives."""
+    return HookMark(
+        kind=HookKind(given["kind"]),
+        container=given["container"],
+        attempt=given["attempt"],
+        begun_at=WALL,
+        grace_s=given.get("grace", 0),
+        pause=given.get("pause", False),
+        ended=given.get("ended", False),
+        failure=given.get("failure", ""),
+    )
+
+
+def with_parts(state, pair):
+    """Return the state on a node that confines containers, where the pair says so, with the volumes that are ready."""
+    if not pair.get("confined"):
+        return state
+    facts = NodeFacts(confined=True, allocatable_memory_bytes=8 << 30)
+    state = msgspec.structs.replace(state, node=facts, described=True, files=NodeFiles())
+    ready = tuple(
+        ReadyVolume(name=name, plan=plan, host_path=pair["volumes"][name])
+        for name, plan in volume_plans(state.desired, state.facts)
+        if name in pair.get("volumes", {})
+    )
+    bound = tuple(
+        BoundPart(
+            container=row["container"],
+            attempt=row.get("attempt", 0),
+            part=SubPath(index=row["index"], host_path=row["path"]),
+        )
+        for row in pair.get("bound", [])
+    )
+    written = tuple((name, 0) for name in pair.get("written", []))
+    linked = tuple(one.id for one in state.observed.containers)
+    endings = tuple((identity, "") for identity in linked)
+    return msgspec.structs.replace(
+        state,
+        volumes=ready,
+        bound=bound,
+        prepared=written,
+        unmounted=pair.get("unmounted", False),
+        linked=linked,
+        endings=endings,
+    )
 
 
 def container_line(status):
@@ -94,37 +181,82 @@ def state_line(state):
     return f"waiting {waiting.reason}: {waiting.message}" if waiting.message else f"waiting {waiting.reason}"
 
 
-def with_images(state, now):
-    """Return the state once every image that it needs is there."""
-    ready = ImageProgress.READY
+def with_images(state, now, given):
+    """Return the state once every image that it needs is there, or what a pair says of it."""
     wanting = advance(state, now, WALL + int(now * NS))
     reports = tuple(
         ImageReport(
-            uid=UID, container=w.container, attempt=w.attempt, image=w.image, progress=ready, ref=w.image
+            uid=UID,
+            container=w.container,
+            attempt=w.attempt,
+            image=w.image,
+            ref=w.image,
+            **msgspec.convert(given.get(w.container, {"progress": "ready"}), dict[str, str]),
         )
         for w in wanting.wants
     )
+    reports = tuple(msgspec.structs.replace(r, progress=ImageProgress(r.progress)) for r in reports)
     return msgspec.structs.replace(state, wants=wanting.wants, images=reports)
+
+
+def probe_line(target, plan):
+    """Return what is to be probed of a container in one line."""
+    asked = plan.call.brief() if plan.call is not None else plan.problem
+    return f"{target.container} {plan.kind}: {asked}"
 
 
 def outcome_of(pair):
     """Return what comes out, as a pair writes it."""
     ops = itertools.count(1)
     now = float(pair.get("now_s", 0))
-    decision = decide(with_images(state_of(pair), now), None, now, WALL + int(now * NS), lambda: next(ops))
+    decision = decide(
+        with_images(state_of(pair), now, pair.get("images", {})),
+        None,
+        now,
+        WALL + int(now * NS),
+        lambda: next(ops),
+    )
     status = decision.state.base
     found = {
         "life": type(decision.state.life).__name__,
         "calls": [a.call.brief() for a in decision.actions if isinstance(a, Start)],
         "phase": status.phase,
         "containers": {c.name: container_line(c) for c in status.container_statuses},
+        "inits": {c.name: container_line(c) for c in status.init_container_statuses},
         "conditions": {c.type: f"{c.status} {c.reason}".strip() for c in status.conditions},
+        "messages": {c.type: c.message for c in status.conditions if c.message},
+        "since_s": {c.type: seconds(c.last_transition_time) for c in status.conditions},
+        "fields": {
+            "hostIP": status.host_ip,
+            "podIP": status.pod_ip,
+            "podIPs": [one.ip for one in status.pod_ips],
+            "qosClass": status.qos_class,
+            "observedGeneration": status.observed_generation,
+            "startTime_s": seconds(status.start_time),
+        },
+        "whole": {c.name: msgspec.json.decode(msgspec.json.encode(c)) for c in status.container_statuses},
+        "ephemeral": {c.name: container_line(c) for c in status.ephemeral_container_statuses},
     }
+    warnings = [f"{e.reason}: {e.message}" for e in decision.state.events if e.type == "Warning"]
+    if warnings:
+        found["warnings"] = warnings
+    probing = [a.message for a in decision.actions if isinstance(a, Tell) and isinstance(a.message, ProbePod)]
+    found["probing"] = [probe_line(t, p) for message in probing for t in message.targets for p in t.probes]
+    found["started"] = [c.name for c in status.container_statuses if c.started]
+    found["events"] = [f"{event.reason} {event.message}" for event in decision.state.events]
     if status.reason:
         found["reason"] = f"{status.reason}: {status.message}"
+    events = [f"{event.reason} {event.message}" for event in decision.state.events]
+    if events:
+        found["events"] = events
     if decision.wake_at is not None:
         found["wake_s"] = round(decision.wake_at, 3)
     return found
+
+
+def seconds(text):
+    """Return an instant of a status in seconds after the beginning of the pair."""
+    return (wall_ns(text) - WALL) // NS if text else None
 
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)

@@ -4,6 +4,7 @@ import os
 import threading
 from pathlib import Path
 
+import grpc
 import pytest
 
 from api.containers import (
@@ -25,11 +26,12 @@ from api.containers import (
 )
 from api.errors import FailureKind
 from api.images import ImageAuth, ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
+from api.usagecall import ReadContainerStats
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.cri.follow import BARREN_STREAMS
 from runtime.wire.generated import cri_pb2 as pb
 from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.criserver import not_found, outdated_runtime, silent_socket, unknown
+from tests.harness.criserver import CriError, not_found, outdated_runtime, silent_socket, unknown
 from tests.harness.critrait import CONTAINERD_2, CRIO
 from tests.harness.wait import until
 
@@ -404,6 +406,22 @@ def test_images_are_listed_looked_up_pulled_and_removed(runtime, hands):
     assert 0 < usage.available_bytes <= usage.capacity_bytes
 
 
+def test_what_the_runtime_counts_is_shown_and_what_it_leaves_out_is_not_known(runtime, hands):
+    sandbox = hands.sandbox()
+    container = hands.start(sandbox, "sleep", "1000")
+    [row] = hands.call(ReadContainerStats()).rows
+    assert row.id == container.id
+    assert row.cpu.total_ns == 5_000_000
+    assert row.memory.working_set_bytes == row.memory.usage_bytes == 1 << 20
+    assert row.layer.used_bytes == 4096
+    assert (row.swap, row.memory.rss_bytes, row.layer.inodes_used, row.cpu.nano_cores) == (None,) * 4
+
+
+def test_a_runtime_without_stats_says_so_once_and_for_all(runtime, hands):
+    runtime.server.fail("ListContainerStats", CriError(grpc.StatusCode.UNIMPLEMENTED, "unknown method"))
+    assert hands.call(ReadContainerStats()).kind is FailureKind.REJECTED
+
+
 def test_credentials_reach_the_runtime_and_nothing_else(runtime, hands):
     runtime.server.fail("PullImage", unknown("pull access denied for s3cret, try https://me:s3cret@r/"))
     call = PullImage(image="r/x:1", auth=ImageAuth(username="me", password="s3cret"))
@@ -425,6 +443,8 @@ def test_a_pull_can_be_given_up(runtime, hands):
 
 def test_what_vanishes_between_listing_and_looking_is_left_out(runtime, hands):
     sandbox = hands.sandbox()
-    runtime.server.fail("ContainerStatus", not_found("gone"))
+    # What was just made is looked at alone first, then its pod is listed.
+    runtime.server.fail("ContainerStatus", not_found("gone"), times=2)
     pod = hands.create(sandbox, "true")
+    assert runtime.server.count("ListContainers")
     assert pod.containers == ()

@@ -11,12 +11,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
-from actors.pod.state import Syncing, Terminating
+from actors.pod.state import PortCall, Syncing, Terminating
 from api.containers import RemoveSandbox, StopContainer, StopSandbox
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import PodOp, PodsChanged
+from api.volume import RemoveVolumes
 
 Wrong = Callable[[Any], Any]
 """Makes the wrong version of the right one."""
@@ -115,7 +116,7 @@ def rise_again(right):
 
 def count_from_zero(right):
     """Restarts are numbered anew when the runtime forgot the container."""
-    return lambda newest, old: 0 if newest is None else right(newest, old)
+    return lambda state, name, newest: 0 if newest is None else right(state, name, newest)
 
 
 def never_wait(right):
@@ -237,6 +238,160 @@ def forget_the_last_incarnation(right):
     return lambda state, now, *, restarted, leftover: right(state, now, restarted=restarted, leftover=())
 
 
+def tell_the_time(right):
+    """A condition changed just now, whatever its status was."""
+    return lambda old, new, wall: right(None, new, wall)
+
+
+def begin_anew(right):
+    """A pod begins with each status that is composed of it."""
+
+    def compose(facts):
+        return right(replace(facts, base=replace(facts.base, start_time=None)))
+
+    return compose
+
+
+def lose_claims(right):
+    """The keeper of events does not remember which pods are there."""
+    return lambda *rest: replace(right(*rest), claimed=False)
+
+
+def forget_the_hook(right):
+    """That the call of a preStop hook is over is not noted."""
+
+    def over(state, mark, run, *rest):
+        return state if run.op is not None else right(state, mark, run, *rest)
+
+    return over
+
+
+def stop_beside_the_hook(right):
+    """A container is stopped without waiting for its preStop hook."""
+    return lambda state, instance: None
+
+
+def started_at_once(right):
+    """A container counts as started before its postStart hook is done."""
+    return lambda state, instance: None
+
+
+def sidecars_at_once(right):
+    """Sidecars are stopped together with the containers that they serve."""
+    return lambda state, instance: ()
+
+
+def no_deadline(right):
+    """A pod may be active for as long as it likes."""
+    return lambda state, wall: None
+
+
+def count_who_stays(right):
+    """Who is being stopped takes nothing of the node any more."""
+
+    def tenants(state, work):
+        return (tenant for tenant in right(state, work) if not tenant.leaving)
+
+    return tenants
+
+
+def forget_verdicts(right):
+    """What an earlier life decided is decided anew."""
+    return lambda data: {}
+
+
+def tell_before_writing(right):
+    """A verdict is told while it is being written."""
+
+    def keep(state, work, now, new_op):
+        after = right(state, work, now, new_op)
+        for uid, charge in work.charges.items():
+            work.charges[uid] = replace(charge, kept=True)
+        return after
+
+    return keep
+
+
+def overhear_refusals(right):
+    """A refused pod is run like any other."""
+    return lambda state, message: right(state, replace(message, refusal=None))
+
+
+def wait_for_no_init(right):
+    """What comes after an init container starts while that still runs."""
+
+    def step_of(*given):
+        step = right(*given)
+        return replace(step, initialised=True, awaited="") if step.awaited else step
+
+    return step_of
+
+
+def keep_sidecars(right):
+    """A pod of which only sidecars are left goes on."""
+    return lambda found: None if found.over else right(found)
+
+
+def forget_the_volumes(right):
+    """That a pod has volumes is not remembered when it ends."""
+    return lambda memo, pod: memo
+
+
+def tear_volumes(right):
+    """Volumes are removed before the containers that use them are stopped."""
+
+    def terminate(state, *rest):
+        stage = right(state, *rest)
+        if state.memo.volumes and any(isinstance(what.call, StopContainer) for what in stage.calls):
+            call = PortCall(port="volumes", call=RemoveVolumes(uid=state.uid), deadline_s=30.0)
+            return replace(stage, calls=(call,)) if not state.unmounted else stage
+        return stage
+
+    return terminate
+
+
+def flatter(right):
+    """Whatever runs is called ready, whatever its probes say."""
+    return lambda state, container: right(state, replace(container, startup_probe=None, readiness_probe=None))
+
+
+def spare_the_ill(right):
+    """What fails its liveness probe is left running."""
+    return lambda state: ()
+
+
+def never_give_back(right):
+    """A command that ended keeps its place among those that may run."""
+
+    def take_outcome(draft, outcome, now):
+        before = draft.execs
+        right(draft, outcome, now)
+        draft.execs = before
+
+    return take_outcome
+
+
+def believe_every_reading(right):
+    """A reading of memory that can not be is told all the same."""
+    return lambda before, after, capacity: (after, "")
+
+
+def wait_for_the_last_reading(right):
+    """A round is told when all of its parts are in, however long one hangs, and none begins before."""
+
+    def ask(state, message, now, new_op):
+        if state.asked and now >= state.next_round_at:
+            state = replace(state, next_round_at=float("inf"))
+        return right(state, message, now, new_op)
+
+    return ask
+
+
+def give_nothing_in_place(right):
+    """What runs keeps the amounts that it was started with."""
+    return lambda state: ()
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
@@ -245,10 +400,10 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("early-removal", "actors.pod.plan", "terminate", instead_of_stops(RemoveSandbox)),
     Mutant("stale-view", "actors.pod.core", "absorb", take_stale_views),
     Mutant("undead", "actors.pod.core", "recalled", rise_again),
-    Mutant("count-from-zero", "actors.pod.image", "next_attempt", count_from_zero),
+    Mutant("count-from-zero", "actors.pod.image", "attempt_of", count_from_zero),
     Mutant("no-back-off", "actors.pod.stage", "wait_s", never_wait),
     Mutant("hasty-clean-up", "actors.supervisor.state", "SupervisorState.all_ready", ready_too_early),
-    Mutant("open-gate", "actors.supervisor.core", "holder_of", open_gate),
+    Mutant("open-gate", "actors.supervisor.gate", "holder_of", open_gate),
     Mutant("unwritten-kill", "actors.pod.plan", "terminate", kill_unremembered),
     Mutant("grabber", "actors.supervisor.core", "find_orphans", take_everything_over),
     Mutant("hoarder", "actors.supervisor.core", "absorb_change", ignore_removals),
@@ -257,9 +412,31 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("optimist", "actors.pod.status", "container_status", always_ready),
     Mutant("waverer", "actors.pod.status", "guarded_phase", publish_any_phase),
     Mutant("embezzler", "runtime.kernel.mailbox", "Mailbox.count_lost", lose_messages),
+    Mutant("repeater", "actors.pod.hook", "over", forget_the_hook),
+    Mutant("interrupter", "actors.pod.stop", "hook_mark", stop_beside_the_hook),
+    Mutant("early-riser", "actors.pod.health", "post_start_of", started_at_once),
+    Mutant("deserter", "actors.pod.stop", "waits_for", sidecars_at_once),
+    Mutant("immortal", "actors.pod.deadline", "left_s", no_deadline),
     Mutant("each-for-himself", "actors.images.pull", "join", fetch_for_each),
     Mutant("clinger", "actors.images.core", "ended", keep_every_want),
     Mutant("truster", "actors.pod.outcome", "without_image", trust_the_first_answer),
     Mutant("heir", "actors.images.actor", "start", forget_the_last_incarnation),
+    Mutant("busybody", "actors.pod.condition", "transition_time", tell_the_time),
+    Mutant("newborn", "actors.pod.core", "compose", begin_anew),
+    Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
+    Mutant("crowder", "actors.supervisor.admission", "tenants", count_who_stays),
+    Mutant("amnesiac", "actors.supervisor.page", "decoded", forget_verdicts),
+    Mutant("blabber", "actors.supervisor.core", "keep", tell_before_writing),
+    Mutant("deaf", "actors.pod.core", "absorb_update", overhear_refusals),
+    Mutant("impatient", "actors.rules.progress", "step_of", wait_for_no_init),
+    Mutant("caretaker", "actors.pod.plan", "ended_stage", keep_sidecars),
+    Mutant("forgetful", "actors.pod.core", "with_volumes", forget_the_volumes),
+    Mutant("tearer", "actors.pod.plan", "terminate", tear_volumes),
+    Mutant("flatterer", "actors.pod.health", "is_ready", flatter),
+    Mutant("softheart", "actors.pod.plan", "ailing", spare_the_ill),
+    Mutant("miser", "actors.probes.core", "take_outcome", never_give_back),
+    Mutant("gullible", "actors.usage.absorb", "check_memory", believe_every_reading),
+    Mutant("patient", "actors.usage.core", "ask", wait_for_the_last_reading),
+    Mutant("stiff", "actors.pod.resize", "due_changes", give_nothing_in_place),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
 )

@@ -1,13 +1,16 @@
 """What the views ask of the runtime for people: the calls, and why some are not made."""
 
 import pytest
+from msgspec.structs import replace
 
 from actors.pod.state import PodState
+from actors.supervisor.state import Charge, SupervisorState
 from actors.view import PODS, View
-from api.containers import OpenExec, StreamUrl
+from api.containers import OpenExec, RuntimeInfo, StreamUrl
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
-from tests.unit.actors.pods import UID, WALL, box, instance, shown, wanted
+from api.objects.container import Container, EnvVar
+from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 
 
 class OnePod:
@@ -23,6 +26,20 @@ class OnePod:
 
     def committed(self, path):
         return None
+
+
+class WaitingPod:
+    """The actor system of a node with one pod that has no actor yet, or one that was not told anything."""
+
+    def __init__(self, *states):
+        self.states = states
+
+    def committed_children(self, path):
+        return tuple((Path(f"{PODS}/{state.uid}"), state) for state in self.states) if path == PODS else ()
+
+    def committed(self, path):
+        charge = Charge(uid=UID, name="web-vm", namespace="default", pod=wanted("a"))
+        return SupervisorState(expected=(), charges={UID: charge}) if path == PODS else None
 
 
 def view_of(*containers):
@@ -67,3 +84,36 @@ def test_a_container_that_does_not_run_is_not_asked_for_streams():
     with pytest.raises(NotFoundError, match='no pod "db"'):
         open_exec(view, "db")
     assert calls == []
+
+
+def test_the_only_regular_container_is_meant_where_none_is_named():
+    calls = []
+    node = OnePod(instance("a"), instance("i"))
+    init = Container(name="i", image=IMAGE, env=(EnvVar(name="KEY", value="hush"),))
+    node.state = replace(node.state, desired=wanted("a", init_containers=(init,)))
+    view = View(
+        node, lambda: 0.0, lambda: WALL, lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")
+    )
+    open_exec(view)
+    open_exec(view, container="i")
+    assert [call.container_id for call in calls] == ["tiny://a0", "tiny://i0"]
+    assert b"hush" not in view.pod_list()
+    assert b'"KEY"' in view.pod_list()
+
+
+def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
+    info = RuntimeInfo(name="tiny", version="1", ready=True)
+    view = View(OnePod(), lambda: 0.0, lambda: WALL, lambda call, deadline_s: info)
+    rows = {row.name: row for row in view.ready()}
+    assert rows["runtime"].ok
+    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
+
+
+@pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
+def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_events(states):
+    view = View(WaitingPod(*states), lambda: 0.0, lambda: WALL, lambda call, deadline_s: None)
+    assert [row.name for row in view.pods()] == ["web-vm"]
+    assert view.events("web") == ()
+    assert view.explain("web").uid == UID
+    with pytest.raises(NotFoundError):
+        view.events("other")

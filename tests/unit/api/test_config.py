@@ -7,6 +7,7 @@ from msgspec import inspect
 
 from api.config import PATHS, Flags, Machine, configure
 from api.knob import BY_PATH, HONOURED, KNOBS
+from api.node import Reservation, Reserved
 from api.objects.kubeletconfiguration import KubeletConfiguration
 
 ROOT = Machine(is_root=True, hostname="Node-1", state_home="/home/r/.local/state", working_directory="/here")
@@ -161,13 +162,14 @@ def test_flags_win_over_the_file():
 
 def test_a_field_that_is_not_honoured_yet_is_a_warning_with_its_path():
     outcome = configured(
-        evictionHard={"memory.available": "5%"}, authentication={"anonymous": {"enabled": False}}, maxPods=3
+        evictionHard={"memory.available": "5%"},
+        authentication={"anonymous": {"enabled": False}},
+        oomScoreAdj=3,
     )
     assert outcome.settings is not None
     assert [one.where for one in outcome.warnings] == [
         "/etc/agent/config.yaml: authentication.anonymous.enabled",
-        "/etc/agent/config.yaml: maxPods",
-        "/etc/agent/config.yaml: evictionHard",
+        "/etc/agent/config.yaml: oomScoreAdj",
     ]
 
 
@@ -286,6 +288,28 @@ def test_when_images_are_collected_is_as_the_file_says_and_as_a_kubelet_has_it_o
     assert told.sandbox_image == "my.local/pause:1"
 
 
+def test_what_is_kept_from_pods_and_what_of_it_is_enforced():
+    plain = configure(None, Flags(), ROOT).settings
+    assert (plain.pod_pids_limit, plain.reserved) == (-1, Reserved())
+    assert configured(podPidsLimit=0).settings.pod_pids_limit == -1
+    assert configured(cgroupsPerQOS=False).settings.reserved.enforced == ()
+    assert configured(enforceNodeAllocatable=["none"]).settings.reserved.enforced == ()
+    told = configured(
+        podPidsLimit=100,
+        systemReserved={"cpu": "500m", "memory": "1Gi", "pid": "1k"},
+        kubeReserved={"cpu": "1", "ephemeral-storage": "2Gi"},
+        kubeReservedCgroup="/kube.slice",
+        enforceNodeAllocatable=["pods", "kube-reserved-compressible"],
+    ).settings
+    assert told.pod_pids_limit == 100
+    assert told.reserved == Reserved(
+        system=Reservation(cpu_milli=500, memory_bytes=1 << 30, pids=1000),
+        kube=Reservation(cpu_milli=1000, ephemeral_bytes=2 << 30),
+        enforced=("pods", "kube-reserved-compressible"),
+        kube_cgroup="/kube.slice",
+    )
+
+
 def test_what_is_honoured_is_what_the_settings_take():
     assert {
         "staticPodPath", "staticPodURL", "staticPodURLHeader", "podLogsDir", "syncFrequency", "fileCheckFrequency",
@@ -293,10 +317,16 @@ def test_what_is_honoured_is_what_the_settings_take():
         "crashLoopBackOff.maxContainerRestartPeriod", "containerRuntimeEndpoint", "failCgroupV1", "imageServiceEndpoint",
         "logging.format", "logging.verbosity", "clusterDNS", "clusterDomain", "resolvConf", "seccompDefault",
         "cgroupRoot", "cgroupDriver", "cgroupsPerQOS", "cpuCFSQuota", "cpuCFSQuotaPeriod", "singleProcessOOMKill",
+        "podPidsLimit", "systemReserved", "kubeReserved", "systemReservedCgroup", "kubeReservedCgroup",
+        "enforceNodeAllocatable",
         "memorySwap.swapBehavior", "imageMinimumGCAge", "imageMaximumGCAge",
         "imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "containerLogMaxSize", "containerLogMaxFiles",
         "containerLogMaxWorkers", "containerLogMonitorInterval",
         "serializeImagePulls", "maxParallelImagePulls", "registryPullQPS", "registryBurst",
+        "maxPods", "podsPerCore", "allowedUnsafeSysctls", "registerWithTaints",
+        "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
+        "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod", "mergeDefaultEvictionSettings",
+        "localStorageCapacityIsolation",
     } == HONOURED  # fmt: skip
 
 
@@ -387,3 +417,63 @@ def test_the_rate_of_pulls_is_the_kubelets_unless_told_otherwise():
 def test_pulls_one_after_the_other_and_several_at_once_exclude_each_other():
     told = messages(configured(serializeImagePulls=True, maxParallelImagePulls=2))
     assert any("maxParallelImagePulls" in one for one in told)
+
+
+def test_what_the_node_keeps_and_is_called_becomes_settings():
+    plain = configured().settings
+    assert plain.eviction_hard == (("memory.available", "100Mi"), ("nodefs.available", "10%"))
+    assert (plain.pods_per_core, plain.system_reserved, plain.node_labels, plain.taints) == (0, (), (), ())
+    settings = configured(
+        Flags(
+            config="/c",
+            container_runtime_endpoint="embedded",
+            node_labels="disk=ssd, example.com/row=7,empty=",
+        ),
+        podsPerCore=4,
+        systemReserved={"memory": "1Gi", "cpu": "100m"},
+        evictionHard={"nodefs.available": "5%"},
+        allowedUnsafeSysctls=["kernel.msg*"],
+        registerWithTaints=[{"key": "a", "effect": "NoExecute"}],
+    ).settings
+    assert settings.node_labels == (("disk", "ssd"), ("empty", ""), ("example.com/row", "7"))
+    assert settings.system_reserved == (("cpu", "100m"), ("memory", "1Gi"))
+    assert settings.eviction_hard == (("nodefs.available", "5%"),), "one that is named leaves no default"
+    assert (settings.pods_per_core, settings.allowed_unsafe_sysctls) == (4, ("kernel.msg*",))
+    assert [(one.key, one.effect) for one in settings.taints] == [("a", "NoExecute")]
+    merged = configured(evictionHard={"nodefs.available": "5%"}, mergeDefaultEvictionSettings=True).settings
+    assert merged.eviction_hard == (("memory.available", "100Mi"), ("nodefs.available", "5%"))
+
+
+@pytest.mark.parametrize(
+    ("flag", "text"),
+    [
+        ("node_labels", "no spaces=here"),
+        ("node_labels", "kubernetes.io/role=master"),
+        ("node_labels", "sub.k8s.io/x=y"),
+        ("register_with_taints", "key=value"),
+        ("register_with_taints", "key=value:Never"),
+    ],
+)
+def test_labels_and_taints_that_a_node_can_not_have_are_refused(flag, text):
+    flags = Flags(config="/c", container_runtime_endpoint="embedded", **{flag: text})
+    [problem] = configured(flags).problems
+    assert problem.where == f"--{flag.replace('_', '-')}"
+
+
+@pytest.mark.parametrize(
+    "key", ["node.kubernetes.io/x", "a.kubelet.kubernetes.io/x", "topology.kubernetes.io/zone"]
+)
+def test_a_node_may_give_itself_these_labels(key):
+    flags = Flags(config="/c", container_runtime_endpoint="embedded", node_labels=f"{key}=1")
+    assert configured(flags).settings.node_labels == ((key, "1"),)
+
+
+def test_the_flag_for_taints_wins_over_the_file():
+    flags = Flags(config="/c", container_runtime_endpoint="embedded", register_with_taints="b=c:NoSchedule")
+    [taint] = configured(flags, registerWithTaints=[{"key": "a", "effect": "NoExecute"}]).settings.taints
+    assert (taint.key, taint.value, taint.effect) == ("b", "c", "NoSchedule")
+
+
+def test_a_threshold_that_is_none_is_a_problem():
+    [problem] = configured(evictionHard={"memory.available": "a lot"}).problems
+    assert "evictionHard" in problem.where

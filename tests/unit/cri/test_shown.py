@@ -4,6 +4,7 @@ import pytest
 
 from api.containers import (
     ANNOTATION_TERMINATION_PATH,
+    ContainerIds,
     ContainerState,
     SandboxState,
 )
@@ -307,3 +308,26 @@ def test_no_secret_of_a_pull_is_in_its_failure():
     assert "s3cret" not in text
     assert "bWU6czNjcmV0" not in text
     assert "s3cret" not in repr(CALL)
+
+
+def test_as_whom_a_container_runs_is_shown_where_the_runtime_says_so():
+    user = pb.ContainerUser(linux=pb.LinuxContainerUser(uid=1000, gid=2000, supplemental_groups=[2000, 3000]))
+    assert inspected(user=user).ids == ContainerIds(user=1000, group=2000, groups=(2000, 3000))
+    assert inspected().ids is None
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "honours"),
+    [
+        ("containerd", "v2.3.0", True),
+        ("containerd", "2.10.1", True),
+        ("containerd", "v2.2.4", False),
+        ("containerd", "1.6.20~ds1", False),
+        ("cri-o", "1.34.0", True),
+        ("cri-o", "1.33.9", False),
+        ("another", "9.9", False),
+        ("containerd", "unknown", False),
+    ],
+)
+def test_a_stop_signal_is_honoured_from_the_versions_that_do(name, version, honours):
+    assert shown.honours_stop_signals(name, version) is honours

@@ -24,7 +24,7 @@ class Kernel:
     def __init__(self, root):
         self.proc, self.sys = root / "proc", root / "sys"
         self.put(
-            "proc/meminfo", "MemTotal:       2048 kB\nSwapTotal:  1024 kB\nOdd line\nHugePages_Total: 0\n"
+            "proc/meminfo", "MemTotal:       2097152 kB\nSwapTotal:  1024 kB\nOdd line\nHugePages_Total: 0\n"
         )
         self.root = root
 
@@ -48,8 +48,8 @@ def kernel(tmp_path):
 def test_a_machine_without_cgroups_has_none_of_their_powers(kernel):
     facts = kernel.facts()
     assert (facts.cgroup_version, facts.swap_controller, facts.group_oom_kill) == (0, False, False)
-    assert (facts.memory_bytes, facts.swap_bytes) == (2 << 20, 1 << 20)
-    assert facts.allocatable_memory_bytes == 2 << 20
+    assert (facts.memory_bytes, facts.swap_bytes) == (2 << 30, 1 << 20)
+    assert facts.allocatable_memory_bytes == (2 << 30) - (100 << 20), "the default threshold is kept free"
     assert (facts.apparmor, facts.selinux, facts.throttle_paths, facts.huge_page_sizes) == (
         False,
         False,
@@ -127,3 +127,52 @@ def test_this_machine_is_described(kernel, tmp_path):
     assert facts.cpu_milli >= 1000
     assert facts.ephemeral_bytes > 0
     assert facts.cgroup_version in (0, 1, 2)
+
+
+def test_what_pods_may_have_is_capacity_without_reservations_thresholds_and_huge_pages(kernel):
+    kernel.put("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "16\n")
+    facts = kernel.facts(
+        systemReserved={"cpu": "100m", "memory": "256Mi"},
+        kubeReserved={"cpu": "0.15", "memory": "244Mi", "ephemeral-storage": "1Mi"},
+        evictionHard={"memory.available": "10%", "imagefs.available": "5%"},
+    )
+    assert facts.allocatable_cpu_milli == facts.cpu_milli - 250
+    # Ten percent in single precision is a little more than a tenth.
+    kept = int((2 << 30) * 0.10000000149011612)
+    pages = 32 << 20
+    assert facts.allocatable_memory_bytes == (2 << 30) - (500 << 20) - kept - pages
+    assert facts.allocatable_ephemeral_bytes == facts.ephemeral_bytes - (1 << 20)
+    assert facts.allocatable_scalars == (("hugepages-2Mi", pages),)
+
+
+def test_more_reserved_than_there_is_keeps_the_agent_from_starting(kernel):
+    with pytest.raises(RejectedError, match=r'Resource "memory" has a reservation of .* but capacity of'):
+        kernel.facts(kubeReserved={"memory": "3Gi"})
+
+
+@pytest.mark.parametrize(("settings", "limit"), [({}, 110), ({"maxPods": 7}, 7)])
+def test_the_number_of_pods_is_limited(kernel, settings, limit):
+    assert kernel.facts(**settings).max_pods == limit
+    cpus = kernel.facts().cpu_milli // 1000
+    assert kernel.facts(maxPods=1000, podsPerCore=3).max_pods == 3 * cpus
+    assert kernel.facts(maxPods=2, podsPerCore=1000).max_pods == 2
+
+
+def test_a_node_has_labels_and_taints(kernel):
+    facts = kernel.facts(registerWithTaints=[{"key": "gpu", "value": "yes", "effect": "NoExecute"}])
+    labels = dict(facts.labels)
+    assert (labels["kubernetes.io/os"], labels["kubernetes.io/hostname"]) == ("linux", "n1")
+    assert labels["kubernetes.io/arch"] == labels["beta.kubernetes.io/arch"] != "x86_64"
+    assert [(one.key, one.value, one.effect) for one in facts.taints] == [("gpu", "yes", "NoExecute")]
+
+
+def test_pods_have_cgroups_of_their_own_where_a_hierarchy_is_mounted(kernel):
+    assert not kernel.facts().pod_cgroups
+    kernel.put("proc/self/mountinfo", "33 31 0:29 / /c rw - cgroup cgroup rw,cpu\n")
+    kernel.put("proc/sys/kernel/pid_max", "4000\n")
+    kernel.put("proc/sys/kernel/threads-max", "3000\n")
+    kernel.put("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
+    facts = kernel.facts(podPidsLimit=7)
+    assert (facts.pod_cgroups, facts.max_pids, facts.pod_pids_limit) == (True, 3000, 7)
+    assert (facts.huge_page_sizes, facts.huge_page_bytes) == ((2 << 20,), (6 << 20,))
+    assert not kernel.facts(cgroupsPerQOS=False).pod_cgroups

@@ -24,6 +24,7 @@ from api.host import (
     Remember,
 )
 from api.ids import OpId, Path
+from api.introspection import SourceRow
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
@@ -40,6 +41,8 @@ def manifest(name, image="i", uid=""):
 
 
 BROKEN = b"broken"
+NOTHING = (SourceRow(source="file", where="/m", status="accepted", problems=("holds no manifest",)),)
+"""What is told of a folder without manifests."""
 
 
 class World:
@@ -276,7 +279,7 @@ def test_a_removed_file_removes_its_pod_after_a_second_look():
     assert world.pods() == {"a-n": "i"}
     world.wait(2 * GONE_S)
     assert world.pods() == {}
-    assert rows(world.state) == ()
+    assert rows(world.state) == NOTHING
 
 
 def test_an_editor_that_renames_the_old_file_away_first_does_not_kill_the_pod():
@@ -415,7 +418,7 @@ def test_a_dead_stream_is_opened_again_more_and_more_slowly_and_shown():
         assert "looking every 20 s" in rows(world.state)[0].problems[0]
         world.wait(8)
     assert world.listens == 4
-    assert rows(world.state) == ()
+    assert rows(world.state) == NOTHING
 
 
 def test_what_changed_while_nobody_listened_is_looked_for():

@@ -1,33 +1,49 @@
 """Cgroups where the machine permits them: v2, the named v1 hierarchy of systemd, or any v1 one; else none.
 
-They serve three ends: a stop of the agent's unit does not reach the pods, a whole process tree is found and killed,
-and what a keeper left behind is recognised. No controller is enabled and no limit is set.
+They serve four ends: a stop of the agent's unit does not reach the pods, a whole process tree is found and killed,
+what a keeper left behind is recognised, and a pod stays within the limits of its own cgroup. That one the agent makes,
+with its limits; here containers only enter it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 
 from runtime.drivers.embedded.keeper import small
 
+LIMITING = ("cpu", "memory", "pids", "hugetlb")
+"""Controllers whose limits a pod's own cgroup has."""
 FALLBACKS = ("freezer", "pids")
 """v1 hierarchies used for finding processes when neither v2 nor systemd's is mounted."""
+
+
+SANDBOX = re.compile("[0-9a-f]{32}")
+"""What a sandbox is called."""
 
 
 class Survey:
     """What the machine permits."""
 
-    __slots__ = ("origins", "places", "refused")
+    __slots__ = ("limiting", "origins", "places", "refused")
 
-    def __init__(self, places: tuple[str, ...], origins: tuple[str, ...], refused: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        places: tuple[str, ...],
+        origins: tuple[str, ...],
+        refused: tuple[str, ...],
+        limiting: tuple[str, ...] = (),
+    ) -> None:
         self.places = places
         """Our absolute folder in each hierarchy; the process that surveyed is in `own_corner` of each."""
         self.origins = origins
         """Where that process was before, in the same order."""
         self.refused = refused
         """What was refused, in sentences for people."""
+        self.limiting = limiting
+        """Where the hierarchies are mounted that can limit CPU, memory or processes."""
 
 
 class _Mount:
@@ -66,7 +82,34 @@ def survey(name: str) -> Survey:
             )
     if not places and not refused:
         refused.append("no cgroup hierarchy is mounted: a pod's processes are found by descent")
-    return Survey(tuple(places), tuple(origins), tuple(refused))
+    return Survey(tuple(places), tuple(origins), tuple(refused), tuple(_limiting()))
+
+
+def _limiting() -> list[str]:
+    found: dict[str, tuple[bool, int, str]] = {}
+    with open("/proc/self/mountinfo") as lines:  # noqa: PTH123
+        for line in lines:
+            left, _, right = line.partition(" - ")
+            fields = left.split()
+            fstype, _, options = right.split()[:3]
+            words: list[str] = []
+            if fstype == "cgroup2":
+                with contextlib.suppress(OSError):
+                    words = small.read(fields[4] + "/cgroup.controllers").decode().split()
+            elif fstype == "cgroup":
+                words = options.split(",")
+            if any(word in LIMITING for word in words):
+                # Of several mounts of a hierarchy the one that the agent works on: the whole before a part.
+                rank = (fields[3] != "/", len(fields[4]), fields[4])
+                found[fields[2]] = min(found.get(fields[2], rank), rank)
+    return [place for _, _, place in found.values()]
+
+
+def pod_groups(limiting: tuple[str, ...], parent: str) -> list[str]:
+    """Return the folders of a pod's own cgroup that are there; none without a `parent`."""
+    if not parent.startswith("/") or ".." in parent.split("/"):
+        return []
+    return [mount + parent for mount in limiting if os.path.isdir(mount + parent)]  # noqa: PTH112
 
 
 def _mounts() -> list[_Mount]:
@@ -199,6 +242,9 @@ def sweep(place: str, known: tuple[str, ...]) -> None:
     for name in names:
         group = f"{place}/{name}"
         nursery = name.removeprefix("nursery-")
+        if nursery == name and not SANDBOX.fullmatch(name):
+            # The agent keeps cgroups of its own beside these.
+            continue
         lives = os.path.exists(f"/proc/{nursery}") if nursery != name else name in known  # noqa: PTH110
         if not lives and os.path.isdir(group) and not members(group):  # noqa: PTH112
             remove(group)

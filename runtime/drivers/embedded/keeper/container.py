@@ -7,7 +7,7 @@ import select
 import signal
 import time
 
-from runtime.drivers.embedded.keeper import process
+from runtime.drivers.embedded.keeper import mount, process
 from runtime.drivers.embedded.keeper.log import Log
 
 TYPE_CHECKING = False
@@ -83,6 +83,8 @@ class Container:
             group=self.spec["group"],
             cgroups=self.groups,
             oom_score_adj=own_score,
+            binds=mount.binds_of(self.spec.get("mounts", [])),
+            pods=self.spec.get("pods", ""),
         )
 
     def start(self, sandbox: str, own_score: str | None) -> str:

@@ -125,7 +125,7 @@ def _wait_for_a_pod(link: socket.socket, tell: int, survey: cgroup.Survey, own_s
         if received is None:
             os._exit(0)
     request, first = received
-    _keep(request, first, survey.places, own_score)
+    _keep(request, first, survey, own_score)
 
 
 def _shield() -> str | None:
@@ -142,11 +142,11 @@ def _shield() -> str | None:
 
 
 def _keep(
-    request: dict[str, str], first: socket.socket, places: tuple[str, ...], own_score: str | None
+    request: dict[str, str], first: socket.socket, survey: cgroup.Survey, own_score: str | None
 ) -> NoReturn:
     status = 70
     try:
-        Keeper(request["sandbox"], request["directory"], places, own_score, first).run()
+        Keeper(request["sandbox"], request["directory"], survey, own_score, first).run()
         status = 0
     finally:
         if status:

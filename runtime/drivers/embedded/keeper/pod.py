@@ -58,13 +58,14 @@ class Keeper:
         self,
         sandbox: str,
         directory: str,
-        places: tuple[str, ...],
+        survey: cgroup.Survey,
         own_score: str | None,
         first: socket.socket,
     ) -> None:
         self._id = sandbox
         self._directory = directory
-        self._groups = tuple(f"{place}/{sandbox}" for place in places)
+        self._groups = tuple(f"{place}/{sandbox}" for place in survey.places)
+        self._limiting = survey.limiting
         self._own_score = own_score
         self._containers: dict[str, Container] = {}
         self._commands: dict[int, Command] = {}
@@ -261,7 +262,13 @@ class Keeper:
         return {
             "boot": self._boot,
             "keeper": {"pid": os.getpid(), "start": self._me.start if self._me else 0},
-            "cgroups": self._groups,
+            "cgroups": self._groups
+            + tuple(
+                group
+                for container in self._containers.values()
+                for group in container.groups
+                if not group.startswith(self._groups or " ")
+            ),
             "sandbox": self._sandbox,
             "containers": [container.row for container in self._containers.values()],
         }
@@ -379,13 +386,7 @@ class Keeper:
             how = "runs already" if container.is_live else "has ended; make a new attempt of it"
             raise RefusedError("Conflict", f"container {container.row['name']} {how}")
         self._try_record(f"container {container.row['name']}")
-        groups = []
-        for group in self._groups:
-            own = f"{group}/{container.identity}"
-            with contextlib.suppress(OSError):
-                os.makedirs(own, 0o755, exist_ok=True)  # noqa: PTH103
-                groups.append(own)
-        container.groups = tuple(groups)
+        container.groups = self._make_groups(container.identity)
         if container.start(self._id, self._own_score):
             self._remove_groups(container)
         for pipe in container.pipes:
@@ -393,6 +394,23 @@ class Keeper:
         container.note_log()
         self._changed(durable=not container.is_live)
         return {}
+
+    def _make_groups(self, identity: str) -> tuple[str, ...]:
+        """Make the cgroups that a container's processes are in: ours to find them by, and the pod's to limit them."""
+        spec = (self._sandbox or {}).get("spec", {})
+        limited = cgroup.pod_groups(self._limiting, spec.get("cgroup_parent", ""))
+        # A process is in one cgroup of each hierarchy: where there is a limit it is found there too.
+        taken = tuple(
+            mount + "/" for mount in self._limiting if any(g.startswith(mount + "/") for g in limited)
+        )
+        found = [group for group in self._groups if not group.startswith(taken)] if taken else self._groups
+        groups = []
+        for group in (*found, *limited):
+            own = f"{group}/{identity}"
+            with contextlib.suppress(OSError):
+                os.makedirs(own, 0o755, exist_ok=True)  # noqa: PTH103
+                groups.append(own)
+        return tuple(groups)
 
     def op_stop(self, asker: Asker, body: Body) -> Body | None:
         """SIGTERM, then SIGKILL at the earliest deadline that anybody asked for; answered after the exit."""
@@ -650,8 +668,10 @@ def _noticed(number: int, frame: object) -> None:
 
 def _oom_kills(group: str) -> int:
     """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
-    try:
-        lines = small.read(group + "/memory.events").splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))
+    for name in ("/memory.events", "/memory.oom_control"):
+        try:
+            lines = small.read(group + name).splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))
+    return 0

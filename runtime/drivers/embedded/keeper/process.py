@@ -8,7 +8,7 @@ import json
 import os
 import signal
 
-from runtime.drivers.embedded.keeper import small
+from runtime.drivers.embedded.keeper import mount, small
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Launch:
     """What to start. `oom_score_adj` is the agent's own value, given back to the process; None leaves it."""
 
-    __slots__ = ("argv", "cgroups", "cwd", "env", "group", "oom_score_adj", "user")
+    __slots__ = ("argv", "binds", "cgroups", "cwd", "env", "group", "oom_score_adj", "pods", "user")
 
     def __init__(
         self,
@@ -43,8 +43,13 @@ class Launch:
         group: int | None,
         cgroups: tuple[str, ...],
         oom_score_adj: str | None,
+        binds: tuple[mount.Bind, ...] = (),
+        pods: str = "",
     ) -> None:
         self.argv = argv
+        self.binds = binds
+        self.pods = pods
+        """Folder below which the volumes of all pods are."""
         self.env = env
         self.cwd = cwd
         self.user = user
@@ -202,6 +207,14 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         env = dict(launch.env)
         env.setdefault("PATH", DEFAULT_PATH)
+        if launch.binds:
+            what = "make its own table of mounts"
+            mount.separate()
+            for bind in launch.binds:
+                what = f"mount a volume at {json.dumps(bind.target)}"
+                mount.bind(bind)
+            what = "let go of the volumes of others"
+            mount.leave_others(launch.pods, launch.binds)
         what = "change user"
         _change_user(launch, env)
         # Dies with its keeper, so that nothing runs that nobody watches. Set after the change of

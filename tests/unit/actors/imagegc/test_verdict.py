@@ -158,7 +158,8 @@ def test_a_verdict_falls_on_each_image_once_and_the_protected_stay(images, data,
         assert row.id not in used
         assert row.id not in pinned
         assert NOW - records[row.id].first_detected >= 120
-    order = [(records[row.id].last_used or float("-inf"), records[row.id].first_detected) for row in gone]
+    used_at = [(records[row.id].last_used, records[row.id].first_detected) for row in gone]
+    order = [(float("-inf") if used is None else used, first) for used, first in used_at]
     assert order == sorted(order)
     if not everything:
         assert sum(max(0, row.size_bytes) for row in gone[:-1]) < max(need, 1)

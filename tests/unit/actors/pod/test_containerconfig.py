@@ -13,6 +13,7 @@ from actors.pod.containerconfig import (
 )
 from api.containers import ANNOTATION_OWNER, LABEL_POD_NAME
 from api.node import NodeFacts
+from api.objects.container import Lifecycle
 from api.objects.pod import Container, EnvVar, PodSecurityContext, SecurityContext
 from tests.unit.actors.pods import instance, shown, wanted
 
@@ -105,3 +106,13 @@ def test_a_long_name_makes_a_host_name_that_dns_accepts():
 )
 def test_the_grace_of_a_pod_that_nobody_knows_is_what_its_containers_were_made_with(view, grace):
     assert recorded_grace_s(view) == grace
+
+
+def test_a_stop_signal_is_passed_on_or_refused_never_dropped():
+    pod = wanted(Container(name="c", image="i", lifecycle=Lifecycle(stop_signal="SIGUSR1")))
+    (container,) = pod.spec.containers
+    able = NodeFacts(confined=True, stop_signals=True)
+    assert container_spec(pod, container, 0, able).stop_signal == "SIGUSR1"
+    refused = container_spec(pod, container, 0, NodeFacts(confined=True))
+    assert refused.reason == "CreateContainerConfigError"
+    assert "SIGUSR1" in refused.message

@@ -22,6 +22,7 @@ from api.containers import (
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimePod,
     StartContainer,
     StopContainer,
     StopSandbox,
@@ -33,7 +34,8 @@ from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import KillCause
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
-from tests.unit.actors.pods import IMAGE, box, instance, shown, wanted
+from api.objects.container import Container
+from tests.unit.actors.pods import IMAGE, UID, box, instance, shown, wanted
 from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, running_pod
 
 
@@ -199,6 +201,24 @@ def test_a_container_that_can_not_be_started_is_removed_before_the_next_try():
     hand.settle()
     assert hand.state.holds == ()
     assert all(c.ready for c in hand.status.container_statuses)
+
+
+def test_an_instance_that_was_made_and_is_shown_no_more_has_used_up_its_number():
+    hand = Hand()
+    hand.update(wanted()), hand.settle_until(StartContainer)
+    hand.world.pages["status"] = msgspec.msgpack.encode(hand.status)
+    hand.world.view = shown(box())
+    again = Hand(hand.world, now=hand.now + 1)
+    again.update(wanted()), again.settle()
+    assert [c.spec.attempt for c in again.started if isinstance(c, CreateContainer)] == [1]
+
+
+def test_an_instance_that_was_removed_before_its_start_used_up_no_number():
+    hand = Hand()
+    hand.update(wanted()), hand.settle_until(StartContainer)
+    hand.fail(StartContainer), hand.settle(), hand.ring(), hand.settle()
+    assert [c.spec.attempt for c in hand.started if isinstance(c, CreateContainer)] == [0, 0]
+    assert hand.status.container_statuses[0].restart_count == 0
 
 
 def test_a_terminal_phase_is_published_only_when_everything_is_proven_stopped():
@@ -388,8 +408,15 @@ def test_a_deleted_pod_leaves_nothing_and_its_page_goes_last():
     hand = running_pod(wanted())
     hand.kill(), hand.settle()
     assert kinds(hand.started)[-3:] == [RemoveSandbox, RemovePodFolders, Forget]
-    assert hand.started[-2].log_directory == "/logs/default_web_u1"
+    assert hand.started[-2] == RemovePodFolders(uid=UID, log_directory="/logs/default_web_u1")
     assert (hand.world.view.sandboxes, hand.world.pages, hand.world.folders) == ((), {}, False)
+
+
+def test_the_logs_of_a_pod_that_nothing_names_any_more_are_found_by_its_uid():
+    hand = Hand(TinyWorld(RuntimePod(uid=UID, name="", namespace="")))
+    hand.kill(cause=KillCause.ORPHAN), hand.settle()
+    (removal,) = [call for call in hand.started if isinstance(call, RemovePodFolders)]
+    assert (removal.log_directory, removal.find_logs) == ("", True)
 
 
 def test_folders_that_can_not_be_removed_keep_the_page():
@@ -560,7 +587,10 @@ def test_explain_says_what_it_waits_for_since_when_and_what_comes_next():
     answer = explain(hand.state, hand.now, hand.wall)
     assert answer.waits_for == "back-off of container a, which ended with exit code 3, before restart 2"
     assert answer.since_s == pytest.approx(4, abs=0.1)
-    assert answer.next[0].in_s == pytest.approx(6, abs=0.1)
+    [coming] = answer.next
+    assert coming.in_s == pytest.approx(6, abs=0.1)
+    assert coming.what == "this wait is over"
+    assert coming.result == "waiting: image example/app:1 of container a, which is being looked up"
     assert isinstance(hand.state.life, Syncing)
 
 
@@ -572,6 +602,7 @@ def test_explain_counts_failed_tries_from_the_first():
     answer = explain(hand.state, hand.now, hand.wall)
     assert answer.waits_for == "to try again after 2 failed tries: it broke"
     assert 1 <= answer.since_s < 1.5
+    assert [step.what for step in answer.next] == ["RunSandbox default/web attempt=0"]
 
 
 def test_what_the_ledger_did_not_take_is_written_again_when_the_pod_is_idle():
@@ -582,3 +613,14 @@ def test_what_the_ledger_did_not_take_is_written_again_when_the_pod_is_idle():
     assert (hand.status.phase, MEMO_SECTION in hand.world.pages) == ("Running", False)
     hand.ring(), hand.settle()
     assert (MEMO_SECTION in hand.world.pages, hand.state.rewrite_at) == (True, None)
+
+
+def test_a_container_that_never_started_and_whose_definition_changed_is_removed_not_stopped():
+    hand = Hand()
+    hand.update(wanted()), hand.settle_until(StartContainer)
+    hand.fail(StartContainer), hand.settle()
+    changed = wanted(Container(name="a", image=f"{IMAGE}2"))
+    hand.update(changed, generation=2), hand.settle(), hand.ring(), hand.settle()
+    after = [type(c) for c in hand.started if isinstance(c, StopContainer | RemoveContainer | StartContainer)]
+    assert after == [StartContainer, RemoveContainer, StartContainer]
+    assert hand.status.container_statuses[0].state.running

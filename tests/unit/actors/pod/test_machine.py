@@ -7,11 +7,13 @@ from msgspec.structs import replace
 
 from actors.pod.core import decide
 from actors.pod.state import LIFE_WORD, Finished, Gone, Recalling, Terminated
-from api.containers import StopContainer
+from api.containers import CreateContainer, StopContainer
 from api.errors import FailureKind
+from api.host import Remember
 from api.ids import Path
 from api.lifecycle import Cancel, Start
 from api.messages.supervisor import PodKilled
+from api.objects.container import Container, EphemeralContainer
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.tiny import STARTING, Hand
 
@@ -25,6 +27,14 @@ KINDS = (
     FailureKind.REJECTED,
 )
 
+INIT = {
+    "i": Container(name="i", image=IMAGE),
+    "s": Container(name="s", image=IMAGE, restart_policy="Always"),
+}
+
+
+LOOKER = wanted(ephemeral_containers=(EphemeralContainer(name="e", image=IMAGE),)).spec.ephemeral_containers
+
 
 class PodMachine(RuleBasedStateMachine):
     """One core, the tiny world, and what must hold whatever happens."""
@@ -34,9 +44,14 @@ class PodMachine(RuleBasedStateMachine):
         source=st.sampled_from(("file", "api")),
         many=st.booleans(),
         runs=st.booleans(),
+        looked_into=st.booleans(),
+        inits=st.sampled_from(("", "i", "s", "is", "si")),
     )
-    def begin(self, policy, source, many, runs):
-        self.pod = wanted(*("ab" if many else "a"), policy=policy, source=source)
+    def begin(self, policy, source, many, runs, looked_into, inits):
+        before = tuple(INIT[name] for name in inits)
+        self.pod = wanted(*("ab" if many else "a"), policy=policy, source=source, init_containers=before)
+        if looked_into:
+            self.pod = replace(self.pod, spec=replace(self.pod.spec, ephemeral_containers=LOOKER))
         self.hand = Hand()
         self.generation = 1
         if runs:
@@ -47,6 +62,7 @@ class PodMachine(RuleBasedStateMachine):
         self.over = None
         self.asked = []
         self.least_grace = {}
+        self.looked_at = None
 
     def check_new(self):
         """Check what the core started since the last look."""
@@ -71,7 +87,15 @@ class PodMachine(RuleBasedStateMachine):
         self.generation += 1
         spec = self.pod.spec
         containers = tuple(replace(c, image=image) for c in spec.containers)
-        self.pod = replace(self.pod, spec=replace(spec, containers=containers))
+        inits = tuple(replace(c, image=image) for c in spec.init_containers)
+        self.pod = replace(self.pod, spec=replace(spec, containers=containers, init_containers=inits))
+        self.hand.update(self.pod, generation=self.generation)
+
+    @rule()
+    def somebody_looks_into_it(self):
+        # What was added to look into a pod never leaves it.
+        self.generation += 1
+        self.pod = replace(self.pod, spec=replace(self.pod.spec, ephemeral_containers=LOOKER))
         self.hand.update(self.pod, generation=self.generation)
 
     @rule(steps=st.integers(1, 12))
@@ -80,7 +104,7 @@ class PodMachine(RuleBasedStateMachine):
             if self.hand.open:
                 self.hand.end(min(self.hand.open))
 
-    @rule(name=st.sampled_from("ab"))
+    @rule(name=st.sampled_from("abeis"))
     def a_record_vanishes(self, name):
         self.hand.world.lose(name)
 
@@ -106,7 +130,7 @@ class PodMachine(RuleBasedStateMachine):
         if stale:
             assert self.hand.state.observed is before
 
-    @rule(name=st.sampled_from("ab"), code=st.sampled_from((0, 1, 137)))
+    @rule(name=st.sampled_from("abeis"), code=st.sampled_from((0, 1, 137)))
     def a_container_dies(self, name, code):
         self.hand.world.exit(name, code, self.hand.wall)
 
@@ -139,7 +163,10 @@ class PodMachine(RuleBasedStateMachine):
         self.check_new()
         hand = self.hand
         assert sorted(f.op for f in hand.state.inflight) == sorted(hand.open), "two stages, or a lost call"
-        assert len({since for _, since in hand.open.values()}) <= 1, "two stages at once"
+        stages = {since for _, since in hand.open.values()}
+        # Each container is stopped at its own pace; all else waits for the end of the stage before it.
+        stopping = all(isinstance(start.call, StopContainer | Remember) for start, _ in hand.open.values())
+        assert len(stages) <= 1 or stopping, "two stages at once"
         for op in hand.cancelled:
             if op in hand.open:
                 assert isinstance(hand.open[op][0].call, StopContainer)
@@ -164,11 +191,40 @@ class PodMachine(RuleBasedStateMachine):
     def restart_counts_never_fall(self):
         if not hasattr(self, "hand"):
             return
-        counts = {c.name: c.restart_count for c in self.hand.status.container_statuses}
+        status = self.hand.status
+        counts = {
+            c.name: c.restart_count for c in (*status.init_container_statuses, *status.container_statuses)
+        }
         before = getattr(self, "counts", {})
         assert all(counts.get(name, count) >= count for name, count in before.items())
         # A container that left the pod and came back is another one.
         self.counts = counts
+
+    @invariant()
+    def what_was_added_to_look_runs_once_and_counts_for_nothing(self):
+        if not hasattr(self, "hand"):
+            return
+        hand, status = self.hand, self.hand.status
+        shown = next((one for one in status.ephemeral_container_statuses), None)
+        if shown is not None and (shown.state.running or shown.state.terminated) and self.looked_at is None:
+            self.looked_at = len(hand.started)
+        if self.looked_at is not None:
+            assert shown is not None
+            assert shown.state.running or shown.state.terminated
+            later = hand.started[self.looked_at :]
+            assert not [c for c in later if isinstance(c, CreateContainer) and c.spec.name == "e"]
+        ready = {c.type: c.status for c in status.conditions}.get("ContainersReady")
+        if ready == "True":
+            assert all(one.ready and one.state.running for one in status.container_statuses)
+
+    @invariant()
+    def transitions_go_forward(self):
+        if not hasattr(self, "hand"):
+            return
+        now = {c.type: c.last_transition_time for c in self.hand.status.conditions}
+        for kind, at in getattr(self, "conditions", {}).items():
+            assert now[kind] >= at, f"{kind} went back in time"
+        self.conditions = now
 
     @invariant()
     def looking_again_changes_nothing(self):

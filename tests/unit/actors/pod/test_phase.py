@@ -1,19 +1,17 @@
-"""Phase and conditions from container statuses, row by row of reference 10.2 and 10.4."""
+"""The phase from container statuses, row by row of reference 10.2."""
 
 import msgspec
 import pytest
 
-from actors.pod.phase import conditions, phase_of
+from actors.pod.phase import phase_of
 from api.objects.pod import ContainerState as State
 from api.objects.pod import (
     ContainerStateRunning,
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
-    PodCondition,
 )
-from api.wallclock import rfc3339
-from tests.unit.actors.pods import NS, WALL, wanted
+from tests.unit.actors.pods import wanted
 
 RUNS = State(running=ContainerStateRunning())
 WAITS = State(waiting=ContainerStateWaiting(reason="ContainerCreating"))
@@ -57,57 +55,59 @@ def test_the_phase_follows_from_the_containers(policy, first, second, terminal, 
     assert phase_of(wanted("a", "b", policy=policy).spec, statuses, terminal=terminal, static=static) == phase
 
 
-def named(found):
-    return {c.type: c for c in found}
+PLAIN, BESIDE = (
+    wanted("i").spec.containers[0],
+    msgspec.structs.replace(wanted("s").spec.containers[0], restart_policy="Always"),
+)
+UP = (RUNS,)
 
 
-def judge(phase, *statuses, base=(), wall=WALL, sandbox=True, pod=None):
-    return named(conditions(pod or wanted("a", "b"), phase, statuses, base, wall, sandbox_ready=sandbox))
-
-
-def test_a_pod_is_ready_when_every_container_is():
-    found = judge("Running", status("a", RUNS), status("b", RUNS))
-    assert {c.status for c in found.values()} == {"True"}
-
-
-def test_what_is_not_ready_is_named():
-    found = judge("Running", status("a", RUNS), status("b", WAITS))
-    assert (found["Ready"].status, found["Ready"].reason) == ("False", "ContainersNotReady")
-    assert found["ContainersReady"].message == "containers with unready status: [b]"
-
-
-@pytest.mark.parametrize(("phase", "reason"), [("Succeeded", "PodCompleted"), ("Failed", "PodFailed")])
-def test_a_pod_at_its_end_is_never_ready(phase, reason):
-    found = judge(phase, status("a", RUNS), status("b", RUNS))
-    assert {(found[t].status, found[t].reason) for t in ("Ready", "ContainersReady")} == {("False", reason)}
-
-
-def test_a_condition_remembers_since_when_it_is_so():
-    before = judge("Running", status("a", RUNS), status("b", WAITS))
-    later = judge(
-        "Running", status("a", RUNS), status("b", RUNS), base=tuple(before.values()), wall=WALL + 9 * NS
+@pytest.mark.parametrize(
+    ("policy", "init", "sidecar", "main", "initialised", "phase"),
+    [
+        # Init container, sidecar, main: state, and last state where there is one; None where there is no status.
+        ("Never", (ended(1),), UP, (WAITS,), False, "Failed"),
+        ("Never", (WAITS, ended(1)), UP, (WAITS,), False, "Failed"),
+        ("Always", (ended(1),), UP, (WAITS,), False, "Pending"),
+        ("Always", (WAITS, ended(1)), UP, (RUNS,), True, "Running"),
+        ("Always", None, UP, (RUNS,), True, "Pending"),
+        ("Always", (RUNS,), UP, (RUNS,), True, "Pending"),
+        ("Always", (WAITS,), UP, (RUNS,), True, "Pending"),
+        ("Always", (ended(0),), UP, (WAITS,), False, "Pending"),
+        ("Always", (ended(0),), UP, (RUNS,), True, "Running"),
+        ("Always", (ended(0),), (WAITS,), (RUNS,), True, "Pending"),
+        ("Always", (ended(0),), (WAITS,), (ended(0),), False, "Pending"),
+        ("Always", (ended(0),), (WAITS, ended(1)), (RUNS,), True, "Running"),
+        ("Always", (ended(0),), None, (RUNS,), True, "Pending"),
+        ("Never", (ended(0),), UP, (ended(0),), True, "Running"),
+        ("Never", (ended(0),), (ended(9),), (ended(0),), True, "Succeeded"),
+        ("Never", (ended(0),), (ended(0),), (ended(9),), True, "Failed"),
+    ],
+)
+def test_the_phase_follows_from_init_containers_first(policy, init, sidecar, main, initialised, phase):
+    pod = wanted("a", policy=policy, init_containers=(PLAIN, BESIDE))
+    given = [("i", init), ("s", sidecar)]
+    inits = tuple(started(status(name, *states)) for name, states in given if states is not None)
+    found = phase_of(
+        pod.spec,
+        (status("a", *main),),
+        terminal=False,
+        static=False,
+        inits=inits,
+        initialised=initialised,
     )
-    assert later["PodScheduled"].last_transition_time == rfc3339(WALL)
-    assert later["Ready"].last_transition_time == rfc3339(WALL + 9 * NS)
+    assert found == phase
 
 
-def test_initialized_stays_true_once_it_was():
-    pod = msgspec.structs.replace(
-        wanted("a"),
-        spec=msgspec.structs.replace(wanted("a").spec, init_containers=wanted("i").spec.containers),
-    )
-    fresh = judge("Pending", status("a", WAITS), pod=pod)
-    assert (fresh["Initialized"].status, fresh["Initialized"].message) == (
-        "False",
-        "containers with incomplete status: [i]",
-    )
-    begun = judge("Running", status("a", RUNS), pod=pod)
-    again = judge("Pending", status("a", WAITS), pod=pod, base=tuple(begun.values()))
-    assert again["Initialized"].status == "True"
+def started(one):
+    return msgspec.structs.replace(one, started=one.state.running is not None)
 
 
-def test_conditions_of_others_are_kept_before_ours():
-    other = PodCondition(type="example.com/checked", status="True")
-    found = conditions(wanted("a"), "Running", (status("a", RUNS),), (other,), WALL, sandbox_ready=False)
-    assert found[0] == other
-    assert named(found)["PodReadyToStartContainers"].status == "False"
+def test_a_sidecar_that_is_not_started_keeps_a_pod_pending_until_it_is_initialised():
+    pod = wanted("a", init_containers=(BESIDE,))
+
+    def found(*, initialised):
+        inits, mains = (status("s", RUNS),), (status("a", RUNS),)
+        return phase_of(pod.spec, mains, terminal=False, static=False, inits=inits, initialised=initialised)
+
+    assert (found(initialised=False), found(initialised=True)) == ("Pending", "Running")

@@ -3,8 +3,9 @@
 import msgspec
 import pytest
 
-from actors.pod.support import CONFINED, HONOURED, unsupported_paths
-from api.objects.pod import Pod
+from actors.pod.support import CONFINED, HONOURED, refused_host_image, unsupported_paths
+from api.containers import HOST_IMAGE
+from api.objects.pod import Container, EphemeralContainer, Pod, PodSpec
 from api.poddefault import default_pod
 
 
@@ -23,21 +24,43 @@ def test_a_defaulted_plain_pod_asks_for_nothing_that_is_not_honoured():
 @pytest.mark.parametrize(
     ("spec", "paths"),
     [
-        ({"initContainers": [{"name": "i", "image": "x"}]}, ("spec.initContainers",)),
-        ({"volumes": [{"name": "v", "emptyDir": {}}]}, ("spec.volumes[0].emptyDir",)),
+        ({"initContainers": [{"name": "i", "image": "x"}]}, ()),
         (
-            {"volumes": [{"name": "v"}, {"name": "w", "hostPath": {"path": "/"}}]},
-            ("spec.volumes[0].emptyDir", "spec.volumes[1].hostPath"),
+            {
+                "initContainers": [
+                    {
+                        "name": "i",
+                        "image": "x",
+                        "restartPolicy": "Always",
+                        "securityContext": {"windowsOptions": {"hostProcess": True}},
+                    }
+                ]
+            },
+            ("spec.initContainers[0].securityContext.windowsOptions",),
+        ),
+        ({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory"}}]}, ()),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"medium": "HugePages"}}]},
+            ("spec.volumes[0].emptyDir.medium",),
+        ),
+        (
+            {
+                "volumes": [
+                    {"name": "v", "secret": {"secretName": "s"}},
+                    {"name": "w", "hostPath": {"path": "/"}},
+                ]
+            },
+            ("spec.volumes[0].secret",),
         ),
         ({"hostUsers": False}, ("spec.hostUsers",)),
         ({"hostUsers": True}, ()),
-        ({"activeDeadlineSeconds": 5}, ("spec.activeDeadlineSeconds",)),
+        ({"activeDeadlineSeconds": 5}, ()),
         ({"securityContext": {"fsGroup": 0}}, ("spec.securityContext.fsGroup",)),
         ({"securityContext": {"runAsUser": 0}}, ()),
         ({"dnsPolicy": "None"}, ("spec.dnsPolicy",)),
         ({"shareProcessNamespace": True}, ("spec.shareProcessNamespace",)),
         ({"shareProcessNamespace": False}, ()),
-        ({"nodeSelector": {"a": "b"}}, ("spec.nodeSelector",)),
+        ({"nodeSelector": {"a": "b"}}, ()),
         ({"serviceAccountName": "robot"}, ("spec.serviceAccount", "spec.serviceAccountName")),
     ],
 )
@@ -48,11 +71,11 @@ def test_each_field_of_a_pod_that_is_not_honoured_is_named_with_its_path(spec, p
 @pytest.mark.parametrize(
     ("container", "path"),
     [
-        ({"livenessProbe": {"exec": {"command": ["x"]}}}, "livenessProbe"),
-        ({"lifecycle": {"preStop": {"sleep": {"seconds": 1}}}}, "lifecycle"),
+        ({"lifecycle": {"preStop": {"tcpSocket": {"port": 80}}}}, "lifecycle.preStop.tcpSocket"),
+        ({"lifecycle": {"stopSignal": "SIGINT"}}, "lifecycle.stopSignal"),
         (
-            {"env": [{"name": "A"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]},
-            "env[1].valueFrom",
+            {"env": [{"name": "A"}, {"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]},
+            "env[1].valueFrom.secretKeyRef",
         ),
         ({"envFrom": [{"prefix": "x"}]}, "envFrom"),
         ({"resources": {"limits": {"cpu": "1"}}}, "resources.limits"),
@@ -63,7 +86,11 @@ def test_each_field_of_a_pod_that_is_not_honoured_is_named_with_its_path(spec, p
         ({"securityContext": {"privileged": True}}, "securityContext.privileged"),
         ({"stdin": True}, "stdin"),
         ({"terminationMessagePolicy": "FallbackToLogsOnError"}, "terminationMessagePolicy"),
-        ({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts"),
+        ({"volumeDevices": [{"name": "v", "devicePath": "/v"}]}, "volumeDevices"),
+        (
+            {"volumeMounts": [{"name": "v", "mountPath": "/v", "mountPropagation": "Bidirectional"}]},
+            "volumeMounts[0].mountPropagation",
+        ),
     ],
 )
 def test_each_field_of_a_container_that_is_not_honoured_is_named_with_its_path(container, path):
@@ -73,8 +100,19 @@ def test_each_field_of_a_container_that_is_not_honoured_is_named_with_its_path(c
 @pytest.mark.parametrize(
     ("spec", "path"),
     [
-        ({"initContainers": [{"name": "i", "image": "x"}]}, "spec.initContainers"),
-        ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "spec.volumes[0].hostPath"),
+        (
+            {
+                "initContainers": [
+                    {"name": "i", "image": "x", "securityContext": {"windowsOptions": {"hostProcess": True}}}
+                ]
+            },
+            "spec.initContainers[0].securityContext.windowsOptions",
+        ),
+        ({"volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}}]}, "spec.volumes[0].nfs"),
+        (
+            {"volumes": [{"name": "v", "emptyDir": {"medium": "HugePages"}}]},
+            "spec.volumes[0].emptyDir.medium",
+        ),
         ({"hostUsers": False}, "spec.hostUsers"),
         ({"resources": {"limits": {"cpu": "1"}}}, "spec.resources"),
         ({"overhead": {"example.com/fuel": "1"}}, "spec.overhead[example.com/fuel]"),
@@ -91,12 +129,11 @@ def test_what_is_not_honoured_even_where_containers_are_confined_is_named(spec, 
 @pytest.mark.parametrize(
     ("container", "path"),
     [
-        ({"livenessProbe": {"exec": {"command": ["x"]}}}, "livenessProbe"),
-        ({"lifecycle": {"stopSignal": "SIGUSR1"}}, "lifecycle"),
+        ({"lifecycle": {"preStop": {"tcpSocket": {"port": 80}}}}, "lifecycle.preStop.tcpSocket"),
         ({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "env[0].valueFrom.secretKeyRef"),
         ({"resources": {"limits": {"example.com/gpu": "1"}}}, "resources.limits[example.com/gpu]"),
         ({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}, "resources.limits.ephemeral-storage"),
-        ({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts"),
+        ({"volumeDevices": [{"name": "v", "devicePath": "/v"}]}, "volumeDevices"),
     ],
 )  # fmt: skip
 def test_what_of_a_container_is_not_honoured_even_where_it_is_confined_is_named(container, path):
@@ -120,7 +157,32 @@ def test_where_containers_are_confined_a_rich_pod_asks_for_nothing_that_is_not_h
         "securityContext": {"fsGroup": 0, "sysctls": [{"name": "a"}]},
     }
     assert asks(container, confined=True, **spec) == ()
-    assert len(asks(container, **spec)) == 12
+    assert len(asks(container, **spec)) == 10
+
+
+def test_an_ephemeral_container_may_ask_for_what_a_regular_one_may_and_no_more():
+    looker = {"name": "e", "image": "x", "targetContainerName": "c"}
+    plain = {"env": [{"name": "A", "value": "b"}], "workingDir": "/", "securityContext": {"runAsUser": 1}}
+    assert asks(ephemeralContainers=[{**looker, **plain}]) == ()
+    confined = {"stdin": True, "tty": True, "securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}}}
+    assert asks(confined=True, ephemeralContainers=[{**looker, **confined}]) == ()
+    assert len(asks(ephemeralContainers=[{**looker, **confined}])) == 3
+    probed = {"livenessProbe": {"exec": {"command": ["x"]}}, "ports": [{"containerPort": 1}]}
+    found = asks(confined=True, ephemeralContainers=[{**looker, **probed}])
+    assert found == ("spec.ephemeralContainers[0].livenessProbe", "spec.ephemeralContainers[0].ports")
+
+
+def test_the_hosts_image_is_refused_to_every_kind_of_container():
+    pod = default_pod(
+        Pod(
+            spec=PodSpec(
+                containers=(Container(name="c", image="x"),),
+                ephemeral_containers=(EphemeralContainer(name="e", image=HOST_IMAGE),),
+            )
+        )
+    )
+    assert "spec.ephemeralContainers[0].image" in refused_host_image(pod, "api", allowed=False)
+    assert refused_host_image(pod, "api", allowed=True) == ""
 
 
 def test_every_row_of_the_tables_is_a_field_of_a_pod():
@@ -137,3 +199,15 @@ def test_every_row_of_the_tables_is_a_field_of_a_pod():
             field = next((f for f in kind.fields if f.encode_name == part), None)
             assert field is not None, f"{row}: there is no {part}"
             kind = field.type
+
+
+def test_an_init_container_gets_no_host_image_from_elsewhere_either():
+    raw = {
+        "containers": [{"name": "a", "image": "x"}],
+        "initContainers": [{"name": "i", "image": "x"}, {"name": "j", "image": f"{HOST_IMAGE}:1"}],
+    }
+    pod = default_pod(msgspec.convert({"spec": raw}, Pod))
+    assert refused_host_image(pod, "http", allowed=False).startswith("spec.initContainers[1].image: ")
+    assert (
+        refused_host_image(pod, "http", allowed=True) == refused_host_image(pod, "file", allowed=False) == ""
+    )

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.rules.backoff import Backoff, counted, wait_s
+from actors.rules.instance import not_back
 from actors.rules.loglink import link_name
 from actors.rules.qos import qos_class
 from actors.rules.restart import should_start
@@ -160,3 +161,15 @@ def test_the_link_to_a_log_fits_into_a_file_name():
         assert 253 <= len(name.encode()) <= 255
         assert name.startswith(pod[:100])
         assert name.endswith(".log")
+
+
+def test_a_later_answer_of_an_earlier_look_brings_nothing_back_to_life():
+    before = shown(box(), instance("a", "exited", code=3), instance("b"))
+    older = shown(box(), instance("a"), instance("b", "exited", code=0))
+    view = not_back(before, older)
+    assert [(c.name, c.state.value, c.exit_code) for c in view.containers] == [
+        ("a", "exited", 3),
+        ("b", "exited", 0),
+    ]
+    assert not_back(None, older) is older
+    assert not_back(older, before).containers[1].exit_code == 0

@@ -4,6 +4,7 @@ import itertools
 
 import msgspec
 
+from actors.rules.ownership import say_the_same
 from actors.status.core import decide
 from actors.status.state import StatusState
 from api.errors import Failure, FailureKind
@@ -12,7 +13,7 @@ from api.ids import Uid
 from api.lifecycle import Start
 from api.messages.kernel import Alarm, Outcome
 from api.messages.status import ForgetPodStatus, PodStatusComposed
-from api.objects.podstatus import PodStatus
+from api.objects.podstatus import ContainerStatus, PodCondition, PodStatus
 
 
 class Desk:
@@ -135,3 +136,33 @@ def test_a_pod_that_comes_back_while_it_is_forgotten_is_written_again():
     assert [type(c) for c in desk.end()] == [Remember]
     desk.end()
     assert desk.disk == {"u1": "Pending"}
+
+
+def published(desk, *conditions):
+    status = PodStatus(
+        phase="Running", conditions=tuple(PodCondition(type=kind, status=word) for kind, word in conditions)
+    )
+    return desk.give(PodStatusComposed(uid=Uid("u1"), namespace="d", name="n", status=status))
+
+
+def test_what_others_wrote_makes_no_new_version_and_what_is_ours_does():
+    desk = Desk()
+    assert len(published(desk, ("Ready", "True"))) == 1
+    desk.end()
+    assert published(desk, ("example.com/other", "True"), ("Ready", "True")) == []
+    assert desk.state.versions[Uid("u1")].version == 1
+    assert [c.type for c in desk.state.versions[Uid("u1")].status.conditions] == [
+        "example.com/other",
+        "Ready",
+    ]
+    assert len(published(desk, ("Ready", "False"))) == 1
+    desk.end()
+    assert len(published(desk, ("Ready", "False"), ("DisruptionTarget", "True"))) == 1
+
+
+def test_the_order_of_a_status_is_no_part_of_what_it_says():
+    one, other = ContainerStatus(name="a", image="x"), ContainerStatus(name="b", image="x")
+    assert say_the_same(
+        PodStatus(container_statuses=(one, other)), PodStatus(container_statuses=(other, one))
+    )
+    assert not say_the_same(PodStatus(observed_generation=1), PodStatus(observed_generation=2))

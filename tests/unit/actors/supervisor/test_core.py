@@ -1,103 +1,26 @@
 """Who owns which pod: gates, gaps, orphans, quarantine, adoption, what is left over."""
 
-import itertools
-
 import pytest
 
-from actors.supervisor.core import QUARANTINE_S, REPEAT_S, decide
-from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
+from actors.supervisor.core import QUARANTINE_S, REPEAT_S
+from actors.supervisor.state import SpawnPod, StopPod
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Path, Uid, pod_path
 from api.lifecycle import Start, Tell
-from api.messages.kernel import Alarm, ChildDied, Outcome, Restarted
+from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import (
     PodKilled,
     PodLife,
-    PodMoved,
     PodOp,
     PodsChanged,
-    PodsSnapshot,
-    RuntimeListed,
-    RuntimePresence,
-    SourcedPod,
 )
 from tests.unit.actors.pods import wanted
+from tests.unit.actors.supervisor.house import House, kills, presence, spawned, told
 
 ASKER = Path("/node/asker")
-
-
-class House:
-    """A supervisor core and what it did."""
-
-    def __init__(self, expected=("file",), **settings):
-        self.state = SupervisorState(expected=expected, **settings)
-        self.now = 100.0
-        self.ops = itertools.count(1)
-        self.number = 0
-        self.alive = set()
-        self.wake_at = None
-        self.give(None)
-
-    def give(self, message):
-        decision = decide(self.state, message, self.now, lambda: next(self.ops))
-        self.state, self.wake_at = decision.state, decision.wake_at
-        for action in decision.actions:
-            if isinstance(action, SpawnPod):
-                assert action.uid not in self.alive, "spawned twice"
-                self.alive.add(action.uid)
-        self.last = decision.actions
-        return decision.actions
-
-    def snapshot(self, *pods, source="file", seen=None):
-        self.number += 1
-        sourced = tuple(SourcedPod(source=source, pod=p) for p in pods)
-        return self.give(
-            PodsSnapshot(number=self.number, seen=(source,) if seen is None else seen, pods=sourced)
-        )
-
-    def change(self, op, *pods, source="file", skip=0):
-        self.number += 1 + skip
-        return self.give(PodsChanged(number=self.number, source=source, op=op, pods=pods))
-
-    def listed(self, *present, as_of=None):
-        at = self.now if as_of is None else as_of
-        return self.give(RuntimeListed(pods=present, as_of=at))
-
-    def moved(self, uid, life):
-        return self.give(PodMoved(uid=Uid(uid), name="web", namespace="default", life=life))
-
-    def died(self, uid, cause=""):
-        self.alive.discard(uid)
-        return self.give(ChildDied(path=pod_path(Uid(uid)), cause=cause))
-
-    def gone(self, uid):
-        self.moved(uid, PodLife.GONE)
-        assert StopPod(uid=uid) in self.last
-        self.now += 0.1
-        return self.died(uid)
-
-    def wait(self, seconds):
-        self.now += seconds
-        return self.give(Alarm(at=self.now))
-
-
-def presence(uid, name="web", *, ours=True, alive=True):
-    return RuntimePresence(uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive)
-
-
-def told(actions, kind):
-    return [(a.to, a.message) for a in actions if isinstance(a, Tell) and isinstance(a.message, kind)]
-
-
-def spawned(actions):
-    return [a.uid for a in actions if isinstance(a, SpawnPod)]
-
-
-def kills(actions):
-    return [(m.uid, m.cause) for _, m in told(actions, KillPod)]
 
 
 def test_each_desired_pod_gets_an_actor_and_is_told_what_it_is():
@@ -299,10 +222,11 @@ def test_a_new_incarnation_takes_charge_of_the_actors_that_lived_on():
     house.moved("u1", PodLife.SYNCING)
     house.moved("u2", PodLife.TERMINATING)
     house.alive = {"u1", "u2"}
-    house.snapshot(wanted(uid="u1"))
+    done = house.snapshot(wanted(uid="u1"))
+    assert "u2" in {uid for uid, _ in kills(done)}
+    done = house.listed(presence("u1"))
     assert house.alive == {"u1", "u2"}, "nothing is spawned twice"
-    assert [m.pod.metadata.uid for _, m in told(house.last, UpdatePod)] == ["u1"]
-    assert "u2" in {uid for uid, _ in kills(house.last)}
+    assert [m.pod.metadata.uid for _, m in told(done, UpdatePod)] == ["u1"]
 
 
 def test_an_adopted_actor_of_an_older_pod_is_replaced_before_every_source_was_seen():
@@ -328,14 +252,15 @@ def test_a_restarted_actor_is_told_everything_again():
 
 def test_what_earlier_lives_left_on_disk_is_swept():
     house = House()
-    house.snapshot(wanted(uid="u1")), house.listed()
+    begun = [a.op for a in house.snapshot(wanted(uid="u1")) if isinstance(a, Start)]
+    house.listed()
     results = [
         RecalledAll(entries=(("u1", b""), ("old1", b""))),
         RecalledAll(entries=(("old2", b""),)),
         # The log root may be another agent's too: a log folder alone is nothing of ours.
         PodFolders(uids=(Uid("old3"),), log_directories=((Uid("theirs"), "/logs/d_w_theirs"),)),
     ]
-    for op, result in enumerate(results, 1):
+    for op, result in zip(begun, results, strict=True):
         house.give(Outcome(op=op, call="RecallAll", result=result, started_at=100.0, ended_at=100.0))
     assert house.alive == {"u1", "old1", "old2", "old3"}
     assert {uid for uid, _ in kills(house.last)} == {"old1", "old2", "old3"}

@@ -98,7 +98,7 @@ def test_a_volume_in_a_container(mount, expected):
 def test_what_is_not_there_or_not_known_is_refused():
     assert mounted({"name": "x"}).message == 'cannot find volume "x" to mount into container "c"'
     assert "unknown mountPropagation" in mounted({"mountPropagation": "Odd"}).message
-    assert "which is unknown" in mounted({"recursiveReadOnly": "Odd"}).message
+    assert 'unknown recursive read-only mode "Odd"' in mounted({"recursiveReadOnly": "Odd"}).message
     found = made(pod_of({"volumeDevices": [{"name": "x", "devicePath": "/dev/x"}]}))
     assert found.message == 'cannot find volume "x" to map into container "c"'
 

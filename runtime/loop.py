@@ -1,6 +1,6 @@
-"""One thread that waits for all keepers at once: sockets, timers, and work from other threads.
+"""One thread that waits for many descriptors at once: sockets, timers, and work from other threads.
 
-Everything the driver knows is touched on this thread only. With nothing due it sleeps in the kernel without a limit.
+Everything that its user knows is touched on this thread only. With nothing due it sleeps in the kernel without a limit.
 """
 
 import contextlib

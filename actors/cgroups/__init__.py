@@ -1,0 +1,1 @@
+"""The cgroups above the pods."""

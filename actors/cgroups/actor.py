@@ -1,0 +1,37 @@
+"""CgroupManager: keeps the cgroups above the pods, and says once where there can be none."""
+
+from collections.abc import Mapping
+
+from actors.cgroups.core import decide
+from actors.cgroups.state import CgroupsState
+from api.lifecycle import Decision
+from api.messages.cgroups import CgroupsMessage
+from api.messages.kernel import KernelMessage
+from api.ports import BlockingPort, Port
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class CgroupManager(CoreActor[CgroupsMessage]):
+    """Owner of the pods' root, of the QoS classes' and of the reserved cgroups' values; ports: ``node``, ``cgroups``."""
+
+    def __init__(self, state: CgroupsState, ports: Mapping[str, Port | BlockingPort]) -> None:
+        self.ports = ports
+        self.state: CgroupsState = state
+
+    def begin(self, ctx: Context) -> Decision[CgroupsState]:
+        """Begin by asking what the node is."""
+        return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def decide(self, message: CgroupsMessage | KernelMessage, ctx: Context) -> Decision[CgroupsState]:
+        """Decide on one message, and tell the operator what has happened for the first time."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
+        if decision.state.happenings is not before.happenings:
+            known = set(before.happenings)
+            for fact in decision.state.happenings:
+                # What repeats is told again each time the count has doubled.
+                if fact not in known and not fact.count & (fact.count - 1):
+                    tell = ctx.log.warning if fact.type == "Warning" else ctx.log.info
+                    tell("node event", reason=fact.reason, message=fact.message, count=fact.count)
+        return decision

@@ -1,0 +1,203 @@
+"""CgroupManager's decisions: which cgroups there are to be above the pods, with which values, and what to say of it.
+
+```text
+begin --> DescribeNode --> EnsureNodeCgroups --> again when what pods ask for has changed, and once a minute
+```
+
+Level-triggered: each call carries everything, and what has its value already is not written again.
+"""
+
+from collections.abc import Callable
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.cgroups.state import Asked, CgroupsState, Happening
+from actors.cgroups.tree import groups_of
+from actors.rules.cgrouppath import PODS, names_in, path_of, reserved_path
+from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
+from api.ids import Instant, OpId, WallNs
+from api.introspection import EventRow
+from api.lifecycle import Decision, Start
+from api.messages.cgroups import CgroupsMessage, PodCpuAsked
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.node import DescribeNode, NodeDescribed, NodeFacts
+
+DEADLINE_S = 30.0
+FIRST_RETRY_S = 1.0
+GATHER_S = 0.5
+"""How long changes of what pods ask for are gathered: a hundred pods that start together are one write."""
+HAPPENINGS = 20
+CONSEQUENCE = "pods run without limits of their own as a whole"
+
+
+def decide(
+    before: CgroupsState,
+    message: CgroupsMessage | KernelMessage | None,
+    now: Instant,
+    wall: WallNs,
+    new_op: Callable[[], OpId],
+) -> Decision[CgroupsState]:
+    """Take in a message (None: begin) and choose what to do."""
+    return plan(absorb(before, message, now, wall), now, new_op)
+
+
+# ---------------------------------------------------------------- absorb
+
+
+def absorb(
+    state: CgroupsState, message: CgroupsMessage | KernelMessage | None, now: Instant, wall: WallNs
+) -> CgroupsState:
+    """Return what is known after `message`; decides nothing."""
+    match message:
+        case PodCpuAsked(uid=uid, milli=milli):
+            others = {other: asked for other, asked in state.asked.items() if other != uid}
+            return replace(state, asked={**others, uid: Asked(milli=milli, at=now)} if milli else others)
+        case Outcome(op=op) if op == state.op:
+            return absorb_outcome(replace(state, op=None, sent=()), state, message, now, wall)
+        case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
+            return state
+        case _:
+            assert_never(message)
+
+
+def absorb_outcome(
+    state: CgroupsState, before: CgroupsState, outcome: Outcome, now: Instant, wall: WallNs
+) -> CgroupsState:
+    """Take in what the node is, or how far its cgroups are what they are to be."""
+    match outcome.result:
+        case NodeDescribed(facts=facts):
+            return replace(state, node=facts, failures=0, next_at=now)
+        case NodeCgroupsMade() as made:
+            state = replace(state, applied=before.sent, failures=0, next_at=now + state.period_s)
+            return told(state, made, wall)
+        case _:
+            wait_s = min(FIRST_RETRY_S * 2 ** min(state.failures, 10), state.period_s)
+            return replace(state, failures=state.failures + 1, next_at=now + wait_s)
+
+
+def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
+    """Take in what can not be had, which is said once, and what the kernel took and did not take."""
+    notice = notice_of(made)
+    if notice and not state.notice:
+        state = happened(state, wall, "Warning", "CgroupsNotEnforced", notice)
+    state = replace(state, notice=notice)
+    node = state.node
+    if made.refused or node is None:
+        return state
+    state = enforced(state, node, made, wall)
+    for title, cgroup in (
+        ("system", node.reserved.system_cgroup),
+        ("kube", node.reserved.kube_cgroup),
+    ):
+        forms = (f"{title}-reserved", f"{title}-reserved-compressible")
+        if cgroup and any(form in node.reserved.enforced for form in forms):
+            state = reserved_told(state, title, cgroup, node, made, wall)
+    below = path_of([*names_in(node.cgroup_root), PODS], node.cgroup_driver)
+    for group, text in made.unapplied:
+        if group.startswith(f"{below}/"):
+            state = happened(state, wall, "Warning", "CgroupsNotEnforced", text)
+    return state
+
+
+def notice_of(made: NodeCgroupsMade) -> str:
+    """Return in one sentence why pods are not limited as a whole, empty where they are."""
+    if made.refused:
+        return f"{CONSEQUENCE}: {made.refused[0]}"
+    if made.missing:
+        return f"{CONSEQUENCE} by {' and '.join(made.missing)}: no mounted hierarchy has that controller"
+    return ""
+
+
+def enforced(state: CgroupsState, node: NodeFacts, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
+    """Tell once that the pods together are limited; each time why they are not."""
+    if "pods" not in node.reserved.enforced:
+        return state
+    path = path_of([*names_in(node.cgroup_root), PODS], node.cgroup_driver)
+    failed = [text for group, text in made.unapplied if group == path]
+    if failed:
+        text = f'Failed to update Node Allocatable Limits ["{PODS}"]: {failed[0]}'
+        return happened(state, wall, "Warning", "FailedNodeAllocatableEnforcement", text)
+    text = "Updated Node Allocatable limit across pods"
+    return happened(state, wall, "Normal", "NodeAllocatableEnforced", text, once=True)
+
+
+def reserved_told(
+    state: CgroupsState, title: str, cgroup: str, node: NodeFacts, made: NodeCgroupsMade, wall: WallNs
+) -> CgroupsState:
+    """Tell once that a reservation is enforced; each time why it is not."""
+    path = reserved_path(cgroup, node.cgroup_driver)
+    failed = [text for group, text in made.unapplied if group == path]
+    if failed:
+        text = f'Failed to enforce {title.capitalize()} Reserved Cgroup Limits on "{cgroup}": {failed[0]}'
+        return happened(state, wall, "Warning", "FailedNodeAllocatableEnforcement", text)
+    text = f"Updated limits on {title} reserved cgroup {cgroup}"
+    return happened(state, wall, "Normal", "NodeAllocatableEnforced", text, once=True)
+
+
+def happened(
+    state: CgroupsState, wall: WallNs, kind: str, reason: str, message: str, *, once: bool = False
+) -> CgroupsState:
+    """Add a fact; an equal one counts up, unless it is told only once."""
+    known = next((one for one in state.happenings if (one.reason, one.message) == (reason, message)), None)
+    if known is not None and once:
+        return state
+    count = known.count + 1 if known is not None else 1
+    others = tuple(one for one in state.happenings if one is not known)
+    fact = Happening(at=wall, type=kind, reason=reason, message=message, count=count)
+    return replace(state, happenings=(*others, fact)[-HAPPENINGS:])
+
+
+# ---------------------------------------------------------------- plan
+
+
+def plan(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[CgroupsState]:
+    """Ask what the node is, then keep its cgroups what they are to be; sees no message."""
+    if state.op is not None:
+        return Decision(state=state)
+    node = state.node
+    if node is None:
+        return start(state, "node", DescribeNode(), now, new_op)
+    state = replace(
+        state, asked={uid: one for uid, one in state.asked.items() if now < one.at + state.forget_s}
+    )
+    groups = groups_of(node, sum(one.milli for one in state.asked.values()))
+    if not groups:
+        return Decision(state=state)
+    if groups != state.applied and not state.failures:
+        # The look that is due in a minute comes soon: who asks now is seldom alone.
+        state = replace(state, next_at=min(state.next_at, now + (GATHER_S if state.applied else 0.0)))
+    call = EnsureNodeCgroups(groups=groups, driver=node.cgroup_driver)
+    return start(state, "cgroups", call, now, new_op)
+
+
+def start(
+    state: CgroupsState, port: str, call: msgspec.Struct, now: Instant, new_op: Callable[[], OpId]
+) -> Decision[CgroupsState]:
+    """Start a call once it is due."""
+    if now < state.next_at:
+        return Decision(state=state, wake_at=state.next_at)
+    op = new_op()
+    action = Start(op=op, port=port, call=call, deadline_s=DEADLINE_S)
+    sent = call.groups if isinstance(call, EnsureNodeCgroups) else ()
+    return Decision(state=replace(state, op=op, sent=sent), actions=(action,))
+
+
+# ---------------------------------------------------------------- views
+
+
+def event_rows(state: CgroupsState) -> tuple[EventRow, ...]:
+    """Return the facts as events of the node."""
+    return tuple(
+        EventRow(
+            at=one.at,
+            namespace="",
+            pod=f"node/{state.node_name}",
+            type=one.type,
+            reason=one.reason,
+            message=one.message,
+            count=one.count,
+        )
+        for one in state.happenings
+    )

@@ -1,0 +1,39 @@
+"""EventRecorder, the keeper of what happened."""
+
+from collections.abc import Mapping
+
+from actors.events.core import begin, decide, unwritten
+from actors.events.state import EventsState
+from api.lifecycle import Decision
+from api.messages.events import EventsMessage
+from api.messages.kernel import KernelMessage
+from api.ports import BlockingPort, Port
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+LAST_WRITE_S = 1.0
+
+
+class EventRecorder(CoreActor[EventsMessage]):
+    """Keeps the events of pods; ports: ``ledger``."""
+
+    MAILBOX = 4096
+
+    def __init__(self, state: EventsState, ports: Mapping[str, Port | BlockingPort]) -> None:
+        self.ports = ports
+        self.state: EventsState = state
+
+    def begin(self, ctx: Context) -> Decision[EventsState]:
+        """Begin by asking the ledger what it holds."""
+        return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def on_stop(self, ctx: Context) -> None:
+        """Write what is not written, as far as the time that is left to it goes: an orderly end loses nothing."""
+        ledger = self.ports["ledger"]
+        if hasattr(ledger, "perform"):
+            for call in unwritten(self.state, ctx.wall()):
+                ledger.perform(call, LAST_WRITE_S)
+
+    def decide(self, message: EventsMessage | KernelMessage, ctx: Context) -> Decision[EventsState]:
+        """Decide on one message."""
+        return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)

@@ -1,0 +1,1 @@
+"""EvictionManager: has pods go before the node falls over."""

@@ -1,0 +1,42 @@
+"""EvictionManager: looks at each round of usage and has pods go, one at a time, when the node is short of something."""
+
+from msgspec.structs import replace
+
+from actors.eviction.core import IMAGE_GC, PODS, USAGE, WatchOthers, begin, decide
+from actors.eviction.report import report
+from actors.eviction.state import EvictionState
+from api.lifecycle import Action, Decision
+from api.messages.eviction import EvictionMessage
+from api.messages.kernel import KernelMessage
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class EvictionManager(CoreActor[EvictionMessage]):
+    """Keeps the node from falling over; it has no ports, it only tells others."""
+
+    def __init__(self, state: EvictionState) -> None:
+        self.state: EvictionState = state
+
+    def begin(self, ctx: Context) -> Decision[EvictionState]:
+        """Begin by asking for pods and usage."""
+        first = replace(self.state, epoch=str(ctx.incarnation))
+        return begin(first, ctx.now(), ctx.wall())
+
+    def decide(self, message: EvictionMessage | KernelMessage, ctx: Context) -> Decision[EvictionState]:
+        """Decide on one message, and tell the operator what became true."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall())
+        for line in report(before, decision.state):
+            tell = ctx.log.warning if line.warning else ctx.log.info
+            tell(line.text, **line.facts)
+        return decision
+
+    def perform(self, action: Action, ctx: Context) -> None:
+        """Watch those who are asked for something."""
+        match action:
+            case WatchOthers():
+                for path in (PODS, USAGE, IMAGE_GC):
+                    ctx.watch(path)
+            case _:
+                raise AssertionError(action)

@@ -1,0 +1,319 @@
+"""EvictionManager's decisions: what the node is short of, and the one deed that follows.
+
+A pass looks at limits of local storage first, then at what the node is short of: unused images go before pods, and of
+pods one at a time. What follows is decided on a reading that was begun after that deed was over.
+"""
+
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actors.eviction.reading import pressures, with_usage
+from actors.eviction.state import (
+    SELF,
+    EvictionState,
+    Happening,
+    Killing,
+    Reclaiming,
+    Victim,
+)
+from actors.eviction.verdict import (
+    due,
+    name_of,
+    over_limit,
+    ranking,
+    reclaims_images,
+    usage_rows,
+)
+from actors.rules.ranking import low_on
+from api.eviction import KINDS, Observation, Signal, Threshold
+from api.ids import Instant, Path, Uid, WallNs
+from api.lifecycle import Action, Decision, Tell
+from api.messages.events import EventSeen
+from api.messages.eviction import ActivePod, ActivePods, EvictionMessage, ImagesCollected
+from api.messages.imagegc import CollectImages
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.pod import KillCause, KillPod
+from api.messages.supervisor import NodePressure, PodKilled, WatchPods
+from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
+
+PODS, USAGE, IMAGE_GC = Path("/node/pods"), Path("/node/usage"), Path("/node/imagegc")
+EVENTS = Path("/node/events")
+KILL_WAIT_S = 30.0
+"""How long a victim is waited for before another reading decides again."""
+RECLAIM_WAIT_S = 120.0
+RECLAIM_AGAIN_S = 60.0
+"""Between collections of images for one signal that nobody could be evicted for."""
+SILENCE_S = 35.0
+"""Without usage for so long it is asked for again."""
+PODS_AGAIN_S = 60.0
+HARD_GRACE_S = 1
+KEPT_VICTIMS = 20
+HAPPENINGS = 20
+EVICTED = "Evicted"
+LATE = "Container runtime did not kill the pod within specified grace period."
+
+
+class WatchOthers(Action, frozen=True, kw_only=True):
+    """Be told when those who are asked for something begin anew."""
+
+
+def begin(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
+    """Begin by asking for pods and usage. What an earlier incarnation asked to go may still be ending."""
+    state = replace(state, settling_until=now + KILL_WAIT_S, deed_at=now)
+    decision = plan(state, now, wall)
+    return replace(decision, actions=(WatchOthers(), *decision.actions))
+
+
+def decide(
+    before: EvictionState, message: EvictionMessage | KernelMessage, now: Instant, wall: WallNs
+) -> Decision[EvictionState]:
+    """Take in a message and choose what to do."""
+    state, actions = absorb(before, message, now)
+    decision = plan(state, now, wall)
+    return replace(decision, actions=(*actions, *decision.actions))
+
+
+# ---------------------------------------------------------------- absorb
+
+
+def absorb(
+    state: EvictionState, message: EvictionMessage | KernelMessage, now: Instant
+) -> tuple[EvictionState, tuple[Action, ...]]:
+    """Return what is known after `message`, and which reading is asked for because a deed is over."""
+    match message:
+        case UsageRead(usage=usage):
+            return with_usage(state, usage, now), ()
+        case ActivePods(pods=pods):
+            active = {one.uid for one in pods}
+            asked = {uid: at for uid, at in state.asked.items() if uid in active}
+            return when_gone(replace(state, pods=pods, asked=asked), now)
+        case PodKilled(uid=uid):
+            if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
+                return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
+            return state, ()
+        case ImagesCollected(run=run):
+            if isinstance(state.doing, Reclaiming) and state.doing.run == run:
+                return over(state, now, "")
+            return state, ()
+        case Restarted(path=path):
+            return begun_anew(state, path, now)
+        case Alarm() | ChildDied() | Outcome() | Heard() | StreamEnded():
+            return state, ()
+        case _:
+            assert_never(message)
+
+
+def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
+    """End the wait for a victim of which nothing is left: its containers have stopped, its volumes are removed."""
+    if not isinstance(state.doing, Killing):
+        return state, ()
+    if any(one.uid == state.doing.victim.uid for one in state.pods or ()):
+        return state, ()
+    return over(state, now, "nothing of it is left")
+
+
+def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
+    """Take in that somebody lost what it was told: who watches is told again, a collection's end will not be heard."""
+    if path == PODS:
+        return replace(state, told=None, pods_asked_at=float("-inf")), ()
+    if path == USAGE:
+        return replace(state, heard_at=float("-inf")), ()
+    if path == IMAGE_GC and isinstance(state.doing, Reclaiming):
+        return over(state, now, "")
+    return state, ()
+
+
+def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionState, tuple[Action, ...]]:
+    """End the deed under way and ask for a reading of what it came to."""
+    match state.doing:
+        case Killing(victim=victim):
+            ended = replace(victim, outcome=outcome)
+            victims = tuple(ended if one == victim else one for one in state.victims)
+            state = replace(state, victims=victims, reclaimed=None)
+        case Reclaiming(signal=signal):
+            state = replace(state, reclaimed=signal, reclaimed_at=now)
+        case None:
+            return state, ()
+        case _:
+            assert_never(state.doing)
+    again = Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF))
+    return replace(state, doing=None, deed_at=now), (again,)
+
+
+# ---------------------------------------------------------------- plan
+
+
+def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
+    """Do whatever is due now; sees no message."""
+    actions: list[Action] = []
+    state = give_up(state, actions, now, wall)
+    state = watch(state, actions, now)
+    state = tell_pressure(state, actions, now)
+    if state.doing is None and state.usage is not None and is_settled(state, now):
+        state = act(state, actions, now, wall)
+    return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, now))
+
+
+def is_settled(state: EvictionState, now: Instant) -> bool:
+    """Tell whether it is known which pods there are, and no victim of an earlier incarnation may still be ending."""
+    if state.pods is None:
+        return False
+    return now >= state.settling_until or not any(one.ending for one in state.pods)
+
+
+def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
+    """End a deed that takes too long; what it came to is seen by the next reading."""
+    doing = state.doing
+    if doing is None or now < doing.until:
+        return state
+    if isinstance(doing, Killing):
+        actions.append(event(doing.victim, wall, "ExceededGracePeriod", LATE))
+    state, asked = over(state, now, f"it had not ended {KILL_WAIT_S:.0f} s later")
+    actions += asked
+    return state
+
+
+def watch(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
+    """Ask for pods and usage, again when they stay away."""
+    if now >= state.heard_at + SILENCE_S:
+        actions.append(Tell(to=USAGE, message=WatchUsage(asked_by=SELF)))
+        state = replace(state, heard_at=now)
+    if now >= state.pods_asked_at + PODS_AGAIN_S:
+        actions.append(Tell(to=PODS, message=WatchPods(asked_by=SELF)))
+        # What it was told before may have been lost as well.
+        state = replace(state, pods_asked_at=now, told=None)
+    return state
+
+
+def tell_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
+    """Tell the supervisor what the node is short of, when that is news."""
+    conditions = pressures(state, now)
+    if state.usage is not None and conditions != state.told:
+        message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
+        actions.append(Tell(to=PODS, message=message))
+        state = replace(state, told=conditions)
+    return replace(state, conditions=conditions)
+
+
+def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
+    """Do the one deed that is due, if any."""
+    for one, excess in over_limit(state, now):
+        victim = victim_of(one, excess.limit, excess.message, HARD_GRACE_S, now)
+        return kill(state, actions, victim, wall, own_fault=True)
+    found = due(state, now)
+    state = replace(state, decided={**state.decided, **{one.signal: one.as_of for one in state.observations}})
+    if not found:
+        return state if state.ripe else replace(state, note="", reclaimed=None)
+    threshold, seen = found[0]
+    signal = threshold.signal
+    state = happened(state, wall, "EvictionThresholdMet", f"Attempting to reclaim {KINDS[signal].resource}")
+    if reclaims_images(state, signal) and is_reclaim_due(state, signal, now):
+        return reclaim(state, actions, signal, now)
+    return evict(state, actions, threshold, seen, now, wall)
+
+
+def is_reclaim_due(state: EvictionState, signal: Signal, now: Instant) -> bool:
+    """Tell whether images are to be collected before a pod has to go."""
+    return state.reclaimed is not signal or now >= state.reclaimed_at + RECLAIM_AGAIN_S
+
+
+def reclaim(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
+    """Have all unused images removed."""
+    run = f"eviction-{state.epoch}-{state.reclaims + 1}"
+    actions.append(Tell(to=IMAGE_GC, message=CollectImages(run=run, asked_by=SELF)))
+    doing = Reclaiming(signal=signal, run=run, until=now + RECLAIM_WAIT_S)
+    return replace(state, doing=doing, reclaims=state.reclaims + 1, note="")
+
+
+def evict(
+    state: EvictionState,
+    actions: list[Action],
+    threshold: Threshold,
+    seen: Observation,
+    now: Instant,
+    wall: WallNs,
+) -> EvictionState:
+    """Have the first pod of the ranking go that may."""
+    chosen = next((one for one in ranking(state, threshold.signal, now) if not one.kept), None)
+    if chosen is None:
+        resource = KINDS[threshold.signal].resource
+        return replace(state, note=f"the node is short of {resource}, and there is no pod that may go for it")
+    one = next(one for one in state.pods or () if one.uid == chosen.rating.uid)
+    message = low_on(threshold.signal, threshold, seen, one.pod, usage_rows(state).get(one.uid))
+    victim = victim_of(one, threshold.signal.value, message, grace_of(state, threshold, one), now)
+    return kill(state, actions, victim, wall, own_fault=False)
+
+
+def grace_of(state: EvictionState, threshold: Threshold, one: ActivePod) -> int:
+    """Return how many seconds a victim gets: almost none for a hard threshold, for a soft one what may be given."""
+    if threshold.is_hard:
+        return HARD_GRACE_S
+    own = one.pod.spec.termination_grace_period_seconds
+    most = state.policy.max_pod_grace_s
+    return max(HARD_GRACE_S, most if own is None else min(own, most))
+
+
+def victim_of(one: ActivePod, signal: str, message: str, grace_s: int, now: Instant) -> Victim:
+    """Return a pod that has to go."""
+    return Victim(
+        uid=one.uid, name=name_of(one), signal=signal, message=message, asked_at=now, grace_s=grace_s
+    )
+
+
+def kill(
+    state: EvictionState, actions: list[Action], victim: Victim, wall: WallNs, *, own_fault: bool
+) -> EvictionState:
+    """Ask for a pod's end and wait for it."""
+    ask = KillPod(
+        uid=victim.uid,
+        cause=KillCause.EVICTED,
+        grace_s=victim.grace_s,
+        evict=True,
+        own_fault=own_fault,
+        reason=EVICTED,
+        message=victim.message,
+        asked_by=SELF,
+    )
+    actions += [event(victim, wall, EVICTED, victim.message), Tell(to=PODS, message=ask)]
+    return replace(
+        state,
+        doing=Killing(victim=victim, until=victim.asked_at + max(KILL_WAIT_S, 1.5 * victim.grace_s)),
+        asked={**state.asked, victim.uid: victim.asked_at},
+        victims=(*state.victims, victim)[-KEPT_VICTIMS:],
+        evictions={**state.evictions, victim.signal: state.evictions.get(victim.signal, 0) + 1},
+        note="",
+    )
+
+
+def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
+    """Return what tells a pod's events that it had to go."""
+    namespace, _, name = victim.name.partition("/")
+    seen = EventSeen(
+        uid=Uid(victim.uid),
+        namespace=namespace,
+        pod=name,
+        at=wall,
+        kind="Warning",
+        reason=reason,
+        message=message,
+    )
+    return Tell(to=EVENTS, message=seen)
+
+
+def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:
+    """Add a fact about the node; an equal one counts up."""
+    known = next((one for one in state.happenings if (one.reason, one.message) == (reason, message)), None)
+    others = tuple(one for one in state.happenings if one is not known)
+    fact = Happening(at=wall, reason=reason, message=message, count=known.count + 1 if known else 1)
+    return replace(state, happenings=(*others, fact)[-HAPPENINGS:])
+
+
+def wake_at(state: EvictionState, now: Instant) -> Instant:
+    """Return when to look again at the latest."""
+    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S]
+    if state.doing is not None:
+        due_at.append(state.doing.until)
+    ends = (at + state.policy.transition_s for at in state.last_seen.values())
+    due_at += [end for end in ends if end > now]
+    return min(due_at)

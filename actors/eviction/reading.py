@@ -1,0 +1,105 @@
+"""What a round of usage says of each signal, and which thresholds are met by it (reference ``node`` sections 6.1, 6.6).
+
+A signal that can not be read is not there: what was met stays met, what was not stays so.
+"""
+
+from msgspec.structs import replace
+
+from actors.eviction.state import EvictionState, Met
+from api.eviction import KINDS, Observation, Pressure, Signal, Threshold, is_met
+from api.ids import Instant
+from api.usage import FsUsage, Usage
+
+PODS = "pods"
+
+Row = tuple[Signal, int | None, int | None, Instant | None]
+
+
+def observe(usage: Usage) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
+    """Return what is known of each signal, and in words what is said of some and can not be."""
+    found, absurd = [], []
+    for signal, available, capacity, as_of in rows(usage):
+        if available is None or capacity is None or as_of is None or not capacity:
+            continue
+        if 0 <= available <= capacity:
+            found.append(
+                Observation(signal=signal, available=available, capacity=capacity, as_of=float(as_of))
+            )
+        else:
+            absurd.append(f"{signal}: {available} of {capacity} can not be available")
+    return tuple(found), tuple(absurd)
+
+
+def rows(usage: Usage) -> list[Row]:
+    """Return available, capacity and age of every signal; None is what nobody knows."""
+    node = usage.node
+    pods = next((part.memory for part in node.system if part.name == PODS), None)
+    memory: Row = (Signal.MEMORY, None, None, node.as_of)
+    if node.memory is not None and node.capacity_bytes is not None:
+        used = node.memory.working_set_bytes
+        free = node.memory.available_bytes
+        free = max(0, node.capacity_bytes - used) if free is None else free
+        memory = (Signal.MEMORY, free, max(node.capacity_bytes, free), node.as_of)
+    of_pods: Row = (Signal.PODS_MEMORY, None, None, node.as_of)
+    if pods is not None and pods.available_bytes is not None:
+        whole = pods.available_bytes + pods.working_set_bytes
+        of_pods = (Signal.PODS_MEMORY, pods.available_bytes, whole, node.as_of)
+    pids: Row = (Signal.PID, None, node.pid_limit, node.as_of)
+    if node.pids is not None and node.pid_limit is not None:
+        pids = (Signal.PID, max(0, node.pid_limit - node.pids), node.pid_limit, node.as_of)
+    return [
+        memory,
+        of_pods,
+        *of_disk(Signal.NODEFS, Signal.NODEFS_INODES, node.fs, node.disk_as_of),
+        *of_disk(Signal.IMAGEFS, Signal.IMAGEFS_INODES, node.image_fs, node.image_as_of),
+        pids,
+    ]
+
+
+def of_disk(space: Signal, inodes: Signal, fs: FsUsage | None, as_of: Instant | None) -> list[Row]:
+    """Return both rows of a file system."""
+    if fs is None:
+        return [(space, None, None, as_of), (inodes, None, None, as_of)]
+    return [
+        (space, fs.available_bytes, fs.capacity_bytes, as_of),
+        (inodes, fs.inodes_free, fs.inodes, as_of),
+    ]
+
+
+def with_usage(state: EvictionState, usage: Usage, now: Instant) -> EvictionState:
+    """Return the state after a round of usage: which thresholds are met, since when, which pressures are felt."""
+    observations, absurd = observe(usage)
+    state = replace(state, usage=usage, heard_at=now, observations=observations, absurd=absurd)
+    seen = {one.signal: one for one in observations}
+    since = {one.threshold: one.since for one in state.met}
+    met = tuple(
+        Met(threshold=one, since=since.get(one, now))
+        for one in state.policy.thresholds
+        if is_short(state, one, seen.get(one.signal), known=one in since)
+    )
+    felt = {pressure_of(one.threshold) for one in met}
+    return replace(
+        state,
+        met=met,
+        ripe=tuple(one.threshold for one in met if now - one.since >= one.threshold.grace_s),
+        last_seen={**state.last_seen, **dict.fromkeys(sorted(felt), now)},
+    )
+
+
+def is_short(state: EvictionState, threshold: Threshold, seen: Observation | None, *, known: bool) -> bool:
+    """Tell whether a threshold is met; one that was for as long as its grace is over with the minimum reclaim only."""
+    if seen is None:
+        return known
+    return is_met(threshold, seen, with_reclaim=threshold in state.ripe)
+
+
+def pressure_of(threshold: Threshold) -> Pressure:
+    """Return the pressure that a threshold tells of."""
+    return KINDS[threshold.signal].pressure
+
+
+def pressures(state: EvictionState, now: Instant) -> tuple[Pressure, ...]:
+    """Return the pressures that are told: those felt now, and those felt within the transition period."""
+    felt = {pressure_of(one.threshold) for one in state.met}
+    lately = {one for one, at in state.last_seen.items() if now - at < state.policy.transition_s}
+    return tuple(sorted(felt | lately))

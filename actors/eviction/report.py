@@ -1,0 +1,61 @@
+"""What EvictionManager tells the operator's log, and the events of the node."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.eviction.state import EvictionState, Reclaiming
+from api.introspection import EventRow
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log."""
+
+    text: str
+    facts: Mapping[str, object] = {}
+    warning: bool = False
+
+
+def report(before: EvictionState, after: EvictionState) -> tuple[Line, ...]:
+    """Return what became true between two states."""
+    lines = []
+    for pressure in sorted({*before.conditions, *after.conditions}):
+        if (pressure in before.conditions) != (pressure in after.conditions):
+            begins = pressure in after.conditions
+            text = "node is under pressure" if begins else "node is under pressure no more"
+            lines.append(Line(text=text, facts={"condition": pressure.value}, warning=begins))
+    if isinstance(after.doing, Reclaiming) and after.doing != before.doing:
+        lines.append(Line(text="unused images are to be removed", facts={"signal": after.doing.signal.value}))
+    known = {(one.uid, one.asked_at): one for one in before.victims}
+    for victim in after.victims:
+        facts = {"pod": victim.name, "signal": victim.signal}
+        earlier = known.get((victim.uid, victim.asked_at))
+        if earlier is None:
+            told = {**facts, "message": victim.message.strip(), "grace_s": victim.grace_s}
+            lines.append(Line(text="pod has to go", facts=told, warning=True))
+        elif victim.outcome != earlier.outcome:
+            lines.append(Line(text="pod was evicted", facts={**facts, "outcome": victim.outcome}))
+    if after.note and after.note != before.note:
+        lines.append(Line(text="nothing can be evicted", facts={"why": after.note}, warning=True))
+    lines += [
+        Line(text="reading refused", facts={"why": why}, warning=True)
+        for why in after.absurd
+        if why not in before.absurd
+    ]
+    return tuple(lines)
+
+
+def event_rows(state: EvictionState) -> tuple[EventRow, ...]:
+    """Return the facts as events of the node."""
+    return tuple(
+        EventRow(
+            at=one.at,
+            namespace="",
+            pod=f"node/{state.node_name}",
+            type="Warning",
+            reason=one.reason,
+            message=one.message,
+            count=one.count,
+        )
+        for one in state.happenings
+    )

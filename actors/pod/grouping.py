@@ -1,0 +1,151 @@
+"""A pod's own cgroup: made before its sandbox, kept where it was first made, left when the node's cgroups move.
+
+Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.config.cgroup import asked_milli, pod_limits, possible_parents, widest
+from actors.pod.containerconfig import own_grace_s
+from actors.pod.event import with_event
+from actors.pod.resize import due_changes
+from actors.pod.stage import Stage, host_call, runtime_call
+from actors.pod.state import PodState, PortCall, Recalling, Syncing, Terminating
+from actors.pod.stop import leaving, stops
+from actors.rules.instance import ready_sandboxes, running
+from actors.rules.qos import qos_class
+from api.cgroup import CgroupLimits, EnsurePodCgroup, PodCgroupMade
+from api.containers import RuntimePod, SandboxSpec, StopSandbox
+from api.host import RemovePodCgroup
+from api.ids import Instant, Path, WallNs
+from api.lifecycle import Action, Tell
+from api.messages.cgroups import PodCpuAsked
+from api.messages.kernel import KernelMessage, Restarted
+from api.messages.pod import PodMessage, UpdatePod
+from api.objects.pod import Pod
+
+CGROUPS = Path("/node/cgroups")
+
+
+def is_grouped(state: PodState) -> bool:
+    """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
+    if state.desired is None or not state.node.pod_cgroups:
+        return True
+    if state.grouped != state.memo.cgroup_parent:
+        return False
+    return state.granted_to is state.desired or state.granted == limits_due(state, state.desired)
+
+
+def limits_due(state: PodState, pod: Pod) -> CgroupLimits:
+    """Return what the pod's cgroup is to have now.
+
+    While what runs has still to be given other amounts, it is what both need: a pod grows before its containers and
+    shrinks after them (reference ``runtime-cri`` section 6.8).
+    """
+    wanted = pod_limits(pod, state.node)
+    if state.granted is None or not due_changes(state):
+        return wanted
+    return widest(state.granted, wanted)
+
+
+def is_named(state: PodState) -> bool:
+    """Tell whether it is known what the pod's cgroup is called."""
+    return state.described or not state.node.confined
+
+
+def group_calls(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before.
+
+    What a cgroup is called depends on what the runtime says of itself: before it was asked, none is made.
+    """
+    if state.desired is None or not is_named(state) or is_grouped(state):
+        return ()
+    ensure = EnsurePodCgroup(
+        cgroup_parent=state.memo.cgroup_parent,
+        driver=state.node.cgroup_driver,
+        limits=limits_due(state, state.desired),
+    )
+    old = former_group(state)
+    if not old:
+        return (host_call("cgroups", ensure),)
+    return (host_call("cgroups", RemovePodCgroup(cgroup_parent=old)), host_call("cgroups", ensure))
+
+
+def former_group(state: PodState) -> str:
+    """Return the cgroup that the pod was in before the node's cgroups were configured otherwise; empty: none."""
+    before = state.remembered.cgroup_parent if state.remembered is not None else ""
+    return before if before and before != state.memo.cgroup_parent else ""
+
+
+def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, wall: WallNs) -> Stage | None:
+    """Return the stage that stops what is in a cgroup that is the pod's no more: it can not be moved alive."""
+    old = former_group(state)
+    if not old or not is_named(state):
+        return None
+    why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
+    # What is written meanwhile must go on naming the cgroup that is to be left.
+    there = replace(state, memo=replace(state.memo, cgroup_parent=old))
+    leave = tuple(leaving(one, own_grace_s(pod)) for one in running(observed))
+    stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
+    if stopping is not None:
+        return stopping
+    boxes = tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=box.id))
+        for box in ready_sandboxes(observed)
+    )
+    return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
+
+
+def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that remove the pod's cgroup; where it is not known which that is, whichever it may be."""
+    if state.memo.cgroup_parent:
+        paths: tuple[str, ...] = (state.memo.cgroup_parent,)
+    else:
+        paths = possible_parents(state.uid, state.node) if state.node.pod_cgroups else ()
+    return tuple(host_call("cgroups", RemovePodCgroup(cgroup_parent=path)) for path in paths)
+
+
+def ungrouped(state: PodState, parent: str) -> PodState:
+    """Take in that a cgroup of the pod is gone: its own, or the last of those that it may have been."""
+    own = state.memo.cgroup_parent
+    gone = parent == own if own else not state.inflight and state.hold("") is None
+    return replace(state, ungrouped=gone)
+
+
+def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
+    """Return the sandbox in the cgroup that was made for it."""
+    parent = state.memo.cgroup_parent
+    return replace(spec, cgroup_parent=parent) if parent else spec
+
+
+def grouped(state: PodState, call: EnsurePodCgroup, made: PodCgroupMade, wall: WallNs) -> PodState:
+    """Take in that the pod's cgroup is there: what of its limits the kernel did not take is told.
+
+    Where cgroups may not be written the node says so once, not each pod.
+    """
+    for text in made.unapplied:
+        state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
+    pod = state.desired
+    exact = pod is not None and call.limits == pod_limits(pod, state.node)
+    return replace(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=pod if exact else None)
+
+
+def cpu_told(
+    before: PodState, after: PodState, message: PodMessage | KernelMessage | None
+) -> tuple[Action, ...]:
+    """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""
+    again = isinstance(message, UpdatePod) or (isinstance(message, Restarted) and message.path == CGROUPS)
+    if not again and before.desired is after.desired and type(before.life) is type(after.life):
+        return ()
+    milli = burstable_milli(after)
+    if milli == burstable_milli(before) and not (again and milli):
+        return ()
+    return (Tell(to=CGROUPS, message=PodCpuAsked(uid=after.uid, milli=milli)),)
+
+
+def burstable_milli(state: PodState) -> int:
+    """Return how much CPU of the Burstable pods' a pod asks for while anything of it may run."""
+    if state.desired is None or not isinstance(state.life, Recalling | Syncing | Terminating):
+        return 0
+    spec = state.desired.spec
+    return asked_milli(spec) if qos_class(spec) == "Burstable" else 0

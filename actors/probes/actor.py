@@ -1,0 +1,36 @@
+"""Prober: asks every probed container of the node, in its time."""
+
+from collections.abc import Mapping
+
+from actors.probes.core import WatchPod, decide, start
+from actors.probes.state import ProberState
+from api.lifecycle import Action, Decision
+from api.messages.kernel import KernelMessage
+from api.messages.probes import ProbesMessage
+from api.ports import BlockingPort, Port
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class Prober(CoreActor[ProbesMessage]):
+    """Makes the checks of all probes; ports: ``runtime``, ``net``."""
+
+    def __init__(self, state: ProberState, ports: Mapping[str, Port | BlockingPort]) -> None:
+        self.ports = ports
+        self.state: ProberState = state
+
+    def begin(self, ctx: Context) -> Decision[ProberState]:
+        """Begin with nobody to ask."""
+        return start(self.state, ctx.now(), ctx.seed(), ctx.in_flight())
+
+    def decide(self, message: ProbesMessage | KernelMessage, ctx: Context) -> Decision[ProberState]:
+        """Decide on one message."""
+        return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def perform(self, action: Action, ctx: Context) -> None:
+        """Watch a pod's actor."""
+        match action:
+            case WatchPod(path=path):
+                ctx.watch(path)
+            case _:
+                raise AssertionError(action)

@@ -1,0 +1,95 @@
+"""What the end of a check says: well, not well, or nothing; in a kubelet's words (reference ``pod-lifecycle`` 9.3)."""
+
+from typing import assert_never
+
+import msgspec
+
+from api.containers import ExecInContainer, ExecResult
+from api.duration import write
+from api.errors import Failure, FailureKind
+from api.messages.kernel import Outcome
+from api.messages.probes import ProbeCall
+from api.netcall import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+
+MESSAGE_LIMIT = 1024
+"""Characters of a check's message that are kept and published: as many as an event may have."""
+COUNTED = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
+"""Failures of the network that say something of the container."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check says."""
+
+    well: bool | None
+    """None: an error, which counts neither way."""
+    message: str = ""
+    warned: bool = False
+
+
+def verdict_of(call: ProbeCall, outcome: Outcome) -> Verdict:
+    """Return what the end of `call` says of the container."""
+    failure, result = outcome.failure, outcome.result
+    match call:
+        case ExecInContainer():
+            verdict = of_failed_exec(call, failure) if failure is not None else of_exec(result)
+        case HttpGet():
+            verdict = of_failed_talk(failure) if failure is not None else of_http(result)
+        case TcpConnect():
+            verdict = of_failed_talk(failure) if failure is not None else Verdict(well=True)
+        case GrpcHealth():
+            verdict = of_failed_talk(failure) if failure is not None else of_grpc(result)
+        case _:
+            assert_never(call)
+    if len(verdict.message) > MESSAGE_LIMIT:
+        return msgspec.structs.replace(verdict, message=verdict.message[: MESSAGE_LIMIT - 3] + "...")
+    return verdict
+
+
+def of_exec(result: msgspec.Struct | None) -> Verdict:
+    """Judge a command that ended."""
+    assert isinstance(result, ExecResult)
+    if result.exit_code == 0:
+        return Verdict(well=True)
+    return Verdict(well=False, message=printable(result.stdout + result.stderr))
+
+
+def of_failed_exec(call: ExecInContainer, failure: Failure) -> Verdict:
+    """Judge a command of which no exit code is known: only that it took too long is the container's fault."""
+    if failure.kind is FailureKind.TIMED_OUT:
+        command = " ".join(call.command)
+        span = write(round(call.timeout_s * 1e9))
+        return Verdict(well=False, message=f'command timed out: "{command}" timed out after {span}')
+    return Verdict(well=None, message=failure.message)
+
+
+def of_http(result: msgspec.Struct | None) -> Verdict:
+    """Judge an answer."""
+    assert isinstance(result, HttpAnswer)
+    if not 200 <= result.status < 400:
+        return Verdict(well=False, message=f"HTTP probe failed with statuscode: {result.status}")
+    if result.status >= 300:
+        text = f"Probe terminated redirects, Response body: {printable(result.body)}"
+        return Verdict(well=True, message=text, warned=True)
+    return Verdict(well=True)
+
+
+def of_grpc(result: msgspec.Struct | None) -> Verdict:
+    """Judge what a service says of itself."""
+    assert isinstance(result, GrpcAnswer)
+    if result.status == "SERVING":
+        return Verdict(well=True)
+    return Verdict(well=False, message=f'service unhealthy (responded with "{result.status}")')
+
+
+def of_failed_talk(failure: Failure) -> Verdict:
+    """Judge a conversation that did not come about; a body that cannot be read and our own troubles say nothing."""
+    counts = failure.kind in COUNTED and failure.reason != UNREADABLE
+    return Verdict(well=False if counts else None, message=failure.message)
+
+
+def printable(output: bytes) -> str:
+    """Return output as text that may stand in an event."""
+    text = output.decode(errors="replace")
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
+    )

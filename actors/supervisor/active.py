@@ -1,0 +1,61 @@
+"""Which pods are active: admitted, and what they take of the node is not known to be free. Told when it changes."""
+
+from msgspec.structs import replace
+
+from actors.rules.allocation import with_allocated
+from actors.supervisor.state import ActiveKey, Charge, SupervisorState, Work
+from api.lifecycle import Tell
+from api.messages.eviction import ActivePod, ActivePods
+from api.messages.supervisor import PodLife
+
+NOTHING_LEFT = (PodLife.FINISHED, PodLife.GONE)
+"""A pod whose containers have ended still has its volumes until then."""
+
+
+def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
+    """Tell all watchers which pods are active, unless they know."""
+    if not state.watchers:
+        return state
+    active = [charge for charge in work.charges.values() if is_active(charge)]
+    keys = tuple(key_of(charge) for charge in active)
+    if keys == state.active_told:
+        return state
+    message = ActivePods(pods=tuple(active_pod(charge) for charge in active))
+    work.actions += [Tell(to=path, message=message) for path in state.watchers]
+    return replace(state, active_told=keys)
+
+
+def is_active(charge: Charge) -> bool:
+    """Tell whether a pod may use something of the node."""
+    verdict = charge.verdict
+    return (
+        charge.pod is not None
+        and verdict is not None
+        and verdict.refusal is None
+        and charge.life not in NOTHING_LEFT
+    )
+
+
+def is_ending(charge: Charge) -> bool:
+    """Tell whether a pod is being stopped, by whomever."""
+    stopping = charge.life in (PodLife.TERMINATING, PodLife.TERMINATED)
+    return stopping or charge.kill is not None or charge.preemption is not None
+
+
+def key_of(charge: Charge) -> ActiveKey:
+    """Return what makes an active pod another one than before."""
+    assert charge.verdict is not None
+    return ActiveKey(
+        uid=charge.uid,
+        revision=charge.revision,
+        ending=is_ending(charge),
+        allocated=charge.verdict.allocated,
+    )
+
+
+def active_pod(charge: Charge) -> ActivePod:
+    """Return an active pod with the amounts that it was given."""
+    assert charge.pod is not None
+    assert charge.verdict is not None
+    pod = with_allocated(charge.pod, charge.verdict.allocated)
+    return ActivePod(uid=charge.uid, pod=pod, ending=is_ending(charge))

@@ -1,0 +1,122 @@
+"""The supervisor's calls about admission: read the page of verdicts, ask the node what it is, write the page.
+
+One write at a time, of everything; what changes meanwhile is written right after. A ledger that takes nothing keeps no
+pod from starting: its verdict counts as told when the write has failed, and is written again later.
+"""
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from actors.supervisor.state import Charge, SupervisorState, Work
+from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
+from api.host import Forget, Recall, Recalled, Remember
+from api.ids import Instant, OpId, Uid
+from api.lifecycle import Start
+from api.messages.kernel import Outcome
+from api.node import DescribeNode, NodeDescribed
+
+DEADLINE_S = 15.0
+ASK_AGAIN_S = 1.0
+WRITE_AGAIN_S = 10.0
+RECALL_TRIES = 5
+"""After so many failed reads the node goes on without: a broken disk must not keep it from working."""
+
+
+def consult(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
+    """Ask the ledger what was decided before and the node what it is, again until both have answered."""
+    book = state.book
+    if book.inherited:
+        return state
+    if book.recalled is None and book.recall_op is None:
+        if now < book.recall_at:
+            work.wakes.append(book.recall_at)
+        else:
+            op = new_op()
+            call = Recall(section=SECTION, key=KEY)
+            work.actions.append(Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
+            book = replace(book, recall_op=op)
+    if not book.described and book.describe_op is None:
+        if now < book.describe_at:
+            work.wakes.append(book.describe_at)
+        else:
+            op = new_op()
+            work.actions.append(Start(op=op, port="node", call=DescribeNode(), deadline_s=DEADLINE_S))
+            book = replace(book, describe_op=op)
+    return replace(state, book=book)
+
+
+def absorb_answer(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:
+    """Take in how a call of this module ended; others are none of its business."""
+    book = state.book
+    if outcome.op in book.inherited:
+        left = tuple(op for op in book.inherited if op != outcome.op)
+        return replace(state, book=replace(book, inherited=left))
+    if outcome.op == book.recall_op:
+        return absorb_recall(state, outcome, now)
+    if outcome.op == book.describe_op:
+        book = replace(book, describe_op=None, describe_at=now + ASK_AGAIN_S)
+        if isinstance(outcome.result, NodeDescribed):
+            facts = outcome.result.facts
+            return replace(state, node=facts, book=replace(book, described=True))
+        return replace(state, book=book)
+    if outcome.op == book.write_op:
+        return absorb_write(state, outcome, now)
+    return state
+
+
+def absorb_recall(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:
+    """Take in the page, or that it could not be read."""
+    book = replace(state.book, recall_op=None)
+    if isinstance(outcome.result, Recalled):
+        recalled = decoded(outcome.result.data)
+        book = replace(book, recalled=recalled, problem=outcome.result.damaged)
+    else:
+        failures = book.recall_failures + 1
+        why = outcome.failure.message if outcome.failure is not None else ""
+        book = replace(book, recall_failures=failures, recall_at=now + ASK_AGAIN_S, problem=why)
+        if failures >= RECALL_TRIES:
+            book = replace(book, recalled={})
+    return replace(state, book=book)
+
+
+def absorb_write(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:
+    """Take in that the page was written, or could not be: whom it names may be told in either case."""
+    book = state.book
+    charges = dict(state.charges)
+    for uid in book.writing_uids:
+        charge = charges.get(uid)
+        if charge is not None and charge.verdict is not None:
+            charges[uid] = replace(charge, kept=True)
+    if outcome.failure is None:
+        after = replace(book, written=book.writing, problem="")
+    else:
+        after = replace(book, write_at=now + WRITE_AGAIN_S, problem=outcome.failure.message)
+    return replace(state, charges=charges, book=replace(after, write_op=None, writing_uids=()))
+
+
+def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
+    """Write the page where it is not as it should be. The write is begun before everything else of this step."""
+    book = state.book
+    if book.recalled is None or book.inherited or book.write_op is not None or book.edition == book.written:
+        return state
+    fresh = tuple(sorted(c.uid for c in work.charges.values() if c.verdict is not None and not c.kept))
+    if now < book.write_at and not fresh:
+        work.wakes.append(book.write_at)
+        return state
+    op = new_op()
+    call = page_write({**book.recalled, **verdicts_of(work.charges)})
+    work.actions.insert(0, Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
+    return replace(state, book=replace(book, write_op=op, writing=book.edition, writing_uids=fresh))
+
+
+def page_write(verdicts: Mapping[Uid, Verdict]) -> Remember | Forget:
+    """Return the call that lets the ledger hold these verdicts; nothing is left of a page that says nothing."""
+    if not verdicts:
+        return Forget(section=SECTION, key=KEY)
+    return Remember(section=SECTION, key=KEY, data=encoded(verdicts), durable=True)
+
+
+def verdicts_of(charges: Mapping[Uid, Charge]) -> dict[Uid, Verdict]:
+    """Return what was decided on those in charge."""
+    return {uid: charge.verdict for uid, charge in charges.items() if charge.verdict is not None}

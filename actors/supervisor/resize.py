@@ -1,0 +1,99 @@
+"""Resizes: a pod that asks for other amounts than it was given gets them when there is room (reference section 14).
+
+Allocated is what the pod's actor works with; it changes only here, and the page of verdicts holds it before the actor is
+told. Smaller claims go first, then those that came first. What a pod gives back is free only once its actor says that
+its containers are confined by less.
+"""
+
+from msgspec.structs import replace
+
+from actors.rules.admission import House
+from actors.rules.allocation import allocated_of, grows, joined
+from actors.rules.fit import Load, shortages
+from actors.rules.request import Claim, claim_of
+from actors.supervisor.admission import house_of, is_ready
+from actors.supervisor.state import Charge, SupervisorState, Work
+from api.messages.pod import Resize
+from api.messages.supervisor import PodLife
+
+DEFERRED = "Deferred"
+INFEASIBLE = "Infeasible"
+OVER = (PodLife.TERMINATING, PodLife.TERMINATED, PodLife.FINISHED, PodLife.GONE)
+
+
+def resize(state: SupervisorState, work: Work) -> SupervisorState:
+    """Give every pod that asks for other amounts what there is room for, or say why not."""
+    if not is_ready(state):
+        return state
+    asking = []
+    for charge in tuple(work.charges.values()):
+        if is_asking(charge):
+            asking.append(charge)
+        elif charge.resize is not None:
+            work.charges[charge.uid] = replace(charge, resize=None, revision=charge.revision + 1)
+    house = house_of(state, work) if asking else House()
+    for charge in sorted(asking, key=urgency):
+        state, house = settle(state, work, charge, house)
+    return state
+
+
+def is_asking(charge: Charge) -> bool:
+    """Tell whether a pod that was admitted asks for other amounts than it has."""
+    verdict, pod = charge.verdict, charge.pod
+    if verdict is None or pod is None or verdict.refusal is not None or charge.kill is not None:
+        return False
+    if charge.life in OVER:
+        return False
+    return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
+
+
+def urgency(charge: Charge) -> tuple[bool, int]:
+    """Return what askers are sorted by: those that do not grow first, then as they came."""
+    assert charge.verdict is not None
+    assert charge.pod is not None
+    return grows(charge.verdict.claim, claim_of(charge.pod.spec)), charge.order
+
+
+def settle(state: SupervisorState, work: Work, charge: Charge, house: House) -> tuple[SupervisorState, House]:
+    """Decide on one pod, beside everybody else."""
+    pod, verdict = charge.pod, charge.verdict
+    assert pod is not None
+    assert verdict is not None
+    claim = claim_of(pod.spec)
+    others = house.without(charge.uid)
+    answer = obstacle(state, charge, claim, others)
+    if answer is not None:
+        if answer != charge.resize:
+            work.charges[charge.uid] = replace(charge, resize=answer, revision=charge.revision + 1)
+        return state, house
+    # What its containers have until they are confined otherwise is not free yet.
+    held = joined(charge.held or verdict.claim, verdict.claim)
+    work.charges[charge.uid] = replace(
+        charge,
+        verdict=replace(verdict, claim=claim, allocated=allocated_of(pod.spec)),
+        held=held,
+        kept=False,
+        resize=None,
+        revision=charge.revision + 1,
+    )
+    book = replace(state.book, edition=state.book.edition + 1)
+    tenant = next((one for one in house.tenants if one.uid == charge.uid), None)
+    after = others.plus(replace(tenant, claim=joined(held, claim))) if tenant is not None else house
+    return replace(state, book=book), after
+
+
+def obstacle(state: SupervisorState, charge: Charge, claim: Claim, others: House) -> Resize | None:
+    """Return why a pod cannot have other amounts (now), None when it can."""
+    assert charge.verdict is not None
+    if not grows(charge.verdict.claim, claim):
+        return None
+    never = shortages(claim, Load(), state.node)
+    if never:
+        short = never[0]
+        return Resize(
+            reason=INFEASIBLE,
+            message=f"Node didn't have enough capacity: {short.resource}, requested: {short.asked},"
+            f" capacity: {short.capacity}",
+        )
+    now = shortages(claim, others.load, state.node)
+    return Resize(reason=DEFERRED, message=now[0].sentence()) if now else None

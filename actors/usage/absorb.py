@@ -1,0 +1,276 @@
+"""How UsageManager takes in what a call brought: row by row, believing what can be and naming what can not."""
+
+from msgspec.structs import replace
+
+from actors.rules.usage import check_count, check_cpu, check_fs, check_memory, check_share, check_swap
+from actors.usage.state import Asked, FoldersKept, Part, PodKept, UsageState
+from api.containers import PodListing, RuntimePod
+from api.errors import Failure, FailureKind
+from api.ids import Instant, Uid
+from api.images import ImageFs
+from api.messages.kernel import Outcome
+from api.usage import UNLIMITED_BYTES, FsUsage
+from api.usagecall import (
+    ContainerStats,
+    DisksMeasured,
+    FoldersMeasured,
+    GroupReading,
+    NodeRead,
+    PodFoldersReading,
+    PodReading,
+    PodsRead,
+)
+
+FOLDER_LOAD = 20
+"""A pod's folders are left alone for so many times as long as walking them took: five per cent of one thread."""
+FOLDER_PERIOD_LIMIT_S = 120.0
+UNOFFERED = (FailureKind.REJECTED,)
+"""With these a runtime says that it has no such thing at all."""
+NODEFS = "nodefs"
+
+
+def absorb_outcome(state: UsageState, asked: Asked, outcome: Outcome, now: Instant) -> UsageState:
+    """Take in the outcome of a part's call."""
+    if outcome.failure is not None:
+        return absorb_failure(state, asked, outcome.failure, now)
+    state = replace(state, failed={p: why for p, why in state.failed.items() if p is not asked.part})
+    return absorb_result(state, outcome, now)
+
+
+def absorb_failure(state: UsageState, asked: Asked, failure: Failure, now: Instant) -> UsageState:
+    """Take in that a part could not be read: what was read of it before stands."""
+    part = asked.part
+    if part is Part.LOOK:
+        return state
+    if failure.kind in UNOFFERED and part in (Part.IMAGES, Part.STATS):
+        return replace(state, unoffered=(*state.unoffered, part))
+    state = replace(state, failed={**state.failed, part: failure.message})
+    # Nobody knows which of the pods it was: all that were asked about wait their turn again.
+    return put_off(state, asked.uids, now) if part is Part.FOLDERS else state
+
+
+def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageState:
+    """Take in what a part's call brought."""
+    result, as_of = outcome.result, outcome.started_at
+    match result:
+        case PodListing():
+            return absorb_listing(state, result, as_of)
+        case RuntimePod():
+            shown = {c.id: c.pid for c in result.containers if c.pid > 0}
+            return replace(state, pids={**state.pids, **shown})
+        case NodeRead():
+            return absorb_node(state, result, as_of)
+        case PodsRead():
+            pods = {row.uid: absorb_pod(state, row, as_of) for row in result.rows}
+            return replace(state, pods={**state.pods, **pods})
+        case DisksMeasured():
+            return absorb_disks(state, result, as_of)
+        case FoldersMeasured():
+            folders = {row.uid: absorb_folders(state, row, as_of, now) for row in result.rows}
+            return replace(state, folders={**state.folders, **folders})
+        case ImageFs():
+            return absorb_images(state, result, as_of)
+        case ContainerStats():
+            return absorb_stats(state, result, as_of)
+        case _:
+            raise AssertionError(f"{outcome.call} brought {type(result).__name__}")
+
+
+def absorb_listing(state: UsageState, listing: PodListing, as_of: Instant) -> UsageState:
+    """Take in which pods there are, and forget those that are gone."""
+    listed = tuple(pod for pod in listing.pods if pod.uid and (pod.ours or state.policy.take_over))
+    uids = {pod.uid for pod in listed}
+    ids = {container.id for pod in listed for container in pod.containers}
+    return replace(
+        state,
+        listed=listed,
+        listed_at=as_of,
+        pids={identity: pid for identity, pid in state.pids.items() if identity in ids},
+        looked_at={uid: at for uid, at in state.looked_at.items() if uid in uids},
+        pods={uid: kept for uid, kept in state.pods.items() if uid in uids},
+        folders={uid: kept for uid, kept in state.folders.items() if uid in uids},
+    )
+
+
+def absorb_node(state: UsageState, read: NodeRead, as_of: Instant) -> UsageState:
+    """Take in what the machine uses."""
+    before = state.node
+    capacity = max(0, read.memory_bytes) or state.policy.memory_bytes or None
+    cpu, why_cpu = check_cpu(before.cpu if before else None, read.cpu, read.cpus)
+    memory, why_memory = check_memory(before.memory if before else None, read.memory, capacity)
+    swap, why_swap = check_swap(before.swap if before else None, read.swap, UNLIMITED_BYTES)
+    pids, why_pids = check_count("threads", before.pids if before else None, read.pids, read.pid_limit)
+    system = []
+    for part in read.system:
+        was = next((p for p in before.system if p.name == part.name), None) if before else None
+        part_cpu, _ = check_cpu(was.cpu if was else None, part.cpu, read.cpus)
+        part_memory, _ = check_memory(was.memory if was else None, part.memory, capacity)
+        system.append(replace(part, cpu=part_cpu, memory=part_memory))
+    node = replace(read, cpu=cpu, memory=memory, swap=swap, pids=pids, system=tuple(system))
+    whys = (*read.troubles, *refusals((why_cpu, why_memory, why_swap, why_pids)))
+    return refuse(replace(state, node=node, node_as_of=as_of), Part.NODE, whys)
+
+
+def absorb_pod(state: UsageState, row: PodReading, as_of: Instant) -> PodKept:
+    """Return what is believed of one pod's reading."""
+    kept = state.pods.get(row.uid)
+    if row.trouble:
+        return replace(kept or PodKept(reading=PodReading(uid=row.uid)), refused=(row.trouble,))
+    known = {group.id: group for group in kept.reading.containers} if kept else {}
+    containers, whys = [], []
+    for group in row.containers:
+        believed, refused = check_group(state, known.get(group.id), group)
+        containers.append(believed)
+        whys += [f"container {group.id}: {why}" for why in refused]
+    own = None
+    if row.group is not None:
+        own, refused = check_group(state, kept.reading.group if kept else None, row.group)
+        whys += refused
+    return PodKept(
+        reading=replace(row, group=own, containers=tuple(containers)), as_of=as_of, refused=tuple(whys)
+    )
+
+
+def check_group(
+    state: UsageState, before: GroupReading | None, after: GroupReading
+) -> tuple[GroupReading, list[str]]:
+    """Return what is believed of a container's or pod's reading, and what is not."""
+    node = state.node
+    capacity = memory_of(state)
+    cpu, why_cpu = check_cpu(before.cpu if before else None, after.cpu, node.cpus if node else 1 << 16)
+    memory, why_memory = check_memory(before.memory if before else None, after.memory, capacity)
+    swap, why_swap = check_swap(before.swap if before else None, after.swap, UNLIMITED_BYTES)
+    limit = node.pid_limit if node else None
+    pids, why_pids = check_count("processes", before.pids if before else None, after.pids, limit)
+    believed = replace(after, cpu=cpu, memory=memory, swap=swap, pids=pids)
+    return believed, refusals((after.trouble, why_cpu, why_memory, why_swap, why_pids))
+
+
+def memory_of(state: UsageState) -> int | None:
+    """Return how much memory the machine has: no pod is believed to take more, also while the machine can not be read."""
+    read = state.node.memory_bytes if state.node is not None else 0
+    return max(0, read) or state.policy.memory_bytes or None
+
+
+def absorb_disks(state: UsageState, measured: DisksMeasured, as_of: Instant) -> UsageState:
+    """Take in how full file systems are; one that hangs or lies keeps what was known of it."""
+    disks, ages, whys = dict(state.disks), dict(state.disks_as_of), []
+    for row in measured.rows:
+        before = disks.get(row.name)
+        if before is not None and before.path != row.path:
+            before = None
+        fs, why = (
+            (before.fs if before else None, row.trouble)
+            if row.trouble
+            else check_fs(before.fs if before else None, row.fs)
+        )
+        device = row.device if row.device >= 0 or before is None else before.device
+        disks[row.name] = replace(row, fs=fs, device=device, trouble=why)
+        whys += [f"file system of {row.path}: {why}"] if why else []
+        if not why:
+            ages[row.name] = as_of
+    state = replace(state, disks=disks, disks_as_of=ages)
+    return refuse(state, Part.DISKS, tuple(whys))
+
+
+def absorb_images(state: UsageState, images: ImageFs, as_of: Instant) -> UsageState:
+    """Take in how full the file system of images is."""
+    _, why = check_fs(None, fs_of(images))
+    if why:
+        text = f"image file system {images.mountpoint}: {why}"
+        return refuse(state, Part.IMAGES, (text,))
+    return refuse(replace(state, images=images, images_as_of=as_of), Part.IMAGES, ())
+
+
+def fs_of(images: ImageFs) -> FsUsage:
+    """Return the file system of images in the words of usage; `used_bytes` is what images take of it."""
+    counted = images.inodes > 0
+    return FsUsage(
+        at=images.measured_at,
+        capacity_bytes=images.capacity_bytes,
+        available_bytes=images.available_bytes,
+        used_bytes=images.used_bytes,
+        inodes=images.inodes if counted else None,
+        inodes_free=images.inodes_free if counted else None,
+        inodes_used=images.inodes - images.inodes_free if counted else None,
+    )
+
+
+def absorb_folders(state: UsageState, row: PodFoldersReading, as_of: Instant, now: Instant) -> FoldersKept:
+    """Return what is believed of one pod's folders, and when they are walked next."""
+    kept = state.folders.get(row.uid)
+    period = state.policy.folder_period_s
+    wait_s = min(max(period, row.took_s * FOLDER_LOAD), FOLDER_PERIOD_LIMIT_S)
+    if kept is None:
+        # Pods found together are not always walked together.
+        wait_s *= sum(row.uid.encode()) % 16 / 16
+    due_at = now + wait_s
+    if not row.measured:
+        return replace(kept or FoldersKept(), due_at=due_at, refused=(row.trouble,))
+    fs = state.disks[NODEFS].fs if NODEFS in state.disks else None
+    whys = [row.trouble] if row.trouble else []
+    before = kept.reading if kept else None
+    parts: dict[str, tuple[object, ...]] = {}
+    for kind, found, was in (
+        ("logs of", row.logs, before.logs if before else ()),
+        ("volume", row.volumes, before.volumes if before else ()),
+    ):
+        believed = []
+        for part in found:
+            why = check_share("used", part.used_bytes, part.inodes, part.fs if part.memory else fs)
+            if not why:
+                believed.append(part)
+                continue
+            whys.append(f"{kind} {part.name}: {why}")
+            believed += [old for old in was if old.name == part.name]
+        parts[kind] = tuple(believed)
+    reading = replace(row, logs=parts["logs of"], volumes=parts["volume"])
+    return FoldersKept(reading=reading, as_of=as_of, due_at=due_at, refused=tuple(whys))
+
+
+def put_off(state: UsageState, uids: tuple[Uid, ...], now: Instant) -> UsageState:
+    """Try the folders of these pods again after a period."""
+    due_at = now + state.policy.folder_period_s
+    put = {uid: replace(state.folders.get(uid, FoldersKept()), due_at=due_at) for uid in uids}
+    return replace(state, folders={**state.folders, **put})
+
+
+def absorb_stats(state: UsageState, stats: ContainerStats, as_of: Instant) -> UsageState:
+    """Take in what the runtime counts. It may give the same sample twice: then nothing is new, and nothing is wrong."""
+    cpus = state.node.cpus if state.node else 1 << 16
+    capacity = memory_of(state)
+    rows, whys = {}, []
+    for row in stats.rows:
+        before = state.stats.get(row.id)
+        same = before and before.cpu and row.cpu and before.cpu.clock_ns == row.cpu.clock_ns
+        cpu, why_cpu = (
+            (before.cpu if before else None, "")
+            if same
+            else check_cpu(before.cpu if before else None, row.cpu, cpus)
+        )
+        memory, why_memory = check_memory(before.memory if before else None, row.memory, capacity)
+        layer, why_layer = row.layer, ""
+        if row.layer is not None:
+            why_layer = check_share(
+                "writable layer", row.layer.used_bytes or 0, row.layer.inodes_used or 0, layer_fs(state)
+            )
+            layer = (before.layer if before else None) if why_layer else row.layer
+        rows[row.id] = replace(row, cpu=cpu, memory=memory, layer=layer)
+        whys += [f"container {row.id}: {why}" for why in refusals((why_cpu, why_memory, why_layer))]
+    return refuse(replace(state, stats=rows, stats_as_of=as_of), Part.STATS, tuple(whys))
+
+
+def layer_fs(state: UsageState) -> FsUsage | None:
+    """Return the file system that writable layers are on."""
+    return fs_of(state.images) if state.images is not None else None
+
+
+def refuse(state: UsageState, part: Part, whys: tuple[str, ...]) -> UsageState:
+    """Note what was not believed of a part."""
+    rest = {p: texts for p, texts in state.refused.items() if p is not part}
+    return replace(state, refused={**rest, part: whys} if whys else rest)
+
+
+def refusals(whys: tuple[str, ...]) -> list[str]:
+    """Return the reasons that there are."""
+    return [why for why in whys if why]

@@ -1,0 +1,215 @@
+"""UsageManager's decisions: when which part is read, what of it is believed, and when everybody is told."""
+
+from collections.abc import Callable
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actors.usage.absorb import absorb_outcome
+from actors.usage.compose import alive, compose, host_network
+from actors.usage.state import RUNTIME, USAGE, Asked, Part, UsageState
+from api.containers import Container, ContainerState, InspectPod, ListPods, RuntimePod
+from api.host import HostCall
+from api.ids import Instant, OpId, Uid, WallNs
+from api.images import ImageFsUsage
+from api.lifecycle import Action, Decision, Start, Tell
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
+from api.runtimecall import Call
+from api.usagecall import (
+    ContainerPlace,
+    DiskPlace,
+    FolderPlace,
+    MeasureDisks,
+    MeasureFolders,
+    PodPlace,
+    ReadContainerStats,
+    ReadNode,
+    ReadPods,
+)
+
+PUBLISH_S = 3.0
+"""How long a round waits for its parts before it is told without those that are late."""
+WARM_ROUNDS, WARM_S = 3, 2.0
+"""The first rounds follow each other sooner: pods are just coming, and a rate needs two readings."""
+DEADLINES_S = {
+    Part.LISTING: 8.0,
+    Part.NODE: 8.0,
+    Part.PODS: 20.0,
+    Part.DISKS: 20.0,
+    Part.FOLDERS: 60.0,
+    Part.IMAGES: 20.0,
+    Part.STATS: 20.0,
+    Part.LOOK: 15.0,
+}
+NODEFS, IMAGEFS = "nodefs", "imagefs"
+LOOKS_AT_ONCE = 8
+LOOK_AGAIN_S = 60.0
+
+
+def decide(
+    before: UsageState,
+    message: UsageMessage | KernelMessage | None,
+    now: Instant,
+    wall: WallNs,
+    new_op: Callable[[], OpId],
+) -> Decision[UsageState]:
+    """Take in a message (None: begin) and choose what to read and whom to tell."""
+    state, actions = absorb(before, message, now)
+    state, asking = ask(state, message, now, new_op)
+    state, telling = publish(state, now, wall)
+    return Decision(state=state, actions=(*actions, *asking, *telling), wake_at=wake_at(state))
+
+
+def absorb(
+    state: UsageState, message: UsageMessage | KernelMessage | None, now: Instant
+) -> tuple[UsageState, tuple[Action, ...]]:
+    """Return what is known after `message`, and who is to be told of it at once."""
+    match message:
+        case Outcome(op=op) if op in state.asked:
+            asked = state.asked[op]
+            rest = {other: value for other, value in state.asked.items() if other != op}
+            return absorb_outcome(replace(state, asked=rest), asked, message, now), ()
+        case WatchUsage(asked_by=path):
+            told = (Tell(to=path, message=UsageRead(usage=state.usage)),) if state.usage else ()
+            others = tuple(other for other in state.watchers if other != path)
+            return replace(state, watchers=(*others, path)), told
+        case UnwatchUsage(asked_by=path):
+            return replace(state, watchers=tuple(w for w in state.watchers if w != path)), ()
+        case ReadUsageNow():
+            return replace(state, everything=True, next_round_at=now), ()
+        case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | UsageRead() | None:
+            return state, ()
+        case _:
+            assert_never(message)
+
+
+# ---------------------------------------------------------------- ask
+
+
+def ask(
+    state: UsageState, message: object, now: Instant, new_op: Callable[[], OpId]
+) -> tuple[UsageState, tuple[Action, ...]]:
+    """Begin a round when it is due; read pods and folders as soon as it is known which pods there are."""
+    calls: list[tuple[Part, HostCall | Call]] = []
+    if now >= state.next_round_at:
+        state = replace(
+            state,
+            round=state.round + 1,
+            round_since=now,
+            next_round_at=now + (WARM_S if state.round < WARM_ROUNDS else state.policy.period_s),
+            stats_due_at=now if state.everything else state.stats_due_at,
+            folders={u: replace(kept, due_at=now) for u, kept in state.folders.items()}
+            if state.everything
+            else state.folders,
+            everything=False,
+        )
+        node = ReadNode(pod_groups=state.policy.pod_groups)
+        calls = [(Part.LISTING, ListPods()), (Part.NODE, node), (Part.DISKS, disks_of(state))]
+        if now >= state.stats_due_at:
+            calls += [(Part.IMAGES, ImageFsUsage()), (Part.STATS, ReadContainerStats())]
+            state = replace(state, stats_due_at=now + state.policy.stats_period_s)
+    elif isinstance(message, Outcome) and message.call == ListPods.__name__:
+        # Also when the listing failed: who was there before is most likely there still.
+        calls = after_listing(state, now)
+    actions: list[Action] = []
+    under_way = {asked.part for asked in state.asked.values()}
+    for part, call in calls:
+        if (part in under_way and part is not Part.LOOK) or part in state.unoffered:
+            continue
+        op = new_op()
+        uids: tuple[Uid, ...] = ()
+        if isinstance(call, ReadPods | MeasureFolders):
+            uids = tuple(pod.uid for pod in call.pods)
+        elif isinstance(call, InspectPod):
+            uids = (call.uid,)
+            state = replace(state, looked_at={**state.looked_at, call.uid: now})
+        asked = Asked(part=part, round=state.round, since=now, uids=uids)
+        state = replace(state, asked={**state.asked, op: asked})
+        port = USAGE if isinstance(call, HostCall) else RUNTIME
+        actions.append(Start(op=op, port=port, call=call, deadline_s=DEADLINES_S[part]))
+    return state, tuple(actions)
+
+
+def disks_of(state: UsageState) -> MeasureDisks:
+    """Return the file systems to measure: the agent's own, and that of images once it is known where they are."""
+    disks = [DiskPlace(name=NODEFS, path=state.policy.root_dir)]
+    if state.images is not None and state.images.mountpoint:
+        disks.append(DiskPlace(name=IMAGEFS, path=state.images.mountpoint))
+    return MeasureDisks(disks=tuple(disks))
+
+
+def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+    """Return the calls that need to know which pods there are; none about no pods."""
+    calls: list[tuple[Part, HostCall | Call]] = []
+    pods = tuple(pod for pod in state.listed if alive(pod))
+    places = tuple(place for pod in pods if (place := place_of(state, pod)).containers)
+    if places:
+        calls.append((Part.PODS, ReadPods(pods=places)))
+    due = [pod for pod in pods if pod.uid not in state.folders or now >= state.folders[pod.uid].due_at]
+    if due:
+        policy = state.policy
+        folders = tuple(
+            FolderPlace(
+                uid=pod.uid,
+                pod_folder=f"{policy.root_dir}/pods/{pod.uid}",
+                log_folder=f"{policy.log_root}/{pod.namespace}_{pod.name}_{pod.uid}",
+            )
+            for pod in due
+        )
+        calls.append((Part.FOLDERS, MeasureFolders(pods=folders)))
+    nameless = [pod.uid for pod in pods if any(is_nameless(state, c) for c in pod.containers)]
+    ready = [uid for uid in nameless if now >= state.looked_at.get(uid, float("-inf")) + LOOK_AGAIN_S]
+    calls += [(Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE]]
+    return calls
+
+
+def is_nameless(state: UsageState, container: Container) -> bool:
+    """Say whether a container runs of which no process is known."""
+    running = container.state is ContainerState.RUNNING
+    return running and container.pid <= 0 and container.id not in state.pids
+
+
+def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
+    """Return where a pod's cgroups are found: by the processes of its running containers."""
+    return PodPlace(
+        uid=pod.uid,
+        containers=tuple(
+            ContainerPlace(
+                id=container.id,
+                pid=container.pid or state.pids.get(container.id, 0),
+                started_at=container.started_at,
+            )
+            for container in pod.containers
+            if container.state is ContainerState.RUNNING and not is_nameless(state, container)
+        ),
+        network=not host_network(pod),
+    )
+
+
+# ---------------------------------------------------------------- publish
+
+
+def publish(state: UsageState, now: Instant, wall: WallNs) -> tuple[UsageState, tuple[Action, ...]]:
+    """Tell everybody when all parts of the round are in, or the others have waited long enough for them."""
+    if state.published >= state.round:
+        return state, ()
+    open_parts = [asked for asked in state.asked.values() if asked.round == state.round]
+    if open_parts and now < state.round_since + PUBLISH_S:
+        return state, ()
+    usage = compose(state, now, wall)
+    state = replace(
+        state,
+        usage=usage,
+        published=state.round,
+        took_s=now - state.round_since,
+        rounds_late=state.rounds_late + bool(open_parts),
+    )
+    return state, tuple(Tell(to=path, message=UsageRead(usage=usage)) for path in state.watchers)
+
+
+def wake_at(state: UsageState) -> Instant:
+    """Return when to look again at the latest."""
+    if state.published < state.round:
+        return min(state.round_since + PUBLISH_S, state.next_round_at)
+    return state.next_round_at

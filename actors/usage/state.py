@@ -1,0 +1,137 @@
+"""What UsageManager knows: the last believed reading of each part, what is asked for now, and who wants to be told.
+
+```text
+period --> listing ---> pods (cgroups, /proc) -.
+       |          '---> folders (those due)  --+--> all in, or PUBLISH_S over --> Usage --> every watcher
+       '-> node, disks, image file system, runtime's stats
+```
+
+Each part is an operation of its own with its own deadline. One that hangs is left out: its rows stay as old as they are,
+and it is asked again when its outcome is in.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+import msgspec
+
+from api.containers import RuntimePod
+from api.ids import Instant, OpId, Path, Uid
+from api.images import ImageFs
+from api.usage import Usage
+from api.usagecall import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
+
+USAGE, RUNTIME = "usage", "runtime"
+SELF = Path("/node/usage")
+
+
+class Part(StrEnum):
+    """What is read in a round, each by a call of its own."""
+
+    LISTING = "listing of pods"
+    NODE = "machine"
+    PODS = "pods"
+    DISKS = "file systems"
+    FOLDERS = "folders"
+    IMAGES = "image file system"
+    STATS = "runtime's stats"
+    LOOK = "look at one pod"
+    """For the process of a container, which a listing may leave out; one call for each pod."""
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How often what is read, and where things are."""
+
+    node_name: str = ""
+    root_dir: str = "/var/lib/nodeagent"
+    log_root: str = "/var/log/pods"
+    take_over: bool = False
+    """Whether other agents' pods are ours too."""
+    memory_bytes: int = 0
+    """What the machine was found to have before anything was read; 0 when nobody knows."""
+    period_s: float = 10.0
+    folder_period_s: float = 20.0
+    """Between walks of one pod's folders; longer for those whose walks take long."""
+    stats_period_s: float = 30.0
+    """Between looks at what the runtime counts: writable layers, images, and containers that no cgroup in sight counts.
+
+    How full the file system of images is, is measured in each round all the same, once it is known where it is.
+    """
+    pod_groups: tuple[str, ...] = ("/kubepods", "/kubepods.slice")
+    """Cgroups that may hold all pods."""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """A call in flight."""
+
+    part: Part
+    round: int
+    since: Instant
+    uids: tuple[Uid, ...] = ()
+
+
+class PodKept(msgspec.Struct, frozen=True, kw_only=True):
+    """The last believed reading of one pod's cgroups."""
+
+    reading: PodReading
+    as_of: Instant | None = None
+    """None while there was none."""
+    refused: tuple[str, ...] = ()
+    """What was not believed at the last try, or why there was nothing to believe."""
+
+
+class FoldersKept(msgspec.Struct, frozen=True, kw_only=True):
+    """The last believed walk of one pod's folders."""
+
+    reading: PodFoldersReading | None = None
+    as_of: Instant | None = None
+    due_at: Instant = float("-inf")
+    refused: tuple[str, ...] = ()
+
+
+class UsageState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that UsageManager knows."""
+
+    policy: Policy = Policy()
+    watchers: tuple[Path, ...] = ()
+    """In the order in which they came."""
+    asked: Mapping[OpId, Asked] = {}
+    round: int = 0
+    round_since: Instant = float("-inf")
+    next_round_at: Instant = float("-inf")
+    everything: bool = False
+    """The next round reads all folders and stats, due or not."""
+    published: int = 0
+    """The last round that was told."""
+
+    listed: tuple[RuntimePod, ...] = ()
+    listed_at: Instant | None = None
+    pids: Mapping[str, int] = {}
+    """By container id: a process that an inspection showed."""
+    looked_at: Mapping[Uid, Instant] = {}
+    """When a pod was last inspected for that."""
+    node: NodeRead | None = None
+    node_as_of: Instant | None = None
+    pods: Mapping[Uid, PodKept] = {}
+    disks: Mapping[str, DiskReading] = {}
+    disks_as_of: Mapping[str, Instant] = {}
+    images: ImageFs | None = None
+    images_as_of: Instant | None = None
+    folders: Mapping[Uid, FoldersKept] = {}
+    stats: Mapping[str, ContainerStat] = {}
+    """By container id."""
+    stats_as_of: Instant | None = None
+    stats_due_at: Instant = float("-inf")
+    failed: Mapping[Part, str] = {}
+    """Why a part could not be read at the last try."""
+    refused: Mapping[Part, tuple[str, ...]] = {}
+    """What was not believed of a part, beside pods."""
+    unoffered: tuple[Part, ...] = ()
+    """Parts that this runtime does not have; they are not asked for again."""
+
+    usage: Usage | None = None
+    """What was told last."""
+    took_s: float = 0.0
+    """How long the last round took until it was told."""
+    rounds_late: int = 0
+    """Rounds that were told without all of their parts."""

@@ -1,0 +1,58 @@
+"""Messages to EventRecorder, which keeps what happened on this node.
+
+Sent by: PodActors. Order: per sender. Delivery: `EventSeen` is an edge, kept until handled; a lost one is an event that
+nobody reads. `KeepEvents` is a level, told anew on `Restarted`; a lost one is repaired by the PodActor's next event, a lost
+`ReleaseEvents` by the next start of the agent, which finds nobody to claim the page.
+"""
+
+from api.ids import Uid, WallNs
+from api.messages import Message
+
+
+class EventSeen(Message, frozen=True, kw_only=True):
+    """Something worth telling an operator happened to a pod, `times` times."""
+
+    uid: Uid
+    namespace: str
+    pod: str
+    at: WallNs
+    kind: str
+    """``Normal`` or ``Warning``."""
+    reason: str
+    message: str
+    field_path: str = ""
+    """``spec.containers{name}`` for a container's."""
+    times: int = 1
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"EventSeen {self.namespace}/{self.pod} {self.kind} {self.reason}"
+
+
+class KeepEvents(Message, frozen=True, kw_only=True):
+    """The pod is there: its events are to be kept."""
+
+    uid: Uid
+    namespace: str
+    pod: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"KeepEvents {self.namespace}/{self.pod}"
+
+    def conflation_key(self) -> str | None:
+        """Keep one of each pod."""
+        return f"keep:{self.uid}"
+
+
+class ReleaseEvents(Message, frozen=True, kw_only=True):
+    """Nothing is left of the pod: its events are of use for a while only."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReleaseEvents {self.uid}"
+
+
+EventsMessage = EventSeen | KeepEvents | ReleaseEvents

@@ -1,0 +1,56 @@
+"""Messages to EvictionManager, who has pods go when the node is short of something.
+
+Sent by: PodSupervisor (`ActivePods`, and `PodKilled` of a pod without an actor), PodActors (`PodKilled`), UsageManager
+(`UsageRead`), ImageGCManager (`ImagesCollected`). Delivery: `ActivePods` and `UsageRead` are levels, asked for again
+when they stay away; for a lost `PodKilled` or `ImagesCollected` the manager waits only so long.
+"""
+
+import msgspec
+
+from api.ids import Uid
+from api.messages import Message
+from api.messages.supervisor import PodKilled
+from api.messages.usage import UsageRead
+from api.objects.pod import Pod
+
+
+class ActivePod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that was admitted and may have running containers, or volumes."""
+
+    uid: Uid
+    pod: Pod
+    """With the amounts that it was given."""
+    ending: bool = False
+    """It is being stopped, by whomever, or what it had is being removed."""
+
+
+class ActivePods(Message, frozen=True, kw_only=True):
+    """Every pod that may use something of the node: the whole truth, newest wins."""
+
+    pods: tuple[ActivePod, ...] = ()
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ActivePods {len(self.pods)} ending={sum(one.ending for one in self.pods)}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "active"
+
+
+class ImagesCollected(Message, frozen=True, kw_only=True):
+    """A collection of unused images that the receiver asked for is over."""
+
+    run: str
+    removed: int
+    freed_bytes: int | None = None
+    """What the file system showed; None when it was not measured."""
+    failure: str = ""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ImagesCollected {self.run} removed={self.removed} {self.failure}".rstrip()
+
+
+EvictionMessage = ActivePods | ImagesCollected | UsageRead | PodKilled
+"""EvictionManager: has pods go when the node is short of something."""

@@ -1,0 +1,61 @@
+"""Messages to UsageManager, who reads what the node and its pods use, and to those who want to know.
+
+Sent by: whoever wants usage (`WatchUsage`, `UnwatchUsage`, `ReadUsageNow`), UsageManager itself (`UsageRead`). Delivery: a
+watcher that hears nothing for some rounds watches again; it also does when UsageManager has a new incarnation. `UsageRead`
+is a level: the newest is enough.
+"""
+
+from api.ids import Path
+from api.messages import Message
+from api.usage import Usage
+
+
+class WatchUsage(Message, frozen=True, kw_only=True):
+    """From now on tell `asked_by` each round, and at once the last one if there is one."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"WatchUsage {self.asked_by}"
+
+
+class UnwatchUsage(Message, frozen=True, kw_only=True):
+    """Tell `asked_by` nothing more."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"UnwatchUsage {self.asked_by}"
+
+
+class ReadUsageNow(Message, frozen=True, kw_only=True):
+    """Begin a round at once, and read everything in it, folders too. All watchers are told."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReadUsageNow {self.asked_by}"
+
+    def conflation_key(self) -> str | None:
+        """Keep one."""
+        return "read-now"
+
+
+class UsageRead(Message, frozen=True, kw_only=True):
+    """To a watcher: a round is over. Rows that could not be read anew are as old as they say."""
+
+    usage: Usage
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"UsageRead {self.usage.brief()}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "usage"
+
+
+UsageMessage = WatchUsage | UnwatchUsage | ReadUsageNow | UsageRead

@@ -1,0 +1,129 @@
+"""``explain eviction``: what the node is short of, what would be done now, and how each pod stands."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+
+from api.evictionrow import EvictionRow, RankingRow, ThresholdRow
+from runtime.cli.client import Client
+from runtime.cli.podview import print_json
+from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, size, table
+
+UNKNOWN = "-"
+
+
+def eviction(args: argparse.Namespace, client: Client) -> int:
+    """Carry out ``nodeagent explain eviction``."""
+    found, raw = client.get(EvictionRow, ("eviction",))
+    if args.output == "json":
+        return print_json(raw)
+    sys.stdout.write(explanation(found, screen_of(), dry_run=args.dry_run))
+    return 0
+
+
+def explanation(found: EvictionRow, screen: Screen, *, dry_run: bool) -> str:
+    """Return where eviction stands, the answer first; `dry_run`: also who would go if more were short."""
+    return "\n".join(_lines(found, screen, dry_run=dry_run)) + "\n"
+
+
+def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str]:
+    yield _labelled("Now", found.doing, screen)
+    for at, line in enumerate(found.conditions or ("none",)):
+        style = "warn" if found.conditions else ""
+        yield _labelled("Pressure" if at == 0 else "", line, screen, style)
+    yield _labelled(
+        "Usage", "not read yet" if found.usage_age_s is None else f"read {age(found.usage_age_s)} ago", screen
+    )
+    for at, line in enumerate(found.problems):
+        yield _labelled("Problems" if at == 0 else "", line, screen, "bad")
+    for at, line in enumerate(found.over_limit):
+        yield _labelled("Over limit" if at == 0 else "", line, screen, "bad")
+    yield ""
+    if found.thresholds:
+        yield threshold_table(found.thresholds, screen).rstrip("\n")
+    else:
+        yield "no thresholds: only limits of the pods' own are enforced"
+    for ranking in (*found.short_of, *(found.if_short if dry_run else ())):
+        yield ""
+        short = ranking in found.short_of
+        title = (
+            f"short of {ranking.signal}, first to go first:"
+            if short
+            else f"if it were short of {ranking.signal}:"
+        )
+        yield screen.paint(title, "strong")
+        yield ranking_table(ranking, screen).rstrip("\n") if ranking.pods else "no pod is active"
+    if not found.short_of and not dry_run and found.thresholds:
+        yield ""
+        yield screen.paint("--dry-run shows who would go if the node were short of something", "faint")
+    for at, victim in enumerate(found.victims):
+        if at == 0:
+            yield ""
+        text = (
+            f"{victim.pod} for {victim.signal}, {age(victim.ago_s)} ago: {victim.message} -> {victim.outcome}"
+        )
+        yield _labelled("Evicted" if at == 0 else "", text, screen)
+
+
+def _labelled(label: str, text: str, screen: Screen, style: str = "") -> str:
+    lead = f"{label + ':' if label else '':<12}"
+    return screen.paint(lead, "faint") + screen.paint(clean(text), style)
+
+
+def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str:
+    """Return thresholds beside their readings."""
+    columns = (
+        Column("SIGNAL", least=10),
+        Column("THRESHOLD", right=True),
+        Column("KIND"),
+        Column("AT LEAST", right=True),
+        Column("OVER AT", right=True),
+        Column("AVAILABLE", right=True),
+        Column("OF", right=True),
+        Column("READ", right=True),
+        Column("MET", right=True),
+    )
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            one.signal,
+            one.value,
+            f"soft {age(one.grace_s)}" if one.grace_s else "hard",
+            amount(one.least, is_bytes=one.is_bytes),
+            amount(one.enough, is_bytes=one.is_bytes),
+            amount(one.available, is_bytes=one.is_bytes),
+            amount(one.capacity, is_bytes=one.is_bytes),
+            "not read" if one.age_s is None else f"{age(one.age_s)} ago",
+            Cell("no" if one.met_s is None else age(one.met_s), "" if one.met_s is None else "bad"),
+        )
+        for one in thresholds
+    ]
+    return table(columns, rows, screen)
+
+
+def ranking_table(ranking: RankingRow, screen: Screen) -> str:
+    """Return the pods of a ranking, in its order."""
+    columns = (
+        Column("POD", least=12),
+        Column("USES", right=True),
+        Column("REQUESTS", right=True),
+        Column("PRIORITY", right=True),
+        Column("VERDICT", least=10),
+    )
+    rows: list[tuple[Cell | str, ...]] = [
+        (
+            one.pod,
+            amount(one.used, is_bytes=ranking.is_bytes),
+            amount(one.requested, is_bytes=ranking.is_bytes),
+            str(one.priority),
+            Cell(one.verdict, "warn" if one.verdict == "next" else ""),
+        )
+        for one in ranking.pods
+    ]
+    return table(columns, rows, screen)
+
+
+def amount(number: int | None, *, is_bytes: bool) -> str:
+    """Write bytes or pieces; a dash for what nobody knows."""
+    if number is None:
+        return UNKNOWN
+    return size(number) if is_bytes else str(number)

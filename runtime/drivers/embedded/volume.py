@@ -1,0 +1,63 @@
+"""What keeps a container of plain processes from mounting a volume, said before anything is started."""
+
+import os
+from pathlib import Path
+
+from api.confinement import Mount, MountPropagation
+from api.containers import ContainerSpec
+from api.errors import RejectedError
+
+REASON = "CreateContainerError"
+CAP_SYS_ADMIN = 21
+
+
+def require_mountable(spec: ContainerSpec) -> None:
+    """Raise `RejectedError` with what to do when the volumes of a container can not be mounted on this host."""
+    if not spec.mounts:
+        return
+    if not may_mount():
+        raise RejectedError(
+            f"container {spec.name}: volumeMounts needs a table of mounts of its own, which the agent's user may not make"
+            " on this machine; run the agent as root, or remove volumeMounts",
+            reason=REASON,
+        )
+    for mount in spec.mounts:
+        why = trouble(mount, spec.mounts)
+        if why:
+            raise RejectedError(
+                f"container {spec.name}: volumeMounts: mountPath {mount.container_path} {why}", reason=REASON
+            )
+
+
+def trouble(mount: Mount, mounts: tuple[Mount, ...]) -> str:
+    """Return what keeps one mount from being made, empty when nothing is seen."""
+    path = os.path.normpath(mount.container_path)
+    if path == "/":
+        return "is the root of the host, over which nothing can be mounted; choose a folder below it"
+    if mount.propagation is MountPropagation.BIDIRECTIONAL:
+        return "asks for mountPropagation Bidirectional, which plain processes of the host do not need; remove it"
+    outer = (os.path.normpath(other.container_path) for other in mounts if other is not mount)
+    if any(path.startswith(f"{other}/") for other in outer):
+        # It is looked for in the volume that is mounted around it.
+        return ""
+    source, target = Path(mount.host_path), Path(path)
+    if not target.exists():
+        kind = "file" if source.is_file() else "folder"
+        return (
+            f"does not exist on this host, and the host's own image has no files to make it in; make that {kind}, or"
+            " choose one that exists"
+        )
+    if source.exists() and source.is_dir() != target.is_dir():
+        return (
+            f"is {'a folder' if target.is_dir() else 'no folder'} on this host, and the volume is not;"
+            " choose another path"
+        )
+    return ""
+
+
+def may_mount() -> bool:
+    """Tell whether this process may make tables of mounts."""
+    for line in Path("/proc/self/status").read_bytes().splitlines():
+        if line.startswith(b"CapEff:"):
+            return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)
+    return os.geteuid() == 0

@@ -1,0 +1,190 @@
+r"""One conversation on the loop: it reaches its host, and is over once: done, failed, late or taken back.
+
+```text
+start --> [resolver] --> connect --> reached --(subclass: talk)--> succeed | fail
+   \______________________ its time is up: fail, TimedOut ______________/
+```
+
+Everything here happens on the loop's thread, except `cancel`.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections import deque
+
+import msgspec
+
+from api.errors import Failure, FailureKind
+from api.netcall import UNREACHED, host_port
+from api.ports import Done
+from runtime.drivers.net.resolver import Address, Resolver, literal
+from runtime.loop import Loop
+
+WORN_OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+"""Errors of this machine, which say nothing of the other side."""
+
+
+class Conversation:
+    """A conversation with one host; subclasses say what is talked about and how its failures read."""
+
+    def __init__(self, loop: Loop, resolver: Resolver, timeout_s: float, done: Done) -> None:
+        self._loop, self._resolver, self.timeout_s = loop, resolver, timeout_s
+        self._done: Done | None = done
+        self._sock: socket.socket | None = None
+        self._left: deque[Address] = deque()
+        self.place = ""
+        """The address that is being reached, as it stands in texts."""
+        self.is_reached = False
+
+    # ------------------------------------------------------------ what a subclass says
+
+    def reached(self, sock: socket.socket) -> None:
+        """Begin to talk."""
+        raise NotImplementedError
+
+    def late(self) -> str:
+        """Return the text of a failure for want of time."""
+        raise NotImplementedError
+
+    def unreached(self, why: str) -> str:
+        """Return the text of a failure to connect."""
+        return why
+
+    # ------------------------------------------------------------ its life
+
+    def start(self, host: str, port: int) -> None:
+        """Begin."""
+        if self._done is not None:
+            self._loop.after(self.timeout_s, self._expire)
+            self.go(host, port)
+
+    def go(self, host: str, port: int) -> None:
+        """Reach a host; one that was reached before is left."""
+        self.leave()
+        self.is_reached = False
+        address = literal(host, port)
+        if address is not None:
+            self._left = deque((address,))
+            self._next("")
+            return
+        self.place = host_port(host, port)
+        self._resolver.ask(host, port, self._submit)
+
+    def _submit(self, found: tuple[Address, ...], why: str) -> None:
+        self._loop.submit(lambda: self._found(found, why))
+
+    def _found(self, found: tuple[Address, ...], why: str) -> None:
+        if self._done is not None:
+            self._left = deque(found)
+            self._next(f"dial tcp: {why}")
+
+    def _next(self, why: str) -> None:
+        """Try the next address, or fail with why the last one was not reached."""
+        if not self._left:
+            self.fail(FailureKind.UNAVAILABLE, self.unreached(why), UNREACHED)
+            return
+        address = self._left.popleft()
+        self.place = host_port(str(address.target[0]), address.target[1])
+        try:
+            sock = socket.socket(
+                address.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+            )
+        except OSError as error:
+            self._refused(error.errno or errno.EIO)
+            return
+        self._sock = sock
+        try:
+            code = sock.connect_ex(address.target)
+        except (OSError, OverflowError) as error:
+            self._refused((error.errno if isinstance(error, OSError) else None) or errno.EINVAL)
+            return
+        if code == errno.EINPROGRESS:
+            # A peer on this machine has answered by now, which saves a turn of the loop.
+            code = self._state()
+        if code == errno.EINPROGRESS:
+            self._loop.watch(sock, lambda _: self._connecting(), writable=True)
+        elif code:
+            self._refused(code)
+        else:
+            self._connected()
+
+    def _state(self) -> int:
+        """Return how the connecting stands: an error, 0 for made, EINPROGRESS."""
+        assert self._sock is not None
+        code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            return code
+        try:
+            self._sock.getpeername()
+        except OSError:
+            return errno.EINPROGRESS
+        return 0
+
+    def _connecting(self) -> None:
+        if self._sock is None:
+            return
+        code = self._state()
+        if code == errno.EINPROGRESS:
+            return
+        if code:
+            self._refused(code)
+        else:
+            self._connected()
+
+    def _connected(self) -> None:
+        assert self._sock is not None
+        self.is_reached = True
+        self.reached(self._sock)
+
+    def _refused(self, code: int) -> None:
+        self.leave()
+        why = f"dial tcp {self.place}: connect: {os.strerror(code).lower()}"
+        if code in WORN_OUT:
+            self.fail(FailureKind.EXHAUSTED, self.unreached(why))
+        else:
+            self._next(why)
+
+    def use(self, sock: socket.socket) -> None:
+        """Go on with another socket over the same descriptor."""
+        self._sock = sock
+
+    def leave(self) -> None:
+        """Close the connection, if there is one."""
+        sock, self._sock = self._sock, None
+        if sock is not None:
+            self._loop.forget(sock)
+            # Closing tells nobody anything that matters: the conversation is over.
+            with contextlib.suppress(OSError):
+                sock.close()
+
+    # ------------------------------------------------------------ its end
+
+    def succeed(self, result: msgspec.Struct) -> None:
+        """End with a result."""
+        self._end(result, None)
+
+    def fail(self, kind: FailureKind, message: str, reason: str = "") -> None:
+        """End with a failure."""
+        self._end(None, Failure(kind=kind, message=message, reason=reason))
+
+    def cancel(self) -> None:
+        """Take it back; may be called on any thread."""
+        self._loop.submit(lambda: self.fail(FailureKind.CANCELLED, "cancelled"))
+
+    def _expire(self) -> None:
+        if self._done is not None:
+            self.fail(FailureKind.TIMED_OUT, self.late(), "" if self.is_reached else UNREACHED)
+
+    def _end(self, result: msgspec.Struct | None, failure: Failure | None) -> None:
+        done, self._done = self._done, None
+        if done is None:
+            return
+        self.leave()
+        done(result, failure)
+
+    @property
+    def over(self) -> bool:
+        """Tell whether it is over."""
+        return self._done is None

@@ -1,0 +1,226 @@
+"""GET over HTTP or HTTPS on the loop: certificates are not verified, redirects are followed on the same host."""
+
+from __future__ import annotations
+
+import socket
+from functools import cache
+from typing import TYPE_CHECKING
+
+from api.errors import Failure, FailureKind
+from api.netcall import (
+    PLAIN_HTTP,
+    REDIRECT_LIMIT,
+    UNREACHED,
+    UNREADABLE,
+    HttpAnswer,
+    HttpGet,
+)
+from api.ports import Done
+from runtime.drivers.net.conversation import Conversation
+from runtime.drivers.net.httptext import (
+    FOLLOWED,
+    Answer,
+    MalformedError,
+    Target,
+    following,
+    request_bytes,
+)
+from runtime.drivers.net.resolver import Resolver, literal
+from runtime.loop import Loop
+
+if TYPE_CHECKING:
+    import ssl
+
+CHUNK_BYTES = 16 << 10
+
+
+class HttpConversation(Conversation):
+    """One GET and what it leads to."""
+
+    def __init__(self, loop: Loop, resolver: Resolver, call: HttpGet, timeout_s: float, done: Done) -> None:
+        super().__init__(loop, resolver, timeout_s, done)
+        self._call = call
+        path = call.path if call.path.startswith("/") else f"/{call.path}"
+        self._target = Target(scheme=call.scheme, host=call.host, port=call.port, path=path)
+        self._asked = self._target.url
+        self._hops = 0
+        self._answer = Answer(call.limit_bytes)
+        self._unsent = b""
+        self._tls: ssl.SSLSocket | None = None
+
+    def begin(self) -> None:
+        """Begin."""
+        self.start(self._target.host, self._target.port)
+
+    def late(self) -> str:
+        """Return a kubelet's text for an answer that did not come in time."""
+        if self._answer.status:
+            return self._text(
+                "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+            )
+        return self._text("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
+
+    def unreached(self, why: str) -> str:
+        """Return a kubelet's text for a server that is not there."""
+        return self._text(why)
+
+    def _text(self, why: str) -> str:
+        return f'Get "{self._asked}": {why}'
+
+    # ------------------------------------------------------------ asking
+
+    def reached(self, sock: socket.socket) -> None:
+        """Send the request, after shaking hands where that is asked for."""
+        try:
+            self._unsent = request_bytes(self._target, self._call.headers)
+        except ValueError as error:
+            self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {str(error)!r}"))
+            return
+        if self._target.scheme == "https":
+            self._greet(sock)
+        else:
+            self._send(sock)
+
+    def _greet(self, sock: socket.socket) -> None:
+        host = self._target.host
+        name = None if literal(host, 0) is not None else host
+        self._loop.forget(sock)
+        try:
+            self._tls = trusting().wrap_socket(sock, do_handshake_on_connect=False, server_hostname=name)
+        except (OSError, ValueError) as error:
+            self._broken(error)
+            return
+        self.use(self._tls)
+        self._shake(self._tls)
+
+    def _shake(self, tls: ssl.SSLSocket) -> None:
+        import ssl  # noqa: PLC0415  # it costs memory that only those spend who ask over HTTPS
+
+        if self.over:
+            return
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._loop.watch(tls, lambda _: self._shake(tls))
+        except ssl.SSLWantWriteError:
+            self._loop.watch(tls, lambda _: self._shake(tls), writable=True)
+        except OSError as error:
+            self._broken(error)
+        else:
+            self._send(tls)
+
+    def _send(self, sock: socket.socket) -> None:
+        if self.over:
+            return
+        try:
+            while self._unsent:
+                self._unsent = self._unsent[sock.send(self._unsent) :]
+        except OSError as error:
+            if self._waits(error):
+                self._loop.watch(sock, lambda _: self._send(sock), writable=True)
+            else:
+                self._broken(error)
+            return
+        self._loop.watch(sock, lambda _: self._read(sock))
+
+    # ------------------------------------------------------------ being answered
+
+    def _read(self, sock: socket.socket) -> None:
+        while not self.over:
+            try:
+                data = sock.recv(CHUNK_BYTES)
+            except OSError as error:
+                if not self._waits(error):
+                    self._broken(error)
+                return
+            try:
+                if data:
+                    self._answer.feed(data)
+                elif not self._answer.end():
+                    self._cut_off()
+                    return
+            except MalformedError as error:
+                self._spoilt(str(error))
+                return
+            if self._answer.complete:
+                self._answered()
+                return
+            if len(data) < CHUNK_BYTES and self._tls is None:
+                # The kernel gave all that it had: the loop tells when there is more.
+                return
+
+    def _answered(self) -> None:
+        answer = self._answer
+        onward = following(self._target, answer.headers.get("location", ""))
+        if answer.status in FOLLOWED and "location" in answer.headers and onward is not None:
+            self._hops += 1
+            if self._hops >= REDIRECT_LIMIT:
+                self.fail(FailureKind.UNAVAILABLE, self._text(f"stopped after {REDIRECT_LIMIT} redirects"))
+                return
+            self._target, self._answer, self._tls = onward, Answer(self._call.limit_bytes), None
+            self._asked = onward.url
+            self.go(onward.host, onward.port)
+            return
+        self.succeed(HttpAnswer(status=answer.status, body=answer.body, truncated=answer.truncated))
+
+    # ------------------------------------------------------------ being disappointed
+
+    def _cut_off(self) -> None:
+        if self._answer.status:
+            self.fail(FailureKind.UNAVAILABLE, self._text("unexpected EOF"), UNREADABLE)
+        else:
+            self.fail(FailureKind.UNAVAILABLE, self._text("EOF"))
+
+    def _spoilt(self, why: str) -> None:
+        reason = UNREADABLE if self._answer.status else ""
+        prefix = "" if self._answer.status else "net/http: HTTP/1.x transport connection broken: "
+        self.fail(FailureKind.UNAVAILABLE, self._text(prefix + why), reason)
+
+    def _broken(self, error: Exception) -> None:
+        failure = self._failure(error)
+        self.fail(failure.kind, failure.message, failure.reason)
+
+    def _failure(self, error: Exception) -> Failure:
+        unavailable = FailureKind.UNAVAILABLE
+        if self._tls is not None and is_plain_answer(error):
+            text = self._text("http: server gave HTTP response to HTTPS client")
+            return Failure(kind=unavailable, message=text, reason=PLAIN_HTTP)
+        if self._answer.status:
+            return Failure(kind=unavailable, message=self._text(said(error)), reason=UNREADABLE)
+        reason = UNREACHED if isinstance(error, ConnectionRefusedError) else ""
+        return Failure(kind=unavailable, message=self._text(said(error)), reason=reason)
+
+    def _waits(self, error: OSError) -> bool:
+        """Tell whether a socket only has to be waited for."""
+        if isinstance(error, BlockingIOError):
+            return True
+        return self._tls is not None and type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
+
+
+@cache
+def trusting() -> ssl.SSLContext:
+    """Return how TLS is spoken to whoever answers: as a kubelet's probes do, without looking at certificates."""
+    import ssl  # noqa: PLC0415  # it costs memory that only those spend who ask over HTTPS
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def is_plain_answer(error: Exception) -> bool:
+    """Tell whether a handshake failed because the other side answered in plain text."""
+    return getattr(error, "reason", "") in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
+
+
+def said(error: Exception) -> str:
+    """Return what became of a connection, in a few words."""
+    match error:
+        case ConnectionResetError():
+            return "read: connection reset by peer"
+        case BrokenPipeError():
+            return "write: broken pipe"
+        case _:
+            reason = getattr(error, "reason", "") or getattr(error, "strerror", "") or type(error).__name__
+            word = "tls: " if hasattr(error, "reason") else ""
+            return f"{word}{str(reason).lower().replace('_', ' ')}"

@@ -1,0 +1,156 @@
+"""Eviction in the simulated world: a node that runs short now and then, and what must hold of every victim."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from random import Random
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from actors.eviction.state import SELF, EvictionState, Killing, Victim
+from actors.rules.ranking import is_spared
+from actors.supervisor.state import SupervisorState
+from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
+from api.faults import AnyFault, CrashActor
+from api.ids import Path, Uid
+from api.usage import available
+from api.usagecall import DiskReading, NodeRead
+
+if TYPE_CHECKING:
+    from tests.harness.world import World
+
+SUPERVISOR = Path("/node/pods")
+EPOCH_S = 50.0
+"""How long the node is as short as it is."""
+WAIT_S = 30.0
+"""How long a victim is waited for."""
+READING_LIMIT_S = 120.0
+MI, GI = 1 << 20, 1 << 30
+SHORT_BYTES = 300 * MI
+
+
+def draw_policy(seed: int) -> EvictionPolicy:
+    """Draw what a node's configuration says of evictions: nothing on two nodes of three."""
+    random = Random(f"{seed}/eviction")
+    if seed % 3:
+        return EvictionPolicy()
+    hard = Threshold(
+        signal=Signal.MEMORY,
+        value=Quantity(amount=512 * MI),
+        reclaim=Quantity(amount=random.choice((0, 100 * MI))),
+    )
+    soft = Threshold(signal=Signal.MEMORY, value=Quantity(amount=GI), grace_s=random.choice((20.0, 70.0)))
+    disk = Threshold(signal=Signal.NODEFS, value=Quantity(percent=random.choice((5.0, 10.0))))
+    chosen = tuple(one for one in (hard, soft, disk) if random.random() < 0.8)
+    return EvictionPolicy(thresholds=chosen, transition_s=40.0, max_pod_grace_s=random.choice((0, 8)))
+
+
+def draw_eviction_faults(seed: int) -> tuple[AnyFault, ...]:
+    """Draw crashes of the manager, apart from all other faults."""
+    random = Random(f"{seed}/eviction faults")
+    return tuple(CrashActor(path=SELF, after=random.randrange(80)) for _ in range(random.randrange(3)))
+
+
+class Shortage:
+    """When the node of a seed is short of memory or disk."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._on = not seed % 3
+
+    def _roll(self, what: str, now: float) -> bool:
+        epoch = int(now / EPOCH_S)
+        return self._on and not zlib.crc32(f"{self._seed}/{what}/{epoch}".encode()) % 7
+
+    def node(self, read: NodeRead, now: float) -> NodeRead:
+        """Return the machine's usage, now and then with little memory left."""
+        if read.memory is None or not self._roll("memory", now):
+            return read
+        used = read.memory_bytes - SHORT_BYTES
+        memory = replace(
+            read.memory,
+            usage_bytes=used,
+            working_set_bytes=used,
+            available_bytes=available(read.memory_bytes, used),
+        )
+        return replace(read, memory=memory)
+
+    def disk(self, row: DiskReading, now: float) -> DiskReading:
+        """Return a file system, now and then nearly full."""
+        fs = row.fs
+        if fs is None or fs.capacity_bytes is None or not self._roll("disk", now):
+            return row
+        return replace(row, fs=replace(fs, available_bytes=fs.capacity_bytes // 50))
+
+
+class Evictions:
+    """The checker's own books of one incarnation of the manager."""
+
+    def __init__(self) -> None:
+        self._of: tuple[int, int] | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        self._known: frozenset[tuple[Uid, float]] = frozenset()
+        self._waits_until = float("-inf")
+        self._over_at = float("-inf")
+        self._doing = False
+
+    def take(self, number: tuple[int, int], state: EvictionState, now: float) -> tuple[str, str]:
+        """Take in a committed state; return what is wrong with it, and the signal of a new victim."""
+        if number != self._of:
+            self._begin()
+            self._of = number
+            self._over_at = now
+        fresh = [one for one in state.victims if (one.uid, one.asked_at) not in self._known]
+        said = self._judge(fresh, state, now)
+        self._known = frozenset((one.uid, one.asked_at) for one in state.victims)
+        if fresh:
+            self._waits_until = now + WAIT_S
+        if self._doing and state.doing is None:
+            self._over_at = now
+        self._doing = state.doing is not None
+        return said, fresh[0].signal if fresh else ""
+
+    def _judge(self, fresh: list[Victim], state: EvictionState, now: float) -> str:
+        if len(fresh) > 1:
+            return f"two victims at once: {[one.name for one in fresh]}"
+        if not fresh:
+            return ""
+        [victim] = fresh
+        if self._doing and now < self._waits_until:
+            return f"{victim.name} is chosen while another deed is under way"
+        if not isinstance(state.doing, Killing) or state.usage is None:
+            return f"{victim.name} is chosen and nobody waits for its end"
+        row = next((one for one in state.usage.pods if one.uid == victim.uid), None)
+        pod = next((one.pod for one in state.pods or () if one.uid == victim.uid), None)
+        if row is None or pod is None:
+            return f"{victim.name} is chosen and nothing is known of it"
+        if is_spared(pod, spares_static=False):
+            return f"{victim.name} is critical"
+        seen = next((one.as_of for one in state.observations if one.signal.value == victim.signal), None)
+        on_disk = victim.signal != Signal.MEMORY
+        own = row.disk_as_of if on_disk else row.as_of
+        if own is None or now - own > READING_LIMIT_S:
+            return f"{victim.name} is chosen by a reading of it as of {own}"
+        as_of = seen if seen is not None else own
+        if as_of <= self._over_at:
+            return f"{victim.name} is chosen by a reading of {as_of}, older than the last deed at {self._over_at}"
+        return ""
+
+
+def eviction_complaints(world: World) -> Iterator[str]:
+    """Yield what is not as it must be once nothing is short any more: no pressure, and nobody is waited for."""
+    assert world.system is not None
+    state, supervisor = world.system.committed(SELF), world.system.committed(SUPERVISOR)
+    if not isinstance(state, EvictionState) or not isinstance(supervisor, SupervisorState):
+        yield "eviction has not begun"
+        return
+    if state.usage is None or state.pods is None:
+        yield "eviction does not know what is used, or by whom"
+    if state.met or state.doing is not None:
+        yield f"eviction has thresholds met {state.met} and does {state.doing}"
+    if state.conditions or supervisor.pressure.conditions:
+        yield f"pressure is told: {state.conditions}, to newcomers {supervisor.pressure.conditions}"

@@ -1,0 +1,128 @@
+"""Real pods that take more disk than they may, or more than the node has: who goes, with which numbers, and recovery."""
+
+import json
+import re
+
+import pytest
+
+from tests.harness.agent import pod
+from tests.harness.part import need
+from tests.harness.reading import metrics
+from tests.harness.smalldisk import SmallDisk
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+FOREVER = "exec sleep 1000000"
+DEADLINE_S = 150.0
+DISK_MB = 100
+MB = 1_000_000
+
+
+@pytest.fixture(autouse=True)
+def _as_root():
+    need("root")
+
+
+def put(agent, name, megabytes, limit="", **spec):
+    """Write a pod that puts so many megabytes into an emptyDir."""
+    place = agent.folder / "place"
+    place.mkdir(exist_ok=True)
+    script = f"head -c {megabytes * MB} /dev/zero >{place}/data; {FOREVER}"
+    volume = {"name": "data", "emptyDir": {"sizeLimit": limit} if limit else {}}
+    made = pod(name, script, folder=agent.folder, volumes=[volume], **spec)
+    made["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": str(place)}]
+    agent.write(f"{name}.yaml", json.dumps(made))
+
+
+def status_of(agent, name):
+    """Return the whole status of a pod."""
+    items = agent.json("/pods")["items"]
+    return next((p["status"] for p in items if p["metadata"]["name"].startswith(f"{name}-")), {})
+
+
+def disruption(status):
+    return [c for c in status.get("conditions", ()) if c["type"] == "DisruptionTarget"]
+
+
+def until_evicted(agent, name):
+    agent.until(lambda: status_of(agent, name).get("reason") == "Evicted", f"{name} is evicted", DEADLINE_S)
+    status = status_of(agent, name)
+    assert status["phase"] == "Failed"
+    return status
+
+
+def evicted_events(agent):
+    rows = agent.json("/events")["events"]
+    return [(row["pod"], row["message"]) for row in rows if row["reason"] == "Evicted"]
+
+
+def test_a_pod_over_the_limit_of_its_volume_goes_and_others_stay(agent):
+    agent.configure(evictionHard={})
+    put(agent, "hog", 3, limit="1Mi")
+    put(agent, "modest", 3, limit="10Mi")
+    agent.start()
+    agent.until_status("modest", "Running")
+    status = until_evicted(agent, "hog")
+    message = 'Usage of EmptyDir volume "data" exceeds the limit "1Mi". '
+    assert status["message"] == message
+    assert disruption(status) == [], "it was its own fault"
+    assert evicted_events(agent) == [("hog-n1", message)]
+    counted = metrics(agent.ask("/metrics")[1])["kubelet_evictions_total"]
+    assert counted == {(("eviction_signal", "emptydirfs.limit"),): 1}
+    told = json.loads(agent.verb("explain", "eviction", "-o", "json").stdout)
+    [victim] = told["victims"]
+    assert (victim["pod"], victim["signal"]) == ("default/hog-n1", "emptydirfs.limit")
+    assert agent.row("modest")["status"] == "Running"
+    assert agent.keepers()
+
+
+def test_a_full_disk_has_the_hog_go_with_the_right_numbers_and_recovers(make_agent, tmp_path):
+    with SmallDisk(tmp_path / "small", DISK_MB) as disk:
+        agent = make_agent(root=disk.path / "root")
+        try:
+            fill_and_recover(agent)
+        finally:
+            agent.clean_up()
+
+
+def fill_and_recover(agent):
+    agent.configure(evictionHard={"nodefs.available": "40%"}, evictionPressureTransitionPeriod="20s")
+    put(agent, "modest", 1)
+    agent.start()
+    agent.until_status("modest", "Running")
+    put(agent, "hog", 60)
+    status = until_evicted(agent, "hog")
+    found = re.fullmatch(
+        r"The node was low on resource: ephemeral-storage\. Threshold quantity: (\S+), available: (\S+)\. ",
+        status["message"],
+    )
+    assert found, status["message"]
+    least, available = (amount(text) for text in found.groups())
+    [row] = agent.json("/eviction")["thresholds"]
+    assert least == row["least"]
+    assert abs(least - 0.4 * row["capacity"]) < 1024
+    assert 0 < available < least
+    assert available < DISK_MB * MB - 60 * MB, "what the hog took is gone from what is available"
+    assert [c["reason"] for c in disruption(status)] == ["TerminationByKubelet"]
+    assert agent.json("/eviction")["conditions"][0].startswith("DiskPressure")
+    node = [row for row in agent.json("/events")["events"] if row["reason"] == "EvictionThresholdMet"]
+    assert node[0]["message"] == "Attempting to reclaim ephemeral-storage"
+
+    put(agent, "early", 1)
+    refused = until_evicted(agent, "early")
+    assert refused["message"] == "Pod was rejected: The node had condition: [DiskPressure]. "
+
+    agent.until(lambda: not agent.json("/eviction")["conditions"], "the pressure is over", DEADLINE_S)
+    put(agent, "late", 1)
+    agent.until_status("late", "Running", 60.0)
+    assert agent.row("modest")["status"] == "Running"
+    assert [name for name, _ in evicted_events(agent)] == ["hog-n1", "early-n1"]
+    text = agent.verb("explain", "eviction", "--dry-run").stdout
+    assert "nothing: no threshold is met" in text
+    assert "if it were short of nodefs.available:" in text
+    assert "default/hog-n1 for nodefs.available" in text
+
+
+def amount(text):
+    """Return an amount as messages write it in bytes."""
+    units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
+    return int(text[:-2]) * units[text[-2:]] if text[-2:] in units else int(text)

@@ -1,0 +1,259 @@
+"""Pages of events: what is counted, combined, kept, written and forgotten."""
+
+import itertools
+
+import msgspec
+import pytest
+
+from actors.events.core import CLAIM_S, KEEP_S, WRITE_S, begin, decide, unwritten
+from actors.events.page import COMBINED, SIMILAR_LIMIT
+from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, Page, rows
+from actors.events.wire import event_object
+from api.errors import Failure, FailureKind
+from api.host import Forget, RecallAll, RecalledAll, Remember
+from api.ids import Uid
+from api.messages.events import EventSeen, KeepEvents, ReleaseEvents
+from api.messages.kernel import Alarm, Outcome
+
+NS = 1_000_000_000
+WALL = 1_700_000_000 * NS
+U1, U2 = Uid("u1"), Uid("u2")
+
+
+def seen(message="Container started", at=0.0, uid=U1, reason="Started", times=1, path=""):
+    return EventSeen(
+        uid=uid,
+        namespace="default",
+        pod=f"web-{uid}",
+        at=WALL + int(at * NS),
+        kind="Normal",
+        reason=reason,
+        message=message,
+        field_path=path,
+        times=times,
+    )
+
+
+class Recorder:
+    """A recorder that is told messages, with a ledger that answers when the test says so."""
+
+    def __init__(self, *, entries=(), recall=True):
+        self.ops = itertools.count(1)
+        self.calls = []
+        self.wake_at = None
+        self.state = EventsState(node_name="n1")
+        self.take(begin(self.state, 0.0, WALL, lambda: next(self.ops)))
+        if recall:
+            self.answer(RecalledAll(entries=tuple(entries)))
+
+    def take(self, decision):
+        self.state, self.wake_at = decision.state, decision.wake_at
+        self.calls += [(action.op, action.call) for action in decision.actions]
+
+    def tell(self, message, now=0.0):
+        wall = WALL + int(now * NS)
+        self.take(decide(self.state, message, now, wall, lambda: next(self.ops)))
+
+    def look(self, now):
+        self.tell(Alarm(at=now), now)
+
+    def answer(self, result=None, failure=None, now=0.0):
+        op, call = self.calls.pop(0)
+        self.tell(
+            Outcome(
+                op=op, call=type(call).__name__, result=result, failure=failure, started_at=now, ended_at=now
+            ),
+            now,
+        )
+        return call
+
+    def said(self, uid=None):
+        return [(row.message, row.count) for row in rows(self.state, uid)]
+
+
+def stored(*events, **fields):
+    """Return a page as the ledger holds it."""
+    recorder = Recorder()
+    for event in events:
+        recorder.tell(event)
+    page = recorder.state.records[U1].page
+    return msgspec.msgpack.encode(msgspec.structs.replace(page, **fields))
+
+
+def test_an_equal_event_is_counted_with_its_first_and_last_time():
+    recorder = Recorder()
+    recorder.tell(seen(at=1))
+    recorder.tell(seen("other", at=2))
+    recorder.tell(seen(at=5, times=2), 5.0)
+    assert recorder.said() == [("other", 1), ("Container started", 3)]
+    row = rows(recorder.state)[-1]
+    assert (row.first_at, row.at) == (WALL + NS, WALL + 5 * NS)
+
+
+def test_the_same_words_about_another_container_are_another_event():
+    recorder = Recorder()
+    recorder.tell(seen(path="spec.containers{a}"))
+    recorder.tell(seen(path="spec.containers{b}"))
+    assert recorder.said() == [("Container started", 1)] * 2
+
+
+def test_too_many_messages_of_one_reason_are_combined_into_one():
+    recorder = Recorder()
+    for number in range(SIMILAR_LIMIT + 3):
+        recorder.tell(seen(f"try {number}", at=number), float(number))
+    said = recorder.said()
+    assert len(said) == SIMILAR_LIMIT + 1
+    assert said[-1] == (f"{COMBINED}try {SIMILAR_LIMIT + 2}", 3)
+    recorder.tell(seen("another reason", reason="Killing"))
+    recorder.tell(seen("much later", at=2000))
+    assert {("another reason", 1), ("much later", 1)} <= set(recorder.said())
+
+
+def test_a_page_keeps_what_happened_last_and_no_more():
+    recorder = Recorder()
+    for number in range(EVENT_LIMIT + 5):
+        recorder.tell(seen(f"e{number}", reason=f"R{number}", at=number))
+    assert len(recorder.said()) == EVENT_LIMIT
+    assert recorder.said()[0] == ("e5", 1)
+
+
+def test_a_page_is_written_after_a_while_and_once_for_all_that_happened_meanwhile():
+    recorder = Recorder()
+    recorder.tell(seen(), 3.0)
+    assert (recorder.calls, recorder.wake_at) == ([], 3.0 + WRITE_S)
+    recorder.tell(seen("other"), 9.0)
+    recorder.look(3.0 + WRITE_S)
+    call = recorder.answer(now=14.0)
+    assert isinstance(call, Remember)
+    assert (call.section, call.key, call.durable) == ("events", U1, False)
+    assert [e.message for e in msgspec.msgpack.decode(call.data, type=Page).events] == [
+        "Container started",
+        "other",
+    ]
+    recorder.look(60.0)
+    assert recorder.calls == []
+
+
+def test_one_page_is_written_at_a_time_and_what_changes_meanwhile_again_later():
+    recorder = Recorder()
+    recorder.tell(seen(), 0.0)
+    recorder.tell(seen(uid=U2), 1.0)
+    recorder.look(30.0)
+    assert [call.key for _, call in recorder.calls] == [U1]
+    recorder.tell(seen("more"), 31.0)
+    recorder.answer(now=32.0)
+    assert [call.key for _, call in recorder.calls] == [U2]
+    recorder.answer(now=33.0)
+    assert (recorder.calls, recorder.wake_at) == ([], 30.0 + WRITE_S)
+    recorder.look(40.0)
+    assert [call.key for _, call in recorder.calls] == [U1]
+
+
+def test_a_write_that_failed_is_tried_again_and_not_at_once():
+    recorder = Recorder()
+    recorder.tell(seen(), 0.0)
+    recorder.look(10.0)
+    recorder.answer(failure=Failure(kind=FailureKind.UNAVAILABLE, message="disk full"), now=11.0)
+    assert (recorder.calls, recorder.wake_at) == ([], 20.0)
+    recorder.look(20.0)
+    assert [call.key for _, call in recorder.calls] == [U1]
+
+
+def test_what_the_last_life_of_the_agent_saw_is_counted_on():
+    data = stored(seen(at=-100, times=4), seen("old", at=-90))
+    recorder = Recorder(recall=False)
+    assert [type(call) for _, call in recorder.calls] == [RecallAll]
+    recorder.tell(seen(at=1))
+    recorder.answer(RecalledAll(entries=((U1, data), ("u9", b"nonsense"))))
+    assert recorder.said() == [("old", 1), ("Container started", 5)]
+    assert rows(recorder.state)[-1].first_at == WALL - 100 * NS
+
+
+def test_a_ledger_that_does_not_answer_is_asked_again_and_events_are_kept_meanwhile():
+    recorder = Recorder(recall=False)
+    recorder.answer(failure=Failure(kind=FailureKind.UNAVAILABLE, message="no"))
+    recorder.tell(seen(), 1.0)
+    assert (recorder.calls, recorder.wake_at) == ([], 10.0)
+    recorder.look(10.0)
+    assert [type(call) for _, call in recorder.calls] == [RecallAll]
+    assert recorder.said() == [("Container started", 1)]
+
+
+def test_the_events_of_a_pod_that_is_gone_are_written_soon_kept_for_an_hour_and_then_forgotten():
+    recorder = Recorder()
+    recorder.tell(seen(), 0.0)
+    recorder.tell(ReleaseEvents(uid=U1), 1.0)
+    assert isinstance(recorder.answer(now=1.5), Remember)
+    assert recorder.said() == [("Container started", 1)]
+    recorder.look(KEEP_S - 1.0)
+    assert recorder.calls == []
+    assert recorder.wake_at == pytest.approx(KEEP_S + 1.0)
+    recorder.look(KEEP_S + 1.0)
+    assert isinstance(recorder.answer(now=KEEP_S + 1.0), Forget)
+    assert (recorder.said(), dict(recorder.state.records)) == ([], {})
+
+
+def test_a_pod_that_nothing_happened_to_leaves_no_page():
+    recorder = Recorder()
+    recorder.tell(KeepEvents(uid=U1, namespace="default", pod="web"), 0.0)
+    recorder.look(60.0)
+    assert recorder.calls == []
+    recorder.tell(ReleaseEvents(uid=U1), 61.0)
+    assert dict(recorder.state.records) == {}
+
+
+def test_a_page_that_no_pod_claims_is_given_up_and_one_that_is_claimed_is_not():
+    recorder = Recorder(entries=((U1, stored(seen(at=-9000))), (U2, stored(seen(at=-9000)))))
+    recorder.tell(KeepEvents(uid=U2, namespace="default", pod="web"), 5.0)
+    recorder.look(CLAIM_S)
+    while recorder.calls:
+        recorder.answer(now=CLAIM_S)
+    recorder.look(CLAIM_S + KEEP_S)
+    call = recorder.answer(now=CLAIM_S + KEEP_S)
+    assert isinstance(call, Forget)
+    assert set(recorder.state.records) == {U2}
+
+
+def test_a_pod_that_comes_back_under_its_uid_keeps_its_page():
+    recorder = Recorder(entries=((U1, stored(seen(at=-9000), gone_at=WALL - 60 * NS)),))
+    recorder.tell(KeepEvents(uid=U1, namespace="default", pod="web"), 1.0)
+    assert recorder.state.records[U1].page.gone_at is None
+    recorder.look(2.0 * KEEP_S)
+    assert not any(isinstance(call, Forget) for _, call in recorder.calls)
+
+
+def test_of_too_many_pods_that_are_gone_the_oldest_are_forgotten():
+    recorder = Recorder()
+    for number in range(PAGE_LIMIT + 2):
+        uid = Uid(f"g{number:04}")
+        recorder.tell(seen(uid=uid), float(number) / 100)
+        recorder.tell(ReleaseEvents(uid=uid), float(number) / 100)
+        while recorder.calls:
+            recorder.answer(now=float(number) / 100)
+    assert not {"g0000", "g0001"} & set(recorder.state.records)
+    assert len(recorder.state.records) == PAGE_LIMIT
+
+
+def test_an_orderly_end_writes_what_is_not_written_and_nothing_else():
+    recorder = Recorder(entries=((U2, stored(seen(at=-50))),))
+    recorder.tell(seen(), 1.0)
+    [call] = unwritten(recorder.state, WALL + NS)
+    assert (call.key, call.durable) == (U1, False)
+    assert unwritten(EventsState(), WALL) == ()
+
+
+def test_an_event_is_shown_as_kubernetes_writes_it():
+    recorder = Recorder()
+    recorder.tell(seen(path="spec.containers{a}", times=2))
+    event = event_object(rows(recorder.state)[0])
+    assert event.metadata.name == f"web-u1.{WALL:x}"
+    assert (event.metadata.namespace, event.count, event.type) == ("default", 2, "Normal")
+    about = event.involved_object
+    assert (about.kind, about.name, about.uid, about.field_path) == (
+        "Pod",
+        "web-u1",
+        "u1",
+        "spec.containers{a}",
+    )
+    assert (event.source.component, event.source.host) == ("kubelet", "n1")
+    assert event.first_timestamp == "2023-11-14T22:13:20Z"

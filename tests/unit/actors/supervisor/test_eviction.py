@@ -1,0 +1,59 @@
+"""What the supervisor does for eviction: says which pods are active when that changes, keeps newcomers out under pressure."""
+
+from api.eviction import Pressure
+from api.ids import Path
+from api.lifecycle import Tell
+from api.messages.eviction import ActivePods
+from api.messages.supervisor import NodePressure, PodLife, PodOp, WatchPods
+from tests.unit.actors.pods import wanted
+from tests.unit.actors.supervisor.house import House, refusals
+
+WATCHER = Path("/node/eviction")
+
+
+def house_of(*uids):
+    house = House(expected=("file",))
+    house.listed()
+    house.snapshot(*(wanted(uid=uid, name=uid) for uid in uids))
+    return house
+
+
+def active(actions):
+    """Return what the watcher is told: UID, and whether the pod is ending; None for nothing."""
+    found = [
+        one.message
+        for one in actions
+        if isinstance(one, Tell) and one.to == WATCHER and isinstance(one.message, ActivePods)
+    ]
+    return {one.uid: one.ending for one in found[-1].pods} if found else None
+
+
+def test_nobody_is_told_who_did_not_ask():
+    house = house_of("a")
+    assert active(house.moved("a", PodLife.SYNCING)) is None
+
+
+def test_a_watcher_is_told_at_once_and_whenever_it_changes():
+    house = house_of("a", "b")
+    assert active(house.give(WatchPods(asked_by=WATCHER))) == {"a": False, "b": False}
+    assert active(house.moved("a", PodLife.SYNCING)) is None, "that changes nothing"
+    assert active(house.moved("a", PodLife.TERMINATING)) == {"a": True, "b": False}
+    assert active(house.moved("a", PodLife.TERMINATED)) is None, "its volumes are there still"
+    assert active(house.moved("a", PodLife.FINISHED)) == {"b": False}
+    assert active(house.give(WatchPods(asked_by=WATCHER))) == {"b": False}, "who asks again is told again"
+
+
+def test_newcomers_are_kept_out_under_pressure_and_whoever_is_here_stays():
+    house = house_of("a")
+    house.give(NodePressure(conditions=(Pressure.DISK,)))
+    assert refusals(house.change(PodOp.ADD, wanted(uid="b", name="b"))) == {"b": "Evicted"}
+    vital = wanted(uid="c", name="c", priority_class_name="system-node-critical")
+    assert refusals(house.change(PodOp.ADD, vital)) == {"c": None}
+    house.give(NodePressure())
+    assert refusals(house.change(PodOp.ADD, wanted(uid="d", name="d"))) == {"d": None}
+
+
+def test_pods_of_files_are_let_in_where_they_are_spared():
+    house = house_of("a")
+    house.give(NodePressure(conditions=(Pressure.DISK,), spares_static=True))
+    assert refusals(house.change(PodOp.ADD, wanted(uid="b", name="b"))) == {"b": None}
