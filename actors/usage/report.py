@@ -4,7 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.usage.state import UsageState
+from actors.usage.state import Part, UsageState
+
+OF_RUNTIME = frozenset({Part.LISTING, Part.IMAGES, Part.STATS})
+"""Parts that ask the runtime: when it hangs, the first that fails speaks for all of them."""
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -18,14 +21,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
 def report(before: UsageState, after: UsageState) -> tuple[Line, ...]:
     """Return what became true of the parts as a whole; what is wrong with one row is in the usage itself."""
     lines = [
-        Line(text="usage can not be read", facts={"what": part.value, "why": why}, warning=True)
-        for part, why in sorted(after.failed.items())
-        if part not in before.failed
+        Line(
+            text="usage can not be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
+        )
+        for part in news(before.failed, after.failed)
     ]
     lines += [
-        Line(text="usage is read again", facts={"what": part.value})
-        for part in sorted(before.failed)
-        if part not in after.failed
+        Line(text="usage is read again", facts={"what": named(part)})
+        for part in news(after.failed, before.failed)
     ]
     lines += [
         Line(text="usage reading refused", facts={"what": part.value, "why": "; ".join(whys)}, warning=True)
@@ -33,3 +36,16 @@ def report(before: UsageState, after: UsageState) -> tuple[Line, ...]:
         if part not in before.refused
     ]
     return tuple(lines)
+
+
+def named(part: Part) -> str:
+    """Return what is read in the operator's words."""
+    return "runtime" if part in OF_RUNTIME else part.value
+
+
+def news(without: Mapping[Part, str], having: Mapping[Part, str]) -> tuple[Part, ...]:
+    """Return the parts that only `having` has, as they are told: one for all that ask the runtime."""
+    new = sorted(part for part in having if part not in without)
+    known = any(part in OF_RUNTIME for part in without)
+    first = next((part for part in new if part in OF_RUNTIME and not known), None)
+    return tuple(part for part in new if part is first or part not in OF_RUNTIME)

@@ -220,6 +220,9 @@ class Containerd:
             until(lambda: not self.shims(), "no shim is left", 5.0)
         self._end_forgotten_shims()
         until(lambda: not self.shims(), "no shim is left", 20.0, self._last_words)
+        # Nobody listens there any more: containerd forgets the socket of a shim that was killed.
+        for path in self._shim_sockets:
+            Path(path).unlink(missing_ok=True)
 
     def _end_forgotten_shims(self) -> None:
         """End shims of sandboxes that containerd does not know.

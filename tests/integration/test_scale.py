@@ -11,7 +11,8 @@ PODS = 100
 START_LIMIT_S = 15.0
 AGENT_LIMIT_BYTES = 70_000_000
 IDLE_S = 10.0
-IDLE_LIMIT = 0.02
+IDLE_LIMIT = 0.06
+"""Of a core: what a busy loop would be. The budget itself is asserted by `bin/bench node`."""
 KEEPERS_LIMIT_BYTES = 200_000_000
 RUN = "exec sleep 600"
 

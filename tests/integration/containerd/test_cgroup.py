@@ -122,8 +122,14 @@ def test_where_cgroups_may_not_be_written_pods_run_and_one_notice_says_so(limite
         node.put_pod(name, container("main", FOREVER, resources=resources))
     node.start()
     node.until_running(*CLASSES)
-    told = [row for row in node.json("/events")["events"] if "cgroup" in row["message"].lower()]
-    assert [(row["reason"], row["count"]) for row in told] == [("CgroupsNotEnforced", 1)]
+
+    def told():
+        rows = node.json("/events")["events"]
+        return [(row["reason"], row["count"]) for row in rows if "cgroup" in row["message"].lower()]
+
+    # The node's cgroups are looked at beside its pods, not before them.
+    node.until(told, "it is said")
+    assert told() == [("CgroupsNotEnforced", 1)]
     assert node.stderr().count("CgroupsNotEnforced") == 1
     for name in CLASSES:
         node.drop(name)
