@@ -84,10 +84,10 @@ def absorb(
     match message:
         case UsageRead(usage=usage):
             return with_usage(state, usage, now), ()
-        case ActivePods(pods=pods):
+        case ActivePods(pods=pods, leaving=leaving):
             active = {one.uid for one in pods}
             asked = {uid: at for uid, at in state.asked.items() if uid in active}
-            return when_gone(replace(state, pods=pods, asked=asked), now)
+            return when_gone(replace(state, pods=pods, leaving=leaving, asked=asked), now)
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
                 return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
@@ -108,7 +108,7 @@ def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[
     """End the wait for a victim of which nothing is left: its containers have stopped, its volumes are removed."""
     if not isinstance(state.doing, Killing):
         return state, ()
-    if any(one.uid == state.doing.victim.uid for one in state.pods or ()):
+    if state.doing.victim.uid in (*state.leaving, *(one.uid for one in state.pods or ())):
         return state, ()
     return over(state, now, "nothing of it is left")
 
@@ -159,7 +159,7 @@ def is_settled(state: EvictionState, now: Instant) -> bool:
     """Tell whether it is known which pods there are, and no victim of an earlier incarnation may still be ending."""
     if state.pods is None:
         return False
-    return now >= state.settling_until or not any(one.ending for one in state.pods)
+    return now >= state.settling_until or not (state.leaving or any(one.ending for one in state.pods))
 
 
 def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:

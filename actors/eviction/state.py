@@ -84,6 +84,8 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """When usage was heard last, or asked for."""
     pods: tuple[ActivePod, ...] | None = None
     """None before the supervisor said which there are."""
+    leaving: tuple[Uid, ...] = ()
+    """Pods that no source wants any more, of which something may be left."""
     pods_asked_at: Instant = float("-inf")
 
     observations: tuple[Observation, ...] = ()

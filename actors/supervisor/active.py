@@ -1,4 +1,8 @@
-"""Which pods are active: admitted, and what they take of the node is not known to be free. Told when it changes."""
+"""Which pods are active: admitted, and what they take of the node is not known to be free. Told when it changes.
+
+A pod that no source wants any more has no specification that it could be compared with others by, but takes what it takes
+until nothing is left of it: it is told by its UID.
+"""
 
 from msgspec.structs import replace
 
@@ -17,12 +21,13 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     if not state.watchers:
         return state
     active = [charge for charge in work.charges.values() if is_active(charge)]
-    keys = tuple(key_of(charge) for charge in active)
-    if keys == state.active_told:
+    leaving = tuple(charge.uid for charge in work.charges.values() if is_leaving(charge))
+    told = (tuple(key_of(charge) for charge in active), leaving)
+    if told == state.active_told:
         return state
-    message = ActivePods(pods=tuple(active_pod(charge) for charge in active))
+    message = ActivePods(pods=tuple(active_pod(charge) for charge in active), leaving=leaving)
     work.actions += [Tell(to=path, message=message) for path in state.watchers]
-    return replace(state, active_told=keys)
+    return replace(state, active_told=told)
 
 
 def is_active(charge: Charge) -> bool:
@@ -34,6 +39,11 @@ def is_active(charge: Charge) -> bool:
         and verdict.refusal is None
         and charge.life not in NOTHING_LEFT
     )
+
+
+def is_leaving(charge: Charge) -> bool:
+    """Tell whether a pod that no source wants any more may use something of the node."""
+    return charge.pod is None and charge.spawned and charge.life not in NOTHING_LEFT
 
 
 def is_ending(charge: Charge) -> bool:

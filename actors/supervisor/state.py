@@ -126,7 +126,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """What the node is short of."""
     watchers: tuple[Path, ...] = ()
     """Who is told which pods are active."""
-    active_told: tuple[ActiveKey, ...] | None = None
+    active_told: tuple[tuple[ActiveKey, ...], tuple[Uid, ...]] | None = None
     """What they were told last; None: somebody is to be told again."""
     sweep: tuple[OpId, ...] = ()
     """The look for what pods that nobody owns left on disk: its calls in flight."""

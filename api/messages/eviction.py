@@ -28,10 +28,13 @@ class ActivePods(Message, frozen=True, kw_only=True):
     """Every pod that may use something of the node: the whole truth, newest wins."""
 
     pods: tuple[ActivePod, ...] = ()
+    leaving: tuple[Uid, ...] = ()
+    """Those whom no source wants any more: they end, and what they had may be there still."""
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"ActivePods {len(self.pods)} ending={sum(one.ending for one in self.pods)}"
+        ending = sum(one.ending for one in self.pods)
+        return f"ActivePods {len(self.pods)} ending={ending} leaving={len(self.leaving)}"
 
     def conflation_key(self) -> str | None:
         """Keep the newest."""

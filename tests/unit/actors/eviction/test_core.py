@@ -218,6 +218,28 @@ def test_one_victim_a_round_and_the_next_only_on_a_reading_begun_after_it_ended(
     assert hand.read(1.0).kill.uid == "modest", "the first by name among equals"
 
 
+def test_a_victim_whose_manifest_is_removed_is_waited_for_all_the_same():
+    hand = Hand(HARD)
+    hand.used["hog"], hand.free = 4 * GI, 0
+    hand.read()
+    rest = (pod("modest"), pod("tiny"))
+    hand.tell(ActivePods(pods=rest, leaving=("hog",)), 1.0)
+    assert isinstance(hand.state.doing, Killing)
+    hand.tell(PodKilled(uid="hog"), 1.0)
+    assert isinstance(hand.state.doing, Killing), "its volumes are there still"
+    hand.tell(ActivePods(pods=rest), 1.0)
+    assert hand.state.doing is None
+
+
+def test_an_earlier_victim_whose_manifest_is_removed_is_waited_for():
+    hand = Hand(HARD)
+    hand.free = 0
+    hand.tell(ActivePods(pods=(pod("tiny"),), leaving=("hog",)))
+    assert hand.read(5.0).kill is None
+    hand.tell(ActivePods(pods=(pod("tiny"),)))
+    assert hand.kill.uid == "tiny"
+
+
 def test_the_same_reading_told_again_decides_nothing():
     hand = Hand(HARD, pods=())
     hand.free, hand.used = 0, {"late": MI}

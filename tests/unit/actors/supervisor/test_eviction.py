@@ -28,6 +28,12 @@ def active(actions):
     return {one.uid: one.ending for one in found[-1].pods} if found else None
 
 
+def leaving(actions):
+    """Return the UIDs of those who are leaving as the watcher is told; None for nothing."""
+    found = [one.message for one in actions if isinstance(one, Tell) and one.to == WATCHER]
+    return found[-1].leaving if found else None
+
+
 def test_nobody_is_told_who_did_not_ask():
     house = house_of("a")
     assert active(house.moved("a", PodLife.SYNCING)) is None
@@ -57,3 +63,14 @@ def test_pods_of_files_are_let_in_where_they_are_spared():
     house = house_of("a")
     house.give(NodePressure(conditions=(Pressure.DISK,), spares_static=True))
     assert refusals(house.change(PodOp.ADD, wanted(uid="b", name="b"))) == {"b": None}
+
+
+def test_a_pod_that_no_source_wants_any_more_is_leaving_until_nothing_is_left_of_it():
+    house = house_of("a", "b")
+    house.give(WatchPods(asked_by=WATCHER))
+    house.moved("a", PodLife.SYNCING)
+    actions = house.change(PodOp.REMOVE, wanted(uid="a", name="a"))
+    assert (active(actions), leaving(actions)) == ({"b": False}, ("a",))
+    assert leaving(house.moved("a", PodLife.TERMINATING)) is None, "that changes nothing"
+    assert leaving(house.moved("a", PodLife.TERMINATED)) is None, "its volumes are there still"
+    assert leaving(house.moved("a", PodLife.GONE)) == ()
