@@ -93,26 +93,27 @@ def absorb_listing(state: UsageState, listing: PodListing, as_of: Instant) -> Us
 
 
 def absorb_node(state: UsageState, read: NodeRead, as_of: Instant) -> UsageState:
-    """Take in what the machine uses."""
+    """Take in what the machine uses. Where memory is refused the last good number stands, as old as it is."""
     before = state.node
     capacity = max(0, read.memory_bytes) or state.policy.memory_bytes or None
     cpu, why_cpu = check_cpu(before.cpu if before else None, read.cpu, read.cpus)
     memory, why_memory = check_memory(before.memory if before else None, read.memory, capacity)
     swap, why_swap = check_swap(before.swap if before else None, read.swap, UNLIMITED_BYTES)
-    pids, why_pids = check_count("threads", before.pids if before else None, read.pids, read.pid_limit)
+    pids, why_pids = check_count("threads", None, read.pids, read.pid_limit)
     system = []
     for part in read.system:
         was = next((p for p in before.system if p.name == part.name), None) if before else None
         part_cpu, _ = check_cpu(was.cpu if was else None, part.cpu, read.cpus)
-        part_memory, _ = check_memory(was.memory if was else None, part.memory, capacity)
+        part_memory, _ = check_memory(None, part.memory, capacity)
         system.append(replace(part, cpu=part_cpu, memory=part_memory))
     node = replace(read, cpu=cpu, memory=memory, swap=swap, pids=pids, system=tuple(system))
     whys = (*read.troubles, *refusals((why_cpu, why_memory, why_swap, why_pids)))
-    return refuse(replace(state, node=node, node_as_of=as_of), Part.NODE, whys)
+    believed_as_of = state.node_as_of if memory is not None and why_memory else as_of
+    return refuse(replace(state, node=node, node_as_of=believed_as_of), Part.NODE, whys)
 
 
-def absorb_pod(state: UsageState, row: PodReading, as_of: Instant) -> PodKept:
-    """Return what is believed of one pod's reading."""
+def absorb_pod(state: UsageState, row: PodReading, as_of: Instant | None) -> PodKept:
+    """Return what is believed of one pod's reading; with a number that was refused it is as old as the last good one."""
     kept = state.pods.get(row.uid)
     if row.trouble:
         return replace(kept or PodKept(reading=PodReading(uid=row.uid)), refused=(row.trouble,))
@@ -126,9 +127,20 @@ def absorb_pod(state: UsageState, row: PodReading, as_of: Instant) -> PodKept:
     if row.group is not None:
         own, refused = check_group(state, kept.reading.group if kept else None, row.group)
         whys += refused
-    return PodKept(
-        reading=replace(row, group=own, containers=tuple(containers)), as_of=as_of, refused=tuple(whys)
-    )
+    pairs = [
+        *zip(row.containers, containers, strict=True),
+        *([(row.group, own)] if own and row.group else []),
+    ]
+    if kept is not None and any(is_older(read, believed) for read, believed in pairs):
+        as_of = kept.as_of
+    reading = replace(row, group=own, containers=tuple(containers))
+    return PodKept(reading=reading, as_of=as_of, refused=tuple(whys))
+
+
+def is_older(read: GroupReading, believed: GroupReading) -> bool:
+    """Tell whether a number of an earlier reading stands for one that was refused."""
+    memory = believed.memory is not None and believed.memory is not read.memory
+    return memory or (believed.pids is not None and believed.pids != read.pids)
 
 
 def check_group(

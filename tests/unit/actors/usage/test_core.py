@@ -408,6 +408,31 @@ def test_an_absurd_reading_of_a_pod_is_refused_and_named(world):
     assert world.usage.troubles == ()
 
 
+def test_what_stands_for_a_refused_reading_is_as_old_as_it_is(world):
+    world.begin(WARM_ROUNDS)
+    node_as_of, pod_as_of = world.usage.node.as_of, world.of("a").as_of
+    world.working_set = {"a": 9 * GIB}
+    answer = world.answer
+
+    def lie(call):
+        result = answer(call)
+        if not isinstance(call, ReadNode):
+            return result
+        memory = replace(result.memory, working_set_bytes=-1)
+        return replace(result, memory=memory, pids=1 << 40, pid_limit=100)
+
+    world.answer = lie
+    world.round()
+    assert world.usage.node.memory.working_set_bytes > 0
+    assert (world.usage.node.as_of, world.of("a").as_of) == (node_as_of, pod_as_of)
+    assert world.of("b").as_of > pod_as_of
+    assert world.usage.node.pids is None, "nobody knows how old a count is that stands for a refused one"
+    world.answer, world.working_set = answer, {}
+    world.round()
+    assert world.usage.node.as_of > node_as_of
+    assert world.of("a").as_of > pod_as_of
+
+
 def test_no_pod_takes_more_than_there_is_while_the_machine_can_not_be_read():
     world = World(memory_bytes=8 * GIB)
     world.hanging = {ReadNode}
