@@ -12,8 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from actors.eviction.state import SELF as EVICTION
-from actors.eviction.state import EvictionState
 from actors.images.drop import LEASE_S
 from actors.images.state import SELF as PULLER
 from actors.images.state import Fetching, ImagesState
@@ -48,7 +46,7 @@ from runtime.kernel.sim import SimSystem
 from tests.harness import statuscheck
 from tests.harness.admission import SUPERVISOR, Admissions
 from tests.harness.coverage import Coverage
-from tests.harness.evictionrule import Evictions
+from tests.harness.evictionbook import EvictionBook
 from tests.harness.hookcheck import HOOK_RULES
 from tests.harness.initial import InitBook
 from tests.harness.probescript import word_of
@@ -132,7 +130,7 @@ class Checker:
         self.starts: dict[tuple[Uid, str], deque[float]] = {}
         self.admissions = Admissions()
         self.inits = InitBook()
-        self.evictions = Evictions()
+        self.evictions: EvictionBook | None = None
 
     def book(self, uid: Uid) -> Book:
         """Return the book of a UID."""
@@ -157,6 +155,8 @@ class Checker:
         """Note who is about to handle what."""
         self._touched = path
         self.admissions.see(path, message)
+        if self.evictions is not None:
+            self.evictions.see(path, message)
         if isinstance(message, Outcome):
             self.coverage.note(
                 "outcome", f"{message.call} {message.failure.kind if message.failure else 'ok'}"
@@ -195,17 +195,14 @@ class Checker:
             return
         if not cell.inbox.accounts().balanced:
             self.fail("accounts of messages balance", f"{path}: {cell.inbox.accounts()}", path)
+        if self.evictions is not None:
+            broken = self.evictions.step(path, (cell.actor_id, cell.number), cell.committed)
+            if broken is not None:
+                self.fail(*broken, path)
         if path == USAGE and isinstance(cell.committed, UsageState):
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
                 self.fail("no reading that can not be is ever told", said, path)
-        if path == EVICTION and isinstance(cell.committed, EvictionState):
-            number = (cell.actor_id, cell.number)
-            said, signal = self.evictions.take(number, cell.committed, self.world.time.now())
-            if signal:
-                self.coverage.note("evicted for", signal)
-            if said:
-                self.fail("one victim at a time, on a reading begun after the last deed", said, path)
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)
 
@@ -344,6 +341,8 @@ class Checker:
         self.states.clear()
         self.seen_sources.clear()
         self._touched = None
+        if self.evictions is not None:
+            self.evictions.agent_started()
         for uid in list(self.books):
             self.recall(uid)
 

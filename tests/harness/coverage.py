@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from api.errors import FailureKind
+from api.eviction import Pressure, Signal
 from tests.harness.fault import GROUP_OPERATIONS, OPERATIONS, VOLUME_OPERATIONS
 
 CALLS = (*OPERATIONS, *GROUP_OPERATIONS, *VOLUME_OPERATIONS)
@@ -33,9 +34,10 @@ class Coverage:
         """Count one point."""
         self.counts[kind, name] += 1
 
-    def missing(self) -> tuple[tuple[str, str], ...]:
+    def missing(self, *, eviction: bool = False) -> tuple[tuple[str, str], ...]:
         """Return the points that must be reached and were not."""
-        return tuple(point for point in REQUIRED if point not in self.counts)
+        required = EVICTION_REQUIRED if eviction else REQUIRED
+        return tuple(point for point in required if point not in self.counts)
 
     def table(self) -> tuple[str, ...]:
         """Return the counts as lines, by kind."""
@@ -109,3 +111,22 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     ("end", "everything removed"),
 )
 """What fifty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
+
+EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
+    *(("evicted for", signal.value) for signal in Signal),
+    ("evicted for", "emptydirfs.limit"),
+    *(("images for", signal.value) for signal in Signal if signal.value.startswith(("nodefs", "imagefs"))),
+    *(("pressure", pressure.value) for pressure in Pressure),
+    ("victim", "gone"),
+    ("victim", "awaited in vain"),
+    *(
+        ("newcomer", f"{what} under {pressure.value}")
+        for what in ("refused", "let in")
+        for pressure in Pressure
+    ),
+    ("world", "image removed"),
+    ("cause", "EVICTED"),
+    *(("kill", name) for name in KILLS),
+    ("end", "everything removed"),
+)
+"""What fifty seeds of a node that runs short must reach."""

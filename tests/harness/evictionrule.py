@@ -1,4 +1,4 @@
-"""Eviction in the simulated world: a node that runs short now and then, and what must hold of every victim."""
+"""Eviction in the simulated world: a node that runs short now and then, and what must hold once it does so no more."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from actors.eviction.state import SELF, EvictionState, Killing, Victim
-from actors.rules.ranking import is_spared
+from actors.eviction.state import SELF, EvictionState
 from actors.supervisor.state import SupervisorState
 from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
 from api.faults import AnyFault, CrashActor
-from api.ids import Path, Uid
+from api.ids import Path
 from api.usage import available
 from api.usagecall import DiskReading, NodeRead
 
@@ -24,9 +23,6 @@ if TYPE_CHECKING:
 SUPERVISOR = Path("/node/pods")
 EPOCH_S = 50.0
 """How long the node is as short as it is."""
-WAIT_S = 30.0
-"""How long a victim is waited for."""
-READING_LIMIT_S = 120.0
 MI, GI = 1 << 20, 1 << 30
 SHORT_BYTES = 300 * MI
 
@@ -83,62 +79,6 @@ class Shortage:
         if fs is None or fs.capacity_bytes is None or not self._roll("disk", now):
             return row
         return replace(row, fs=replace(fs, available_bytes=fs.capacity_bytes // 50))
-
-
-class Evictions:
-    """The checker's own books of one incarnation of the manager."""
-
-    def __init__(self) -> None:
-        self._of: tuple[int, int] | None = None
-        self._begin()
-
-    def _begin(self) -> None:
-        self._known: frozenset[tuple[Uid, float]] = frozenset()
-        self._waits_until = float("-inf")
-        self._over_at = float("-inf")
-        self._doing = False
-
-    def take(self, number: tuple[int, int], state: EvictionState, now: float) -> tuple[str, str]:
-        """Take in a committed state; return what is wrong with it, and the signal of a new victim."""
-        if number != self._of:
-            self._begin()
-            self._of = number
-            self._over_at = now
-        fresh = [one for one in state.victims if (one.uid, one.asked_at) not in self._known]
-        said = self._judge(fresh, state, now)
-        self._known = frozenset((one.uid, one.asked_at) for one in state.victims)
-        if fresh:
-            self._waits_until = now + WAIT_S
-        if self._doing and state.doing is None:
-            self._over_at = now
-        self._doing = state.doing is not None
-        return said, fresh[0].signal if fresh else ""
-
-    def _judge(self, fresh: list[Victim], state: EvictionState, now: float) -> str:
-        if len(fresh) > 1:
-            return f"two victims at once: {[one.name for one in fresh]}"
-        if not fresh:
-            return ""
-        [victim] = fresh
-        if self._doing and now < self._waits_until:
-            return f"{victim.name} is chosen while another deed is under way"
-        if not isinstance(state.doing, Killing) or state.usage is None:
-            return f"{victim.name} is chosen and nobody waits for its end"
-        row = next((one for one in state.usage.pods if one.uid == victim.uid), None)
-        pod = next((one.pod for one in state.pods or () if one.uid == victim.uid), None)
-        if row is None or pod is None:
-            return f"{victim.name} is chosen and nothing is known of it"
-        if is_spared(pod, spares_static=False):
-            return f"{victim.name} is critical"
-        seen = next((one.as_of for one in state.observations if one.signal.value == victim.signal), None)
-        on_disk = victim.signal != Signal.MEMORY
-        own = row.disk_as_of if on_disk else row.as_of
-        if own is None or now - own > READING_LIMIT_S:
-            return f"{victim.name} is chosen by a reading of it as of {own}"
-        as_of = seen if seen is not None else own
-        if as_of <= self._over_at:
-            return f"{victim.name} is chosen by a reading of {as_of}, older than the last deed at {self._over_at}"
-        return ""
 
 
 def eviction_complaints(world: World) -> Iterator[str]:

@@ -19,6 +19,7 @@ from api.containers import ContainerState, RuntimePod
 from api.host import ListPodFolders
 from api.ids import Path, Uid
 from api.introspection import ActorState
+from api.messages.pod import KillCause
 from api.objects.container import Container
 from api.objects.pod import PodSpec
 from api.objects.podstatus import ContainerStatus
@@ -147,6 +148,9 @@ def pod_complaints(
             yield f"pod {state.uid} is finished and runs"
         if world.volumes.paths_of(state.uid):
             yield f"pod {state.uid} is finished and its volumes are left"
+        evicted = state.killed is not None and state.killed.cause is KillCause.EVICTED
+        if evicted and (state.base.phase, state.base.reason) != ("Failed", "Evicted"):
+            yield f"pod {state.uid} was evicted and is {state.base.phase} {state.base.reason}"
         return
     if not isinstance(state.life, Syncing):
         yield f"pod {state.uid} is {type(state.life).__name__}"

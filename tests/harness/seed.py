@@ -16,11 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from api.faults import FailOperation, FaultPlan
+from api.faults import DropMessage, FailOperation, FaultPlan
 from api.ids import Path, Uid, pod_path
 from api.messages import Message
 from tests.harness.check import BrokenRuleError, Checker
 from tests.harness.coverage import Coverage
+from tests.harness.evictionbook import EvictionBook
+from tests.harness.evictionreckon import is_critical
 from tests.harness.evictionrule import draw_eviction_faults
 from tests.harness.fault import (
     Seam,
@@ -33,11 +35,15 @@ from tests.harness.fault import (
 from tests.harness.hand import Hands
 from tests.harness.liveness import actors_of, unsettled
 from tests.harness.resize import with_resize_faults
+from tests.harness.scarcity import Scarcity
+from tests.harness.scarcityseed import draw_scarce_acts, draw_scarcity_faults, scarce_wish
 from tests.harness.usagerule import draw_usage_faults
 from tests.harness.workload import draw_wish, probed
 from tests.harness.world import World
 
 FAULTY_S = 600.0
+SCARCE_PODS = (6, 11)
+"""Fewer than elsewhere: what is short is so by a few pods."""
 BOUND_S = 720.0
 LOOK_EVERY_S = 4.0
 EMPTY_S = 400.0
@@ -48,6 +54,8 @@ class Result:
     """What came of a seed."""
 
     seed: int
+    eviction: bool = False
+    """It was of a node that runs short."""
     broken: str = ""
     """The rule that broke and how, empty when all held."""
     tail: tuple[str, ...] = ()
@@ -67,10 +75,13 @@ class Result:
 
 
 class SeedRun:
-    """Runs one seed."""
+    """Runs one seed; with `eviction`, of a node that runs short."""
 
-    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, seed: int, trace: Callable[[str], None] | None = None, *, eviction: bool = False
+    ) -> None:
         self.seed = seed
+        self.scarcity = Scarcity(seed) if eviction else None
         self.random = Random(f"{seed}/workload")
         self.coverage = Coverage()
         self.checker = Checker(self.coverage)
@@ -81,6 +92,7 @@ class SeedRun:
             with_url=random.random() < 0.5,
             complete_listings=random.random() < 0.7,
             call_deadline_s=random.choice((20.0, 30.0, 120.0)),
+            scarcity=self.scarcity,
             see=self.see,
             on_step=self.checker.on_step,
             forgotten=self.checker.forgotten,
@@ -88,7 +100,10 @@ class SeedRun:
         self.world.trace = trace
         self.checker.world = self.world
         asks = Random(f"{seed}/first asks")
-        wishes = [draw_wish(random, f"p{index:02}", asks) for index in range(random.randint(9, 34))]
+        many = (9, 34) if self.scarcity is None else SCARCE_PODS
+        wishes = [draw_wish(random, f"p{index:02}", asks) for index in range(random.randint(*many))]
+        if self.scarcity is not None:
+            wishes = [scarce_wish(asks, wish) for wish in wishes]
         probing = Random(f"{seed}/probes")
         wishes = [probed(probing, wish) for wish in wishes]
         self.hands = Hands(self.world, self.checker, random)
@@ -96,6 +111,8 @@ class SeedRun:
         more = draw_volume_faults(Random(f"{seed}/volumes"))
         plan = FaultPlan(faults=(*plan.faults, *more, *draw_probe_faults(probing)))
         plan = FaultPlan(faults=(*plan.faults, *draw_usage_faults(seed), *draw_eviction_faults(seed)))
+        if self.scarcity is not None:
+            plan = FaultPlan(faults=(*plan.faults, *draw_scarcity_faults(seed)))
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes
@@ -103,6 +120,8 @@ class SeedRun:
         self.seam = Seam(plan, self.killed, self.see)
         self.seam.on_jump = self.checker.wall_jumped
         self.world.seam = self.seam
+        lost = any(isinstance(one, DropMessage) and one.message == "NodePressure" for one in plan.faults)
+        self.checker.evictions = EvictionBook(self.world, self.coverage, pressure_may_be_lost=lost)
         self.trace = trace
 
     def see(self, path: Path, message: Message) -> None:
@@ -119,7 +138,7 @@ class SeedRun:
     def run(self) -> Result:
         """Run the seed to its end or to the first broken rule."""
         began = time.perf_counter()
-        result = Result(seed=self.seed, pods=len(self.wishes))
+        result = Result(seed=self.seed, eviction=self.scarcity is not None, pods=len(self.wishes))
         try:
             self.under_faults()
             self.healed()
@@ -156,6 +175,8 @@ class SeedRun:
         for wish in self.wishes:
             hands.add(wish)
         hands.draw_acts(FAULTY_S)
+        if self.scarcity is not None:
+            draw_scarce_acts(self.scarcity, hands, FAULTY_S)
         self.start()
         while self.world.time.now() < FAULTY_S:
             until = min(FAULTY_S, hands.next_at())
@@ -191,6 +212,8 @@ class SeedRun:
         self.seam.heal()
         hands.heal()
         self.world.usage.heal()
+        if self.scarcity is not None:
+            self.scarcity.heal(self.may_go)
         wanted = hands.wanted()
         self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
         self.checker.check_whole()
@@ -201,6 +224,11 @@ class SeedRun:
                 frozenset(), EMPTY_S, "liveness: removing every manifest empties the node"
             )
             self.checker.check_whole()
+
+    def may_go(self, uid: Uid) -> bool:
+        """Tell whether a pod may be evicted: who may not does not go on taking too much after the healing."""
+        known = self.checker.states.get(pod_path(uid))
+        return known is None or known[1].desired is None or not is_critical(known[1].desired)
 
     def wait_until_settled(self, wanted: frozenset[Uid], bound_s: float, rule: str) -> None:
         """Wait until nothing is wrong any more, for at most `bound_s`."""
@@ -228,6 +256,6 @@ class SeedRun:
         return tuple(lines)
 
 
-def run_seed(seed: int, trace: Callable[[str], None] | None = None) -> Result:
-    """Run one seed."""
-    return SeedRun(seed, trace).run()
+def run_seed(seed: int, trace: Callable[[str], None] | None = None, *, eviction: bool = False) -> Result:
+    """Run one seed; with `eviction`, of a node that runs short."""
+    return SeedRun(seed, trace, eviction=eviction).run()

@@ -29,6 +29,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("-j", type=int, metavar="P", default=1, dest="jobs", help="processes side by side")
     parser.add_argument("--seed", type=int, metavar="S", help="run one seed")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every delivery")
+    parser.add_argument("--eviction", action="store_true", help="seeds of a node that runs short at times")
     parser.add_argument("--mutants", action="store_true", help="run planted mutants until each is caught")
     parser.add_argument("--keep-going", action="store_true", help="go on after a seed that failed")
     asked = parser.parse_args(words)
@@ -37,20 +38,21 @@ def main(words: list[str] | None = None) -> int:
     if asked.mutants:
         from tests.sim.mutants.hunt import hunt_all  # noqa: PLC0415  # mutants change production code in memory
 
-        return hunt_all(range(asked.first, asked.first + asked.seeds))
+        return hunt_all(range(asked.first, asked.first + asked.seeds), eviction=asked.eviction)
     if asked.seed is not None:
         try:
-            return one(asked.seed, trace=asked.trace)
+            return one(asked.seed, trace=asked.trace, eviction=asked.eviction)
         except BrokenPipeError:
             # The reader has what it wanted; Python must not find the pipe broken again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
-    return many(range(asked.first, asked.first + asked.seeds), asked.jobs, keep_going=asked.keep_going)
+    seeds = range(asked.first, asked.first + asked.seeds)
+    return many(seeds, asked.jobs, keep_going=asked.keep_going, eviction=asked.eviction)
 
 
-def one(seed: int, *, trace: bool) -> int:
+def one(seed: int, *, trace: bool, eviction: bool) -> int:
     """Run one seed and tell all of it."""
-    result = run_seed(seed, print if trace else None)
+    result = run_seed(seed, print if trace else None, eviction=eviction)
     print(summary([result], result.took_s))
     print(f"digest {result.digest:08x}")
     if result.broken:
@@ -59,12 +61,12 @@ def one(seed: int, *, trace: bool) -> int:
     return 0
 
 
-def many(seeds: range, jobs: int, *, keep_going: bool) -> int:
+def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
     """Run seeds, show progress on a terminal, and sum up."""
     began = time.perf_counter()
     results: list[Result] = []
     failed: list[Result] = []
-    for result in run_all(seeds, jobs):
+    for result in run_all(seeds, jobs, eviction=eviction):
         results.append(result)
         if result.broken:
             failed.append(result)
@@ -79,7 +81,7 @@ def many(seeds: range, jobs: int, *, keep_going: bool) -> int:
     coverage = covered(results)
     print("\n".join(coverage.table()))
     print(summary(results, time.perf_counter() - began))
-    missing = coverage.missing() if len(results) >= ENOUGH_SEEDS else ()
+    missing = coverage.missing(eviction=eviction) if len(results) >= ENOUGH_SEEDS else ()
     for kind, name in missing:
         print(f"never reached by {len(results)} seeds: {kind} {name}")
     if failed:
@@ -87,13 +89,14 @@ def many(seeds: range, jobs: int, *, keep_going: bool) -> int:
     return 1 if failed or missing else 0
 
 
-def run_all(seeds: Iterable[int], jobs: int) -> Iterator[Result]:
+def run_all(seeds: Iterable[int], jobs: int, *, eviction: bool = False) -> Iterator[Result]:
     """Yield the results of all seeds, in their order."""
+    run = partial(run_seed, eviction=eviction)
     if jobs <= 1:
-        yield from map(run_seed, seeds)
+        yield from map(run, seeds)
         return
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        yield from pool.imap(partial(run_seed), seeds)
+        yield from pool.imap(run, seeds)
 
 
 def covered(results: Iterable[Result]) -> Coverage:
@@ -111,8 +114,9 @@ def summary(results: list[Result], took_s: float) -> str:
     struck = sum(r.faults_struck for r in results)
     lives = sum(r.lives for r in results)
     took_s = max(took_s, 1e-9)
+    kind = " of a node that runs short" if any(r.eviction for r in results) else ""
     return (
-        f"{len(results)} seeds in {took_s:.1f} s ({len(results) / took_s * 60:.0f} a minute): "
+        f"{len(results)} seeds{kind} in {took_s:.1f} s ({len(results) / took_s * 60:.0f} a minute): "
         f"{virtual_s / 3600:.1f} virtual node-hours ({virtual_s / 60 / took_s:.0f} a minute), "
         f"{deliveries:,} deliveries ({deliveries / took_s:,.0f}/s), {struck:,} faults, {lives:,} lives of the agent"
     )
@@ -129,7 +133,7 @@ def failure_text(result: Result) -> str:
         *(f"  {line}" for line in result.story[-25:]),
         "last deliveries of the actors involved:",
         *(f"  {line}" for line in result.tail),
-        f"repeat it with: bin/simulate --seed {result.seed} --trace",
+        f"repeat it with: bin/simulate {'--eviction ' if result.eviction else ''}--seed {result.seed} --trace",
     ]
     return "\n".join(parts)
 

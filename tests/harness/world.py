@@ -26,7 +26,7 @@ from api.containers import (
 )
 from api.host import Forget, Recall, RecallAll
 from api.ids import Path, Uid
-from api.images import PullImage
+from api.images import PullImage, RemoveImage
 from api.messages import Message
 from api.node import NodeFacts
 from api.ports import Done, Undo
@@ -44,6 +44,9 @@ from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.evictionrule import draw_policy
 from tests.harness.fault import Seam
 from tests.harness.probescript import Answers
+from tests.harness.scarceusage import ScarceDisk, ScarceUsage
+from tests.harness.scarcity import Scarcity
+from tests.harness.scarcityseed import scarce_settings
 from tests.harness.usagerule import DrawnUsage
 from tests.harness.workload import FOLDER, NODE, REGISTRY, URL
 
@@ -89,6 +92,8 @@ class WatchedRuntime(MemoryRuntime):
         """How often a container was confined otherwise."""
         self.vanishes: Callable[[], bool] = lambda: False
         """Whether the image of the container that is being made vanishes right before."""
+        self.on_removal: Callable[[RemoveImage], None] = lambda _call: None
+        """Is shown each removal of an image as it is asked for."""
         self._fetching: dict[tuple[str, object], int] = {}
         self._under_way: dict[int, object] = {}
         self._calls = 0
@@ -97,6 +102,8 @@ class WatchedRuntime(MemoryRuntime):
         """Start a call, noting an overlap."""
         if isinstance(call, PullImage):
             return self._fetch(call, deadline_s, done)
+        if isinstance(call, RemoveImage):
+            self.on_removal(call)
         if not isinstance(call, MUTATING):
             return super().begin(call, deadline_s, done)
         if isinstance(call, CreateContainer) and call.spec.image in FETCHABLE and self.vanishes():
@@ -201,6 +208,7 @@ class World:
         complete_listings: bool = True,
         call_deadline_s: float = 120.0,
         latency: Latency = LATENCY,
+        scarcity: Scarcity | None = None,
         see: Callable[[Path, Message], None] = lambda _path, _message: None,
         on_step: Callable[[], None] = lambda: None,
         forgotten: Callable[[Uid, str], None] = lambda _uid, _section: None,
@@ -215,6 +223,7 @@ class World:
             complete_listings=complete_listings,
             registry=REGISTRY,
             exec_behave=self.answers.command,
+            disk=ScarceDisk(scarcity) if scarcity is not None else None,
         )
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
         self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
@@ -225,7 +234,10 @@ class World:
         self.manifests = MemoryManifests()
         self.urls = MemoryUrls()
         self.net = MemoryNet(self.time, seed=seed, peers=self.answers.peer, takes_s=(0.0, 0.05))
-        self.usage = DrawnUsage(self.time, seed)
+        self.scarcity = scarcity
+        self.usage = (
+            DrawnUsage(self.time, seed) if scarcity is None else ScarceUsage(self.time, seed, scarcity)
+        )
         self.runtime.usage = self.usage
         self.settings = Settings(
             root_dir="/var/lib/nodeagent",
@@ -254,6 +266,9 @@ class World:
             image_pull_deadline_s=200.0,
             eviction=draw_policy(seed),
         )
+        if scarcity is not None:
+            scarcity.attach(self.runtime, self.volumes, self.time.now)
+            self.settings = scarce_settings(scarcity, self.settings)
         self.parts = Parts(
             runtime=self.runtime,
             runtime_events=self.runtime.events,

@@ -31,6 +31,8 @@ class Mutant:
     module: str
     attribute: str
     wrong: Wrong
+    eviction: bool = False
+    """Seeds of a node that runs short hunt it."""
 
     @property
     def what(self) -> str:

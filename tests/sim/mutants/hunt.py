@@ -5,23 +5,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from tests.harness.seed import Result, run_seed
 from tests.harness.simulate import progress
 from tests.sim.mutants.catalogue import MUTANTS, Mutant
+from tests.sim.mutants.eviction import EVICTION_MUTANTS
+
+ALL = (*MUTANTS, *EVICTION_MUTANTS)
 
 
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Result | None:
     """Run seeds until one catches the mutant; None when it lives."""
     with mutant.planted():
-        return next((result for result in map(run_seed, seeds) if result.broken), None)
+        run = partial(run_seed, eviction=mutant.eviction)
+        return next((result for result in map(run, seeds) if result.broken), None)
 
 
-def hunt_all(seeds: range) -> int:
-    """Hunt every mutant, tell by which seed and rule it was caught; return the exit status."""
+def hunt_all(seeds: range, *, eviction: bool = False) -> int:
+    """Hunt every mutant, or those of evictions, tell by which seed and rule each was caught; return the exit status."""
     alive = []
-    for index, mutant in enumerate(MUTANTS):
-        progress(f"{index}/{len(MUTANTS)} mutants, hunting {mutant.name}")
+    mutants = EVICTION_MUTANTS if eviction else ALL
+    for index, mutant in enumerate(mutants):
+        progress(f"{index}/{len(mutants)} mutants, hunting {mutant.name}")
         result = hunt(mutant, seeds)
         progress("")
         if result is None:
@@ -29,5 +35,5 @@ def hunt_all(seeds: range) -> int:
             print(f"{mutant.name:16} LIVES after {len(seeds)} seeds: {mutant.what}", flush=True)
         else:
             print(f"{mutant.name:16} caught by seed {result.seed}: {result.broken[:120]}", flush=True)
-    print(f"{len(MUTANTS) - len(alive)} of {len(MUTANTS)} mutants caught")
+    print(f"{len(mutants) - len(alive)} of {len(mutants)} mutants caught")
     return 1 if alive else 0

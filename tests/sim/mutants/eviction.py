@@ -1,0 +1,125 @@
+"""Planted mutants of whoever evicts, reads what is used, or collects images: hunted by seeds of a node that runs short."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from actors.eviction.core import PODS, over
+from actors.eviction.reading import pressure_of
+from actors.eviction.state import Killing
+from tests.sim.mutants.catalogue import Mutant
+
+
+def take_two(right):
+    """Two pods have to go in one round."""
+    return lambda state, actions, *rest: right(right(state, actions, *rest), actions, *rest)
+
+
+def trust_old_readings(right):
+    """A reading begun before the last deed was over is decided on."""
+    return lambda state, seen, now: True
+
+
+def spare_images(right):
+    """Pods have to go before unused images."""
+    return lambda state, signal: False
+
+
+def know_no_grace(right):
+    """A soft threshold counts at once."""
+
+    def with_usage(*given):
+        state = right(*given)
+        return replace(state, ripe=tuple(one.threshold for one in state.met))
+
+    return with_usage
+
+
+def be_content(right):
+    """What is short is so no more without its minimum reclaim."""
+    return lambda threshold, seen, **_: right(threshold, seen)
+
+
+def forget_pressure(right):
+    """A pressure is over at once, whatever the transition period."""
+    return lambda state, now: tuple(sorted({pressure_of(one.threshold) for one in state.met}))
+
+
+def spare_nobody(right):
+    """Critical pods have to go like others."""
+    return lambda pod, *, spares_static: ""
+
+
+def begin_with_the_least(right):
+    """Who uses least has to go first."""
+    return lambda state, signal, now: tuple(reversed(right(state, signal, now)))
+
+
+def overlook_users(right):
+    """An image that containers are made of may go."""
+    return lambda image, seen, policy, goal: right(image, replace(seen, users={}), policy, goal)
+
+
+def overlook_wants(right):
+    """An image that pods want may go."""
+    return lambda state, names, now: ""
+
+
+def tell_once(right):
+    """A supervisor that began anew is not told of pressure."""
+    return lambda state, path, now: (state, ()) if path == PODS else right(state, path, now)
+
+
+def wait_for_ever(right):
+    """A victim that hangs is awaited for ever."""
+    return lambda state, actions, now, wall: state
+
+
+def call_it_new(right):
+    """What was read long ago is told as read now."""
+
+    def node_usage(state, now):
+        usage, whys = right(state, now)
+        return replace(usage, as_of=now, disk_as_of=now, image_as_of=now), whys
+
+    return node_usage
+
+
+def let_everybody_in(right):
+    """Newcomers are let in whatever the node is short of."""
+    return lambda pod, conditions, *, spares_static: None
+
+
+def ignore_the_dying(right):
+    """A new incarnation does not wait for the victim of the last one."""
+    return lambda state, now: state.pods is not None
+
+
+def bury_the_living(right):
+    """A victim is taken for gone while its volumes are there."""
+
+    def when_gone(state, now):
+        stopped = isinstance(state.doing, Killing) and state.doing.stopped
+        return over(state, now, "") if stopped else right(state, now)
+
+    return when_gone
+
+
+EVICTION_MUTANTS: tuple[Mutant, ...] = (
+    Mutant("glutton", "actors.eviction.core", "evict", take_two, eviction=True),
+    Mutant("dinosaur", "actors.eviction.verdict", "is_news", trust_old_readings, eviction=True),
+    Mutant("collector", "actors.eviction.core", "reclaims_images", spare_images, eviction=True),
+    Mutant("hothead", "actors.eviction.core", "with_usage", know_no_grace, eviction=True),
+    Mutant("half-hearted", "actors.eviction.reading", "is_met", be_content, eviction=True),
+    Mutant("carefree", "actors.eviction.core", "pressures", forget_pressure, eviction=True),
+    Mutant("regicide", "actors.eviction.verdict", "is_spared", spare_nobody, eviction=True),
+    Mutant("populist", "actors.eviction.core", "ranking", begin_with_the_least, eviction=True),
+    Mutant("sawyer", "actors.imagegc.verdict", "reason_to_keep", overlook_users, eviction=True),
+    Mutant("evictor", "actors.images.drop", "holder", overlook_wants, eviction=True),
+    Mutant("mute", "actors.eviction.core", "begun_anew", tell_once, eviction=True),
+    Mutant("mourner", "actors.eviction.core", "give_up", wait_for_ever, eviction=True),
+    Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
+    Mutant("innkeeper", "actors.supervisor.admission", "refused_under", let_everybody_in, eviction=True),
+    Mutant("successor", "actors.eviction.core", "is_settled", ignore_the_dying, eviction=True),
+    Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, eviction=True),
+)
