@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.pod.state import PodState, Recalling
+from actors.pod.status import UNSEEN
 from api.objects.podstatus import PodStatus
 
 if TYPE_CHECKING:
@@ -62,7 +63,12 @@ def what_never_restarts_stays_ended(
     if isinstance(before.life, Recalling):
         # What was recalled may turn out to be an earlier life's of the same UID.
         return ""
-    ended = {s.name for s in before.base.container_statuses if s.state.terminated}
+    # One that nobody saw end is run again, as a kubelet does.
+    ended = {
+        s.name
+        for s in before.base.container_statuses
+        if s.state.terminated and s.state.terminated.reason != UNSEEN
+    }
     alive = [s.name for s in after.base.container_statuses if s.name in ended and not s.state.terminated]
     return f"containers {alive} were terminated" if alive else ""
 
