@@ -7,6 +7,7 @@ until nothing is left of it: it is told by its UID.
 from msgspec.structs import replace
 
 from actors.rules.allocation import with_allocated
+from actors.rules.identity import kept_for_each
 from actors.supervisor.state import ActiveKey, Charge, SupervisorState, Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePod, ActivePods
@@ -20,14 +21,13 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     """Tell all watchers which pods are active, unless they know."""
     if not state.watchers:
         return state
-    active = [charge for charge in work.charges.values() if is_active(charge)]
+    keys = tuple(key for charge in work.charges.values() if (key := key_of(charge)) is not None)
     leaving = tuple(charge.uid for charge in work.charges.values() if is_leaving(charge))
-    told = (tuple(key_of(charge) for charge in active), leaving)
-    if told == state.active_told:
+    if (keys, leaving) == state.active_told:
         return state
-    message = ActivePods(pods=tuple(active_pod(charge) for charge in active), leaving=leaving)
+    message = ActivePods(pods=tuple(active_pod(work.charges[key.uid]) for key in keys), leaving=leaving)
     work.actions += [Tell(to=path, message=message) for path in state.watchers]
-    return replace(state, active_told=told)
+    return replace(state, active_told=(keys, leaving))
 
 
 def is_active(charge: Charge) -> bool:
@@ -52,9 +52,11 @@ def is_ending(charge: Charge) -> bool:
     return stopping or charge.kill is not None or charge.preemption is not None
 
 
-def key_of(charge: Charge) -> ActiveKey:
-    """Return what makes an active pod another one than before."""
-    assert charge.verdict is not None
+@kept_for_each
+def key_of(charge: Charge) -> ActiveKey | None:
+    """Return what makes an active pod another one than before, None for a pod that is not active."""
+    if charge.verdict is None or not is_active(charge):
+        return None
     return ActiveKey(
         uid=charge.uid,
         revision=charge.revision,

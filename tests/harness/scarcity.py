@@ -23,7 +23,7 @@ from api.containers import ContainerState
 from api.eviction import Signal
 from api.ids import Uid
 from api.images import ImageRow
-from runtime.drivers.memory.runtime import DEFAULT_IMAGES, MemoryRuntime
+from runtime.drivers.memory.runtime import MemoryRuntime
 from runtime.drivers.memory.volume import MemoryVolumes
 from tests.harness.workload import REGISTRY
 
@@ -40,7 +40,6 @@ INODES = 1 << 22
 IMAGE_BYTES, STRANGE_BYTES = 4 * GI, 6 * GI
 LOG_S = 300.0
 FIRST_STRANGE = 0x80
-ANY_IMAGE = DEFAULT_IMAGES[1]
 
 
 class Hog(Enum):
@@ -113,9 +112,8 @@ class Scarcity:
         self._lingering: list[tuple[float, str, int]] = []
 
     def attach(self, runtime: MemoryRuntime, volumes: MemoryVolumes, now: Callable[[], float]) -> None:
-        """Count in this world. What can be fetched is what the node begins with, beside images that nobody uses."""
+        """Count in this world. The node begins with some images that nobody uses."""
         self._runtime, self._volumes, self._now = runtime, volumes, now
-        runtime._world.registry = (*REGISTRY, ANY_IMAGE)
         for _ in range(self._random.randrange(3)):
             self.add_strange_image()
 
