@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from actors.rules.allocation import with_allocated
 from actors.rules.identity import kept_for_each
+from actors.supervisor.admission import is_ready
 from actors.supervisor.state import ActiveKey, Charge, SupervisorState, Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePod, ActivePods
@@ -18,8 +19,11 @@ NOTHING_LEFT = (PodLife.FINISHED, PodLife.GONE)
 
 
 def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
-    """Tell all watchers which pods are active, unless they know."""
-    if not state.watchers:
+    """Tell all watchers which pods are active, unless they know.
+
+    Before it is known what the sources want, what was decided on it and what runs, less than the truth would be told.
+    """
+    if not state.watchers or state.number < 0 or not is_ready(state):
         return state
     keys = tuple(key for charge in work.charges.values() if (key := key_of(charge)) is not None)
     leaving = tuple(charge.uid for charge in work.charges.values() if is_leaving(charge))

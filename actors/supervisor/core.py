@@ -74,11 +74,14 @@ def decide(
 
 
 def answers(after: SupervisorState, message: SupervisorMessage | KernelMessage | None) -> tuple[Action, ...]:
-    """Pass a kill on to the pod's actor; where there is none, nothing of the pod runs and that is the answer."""
+    """Pass a kill on to the pod's actor; where there is none, nothing of the pod runs and that is the answer.
+
+    An incarnation that was told of no pods yet may have actors of an earlier one's time that it does not know.
+    """
     if not isinstance(message, KillPod):
         return ()
     charge = after.charges.get(message.uid)
-    if charge is not None and charge.spawned:
+    if (charge is not None and charge.spawned) or after.number < 0:
         return (Tell(to=pod_path(message.uid), message=message),)
     return (Tell(to=message.asked_by, message=PodKilled(uid=message.uid)),)
 

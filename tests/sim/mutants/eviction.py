@@ -57,7 +57,7 @@ def begin_with_the_least(right):
 
 def overlook_users(right):
     """An image that containers are made of may go."""
-    return lambda image, seen, policy, goal: right(image, replace(seen, users={}), policy, goal)
+    return lambda look: replace(right(look), users={})
 
 
 def overlook_wants(right):
@@ -72,7 +72,12 @@ def tell_once(right):
 
 def wait_for_ever(right):
     """A victim that hangs is awaited for ever."""
-    return lambda state, actions, now, wall: state
+
+    def kill(*given, **named):
+        state = right(*given, **named)
+        return replace(state, doing=replace(state.doing, until=float("inf")))
+
+    return kill
 
 
 def call_it_new(right):
@@ -114,10 +119,10 @@ EVICTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant("carefree", "actors.eviction.core", "pressures", forget_pressure, eviction=True),
     Mutant("regicide", "actors.eviction.verdict", "is_spared", spare_nobody, eviction=True),
     Mutant("populist", "actors.eviction.core", "ranking", begin_with_the_least, eviction=True),
-    Mutant("sawyer", "actors.imagegc.verdict", "reason_to_keep", overlook_users, eviction=True),
+    Mutant("sawyer", "actors.imagegc.core", "inventory", overlook_users, eviction=True),
     Mutant("evictor", "actors.images.drop", "holder", overlook_wants, eviction=True),
     Mutant("mute", "actors.eviction.core", "begun_anew", tell_once, eviction=True),
-    Mutant("mourner", "actors.eviction.core", "give_up", wait_for_ever, eviction=True),
+    Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, eviction=True),
     Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
     Mutant("innkeeper", "actors.supervisor.admission", "refused_under", let_everybody_in, eviction=True),
     Mutant("successor", "actors.eviction.core", "is_settled", ignore_the_dying, eviction=True),

@@ -1,10 +1,11 @@
 """What the supervisor does for eviction: says which pods are active when that changes, keeps newcomers out under pressure."""
 
 from api.eviction import Pressure
-from api.ids import Path
+from api.ids import Path, pod_path
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePods
-from api.messages.supervisor import NodePressure, PodLife, PodOp, WatchPods
+from api.messages.pod import KillCause, KillPod
+from api.messages.supervisor import NodePressure, PodKilled, PodLife, PodOp, WatchPods
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import House, refusals
 
@@ -74,3 +75,23 @@ def test_a_pod_that_no_source_wants_any_more_is_leaving_until_nothing_is_left_of
     assert leaving(house.moved("a", PodLife.TERMINATING)) is None, "that changes nothing"
     assert leaving(house.moved("a", PodLife.TERMINATED)) is None, "its volumes are there still"
     assert leaving(house.moved("a", PodLife.GONE)) == ()
+
+
+def test_nobody_is_told_less_than_the_truth_before_all_of_it_is_known():
+    house = House(expected=("file",), answers=False)
+    actions = house.give(WatchPods(asked_by=WATCHER))
+    actions += house.moved("b", PodLife.SYNCING)
+    actions += house.snapshot(wanted(uid="a", name="a"))
+    actions += house.listed()
+    assert active(actions) is None, "what was decided on them is not recalled yet"
+    for start in tuple(house.open):
+        actions += house.answer(start)
+    assert (active(actions), leaving(actions)) == ({"a": False}, ("b",))
+
+
+def test_a_kill_goes_to_the_actor_of_an_earlier_incarnations_time():
+    kill = KillPod(uid="a", cause=KillCause.EVICTED, evict=True, asked_by=WATCHER)
+    house = House(expected=("file",))
+    assert [(one.to, one.message) for one in house.give(kill)] == [(pod_path("a"), kill)]
+    house.snapshot()
+    assert [(one.to, one.message) for one in house.give(kill)] == [(WATCHER, PodKilled(uid="a"))]
