@@ -87,7 +87,8 @@ class EvictionBook:
             return "never an image of a live pod, or one that is fetched for it, is removed", self._removal
         if path == SELF and isinstance(state, EvictionState) and state is not self._state:
             if number != self._number:
-                self._number, self._own = number, Reckoning(began_at=now)
+                # It began a moment before its first message: that is when it began to wait for others' victims.
+                self._number, self._own = number, Reckoning(began_at=state.settling_until - KILL_WAIT_S)
             self._state = state
             said = self._take(message, state, now)
             if said is not None:
@@ -109,9 +110,10 @@ class EvictionBook:
     def _take(self, message: Message | None, state: EvictionState, now: float) -> Broken | None:
         own = self._own
         match message:
-            case UsageRead(usage=usage):
+            # A crash on a message loses it: then the state holds another one.
+            case UsageRead(usage=usage) if state.usage is usage:
                 self._reckon(usage, now)
-            case ActivePods(pods=pods, leaving=leaving):
+            case ActivePods(pods=pods, leaving=leaving) if state.pods is pods:
                 own.active, own.leaving = {one.uid: one for one in pods}, leaving
             case _:
                 pass
