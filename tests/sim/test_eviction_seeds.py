@@ -14,15 +14,18 @@ def hold(seeds):
 
 
 @pytest.mark.timeout(600)
-def test_a_dozen_seeds_evict_collect_and_recover():
-    results = hold(range(12))
+def test_ten_seeds_evict_collect_and_recover_and_each_is_the_same_in_another_process():
+    results = hold(range(10))
     counts = covered(results).counts
     evicted = sum(count for (kind, _), count in counts.items() if kind == "evicted for")
     collected = sum(count for (kind, _), count in counts.items() if kind == "images for")
     assert evicted >= len(results)
     assert collected >= len(results)
     assert counts["world", "image removed"] >= len(results)
-    assert "12 seeds of a node that runs short" in summary(results, 1.0)
+    assert all(result.lives >= 2 for result in results), "every seed kills the agent at least once"
+    assert run_seed(3, eviction=True).digest == results[3].digest
+    assert "10 seeds of a node that runs short" in summary(results, 1.0)
+    assert "--eviction --seed 3" in failure_text(results[3])
 
 
 @pytest.mark.slow
@@ -32,8 +35,12 @@ def test_two_hundred_seeds_evict_collect_and_recover():
     assert not covered(results).missing(eviction=True)
 
 
-def test_a_seed_of_a_node_that_runs_short_is_the_same_each_time_and_another_than_without():
-    first, again = run_seed(3, eviction=True), run_seed(3, eviction=True)
-    assert first.digest == again.digest
-    assert first.eviction
-    assert SeedRun(3).world.settings.eviction != SeedRun(3, eviction=True).world.settings.eviction
+def test_a_seed_of_a_node_that_runs_short_watches_every_signal_and_is_another_than_without():
+    plain, short = SeedRun(4), SeedRun(4, eviction=True)
+    assert plain.world.settings.eviction != short.world.settings.eviction
+    watched = {
+        one.signal
+        for seed in range(10)
+        for one in SeedRun(seed, eviction=True).world.settings.eviction.thresholds
+    }
+    assert len(watched) == 7
