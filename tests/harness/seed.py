@@ -228,7 +228,10 @@ class SeedRun:
     def may_go(self, uid: Uid) -> bool:
         """Tell whether a pod may be evicted: who may not does not go on taking too much after the healing."""
         known = self.checker.states.get(pod_path(uid))
-        return known is None or known[1].desired is None or not is_critical(known[1].desired)
+        if known is None:
+            # It is another agent's.
+            return False
+        return known[1].desired is None or not is_critical(known[1].desired)
 
     def wait_until_settled(self, wanted: frozenset[Uid], bound_s: float, rule: str) -> None:
         """Wait until nothing is wrong any more, for at most `bound_s`."""
