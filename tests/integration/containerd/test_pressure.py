@@ -188,6 +188,7 @@ def test_what_does_not_run_makes_room_and_nobody_is_evicted(site):
         0,
     )
     assert node.printed("ended") == []
+    assert "its log was removed when the node was short of disk" in node.verb("logs", "ended").stderr
     assert len(site.runtime.link.sandboxes()) == 2
     for name in ("modest", "filler"):
         assert (node.row(name)["status"], node.row(name)["restarts"]) == ("Running", 0)
