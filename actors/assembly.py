@@ -32,8 +32,7 @@ from actors.pod.actor import PodActor
 from actors.pod.state import PodState
 from actors.probes.actor import Prober
 from actors.probes.state import ProberState
-from actors.rules.cgrouppath import PODS as POD_GROUPS
-from actors.rules.cgrouppath import path_of
+from actors.rules.cgrouppath import pods_path
 from actors.sources.file.actor import FileSource
 from actors.sources.http.actor import HttpSource
 from actors.status.actor import StatusManager
@@ -48,7 +47,7 @@ from api.config import Settings
 from api.ids import Uid
 from api.messages.pod import PodMessage
 from api.messages.podconfig import NotificationMode
-from api.node import CgroupDriver, NodeFacts
+from api.node import NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart, Spec
 from runtime.kernel.system import System
@@ -168,7 +167,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         UsageManager.options(name="usage", restart=FOREVER).bind(
-            usage_of(settings, parts.facts), pick(ports, "usage", "runtime")
+            usage_of(settings, parts.facts), pick(ports, "usage", "runtime", "node")
         )
     )
     system.spawn(
@@ -252,17 +251,14 @@ def image_gc(settings: Settings) -> ImageGCState:
 
 def usage_of(settings: Settings, facts: NodeFacts) -> UsageState:
     """Return the first state of the actor that reads usage."""
-    root = [part for part in settings.cgroup_root.split("/") if part]
     policy = UsagePolicy(
-        # The runtime may make cgroups by another driver than the settings say.
-        pod_groups=tuple(path_of([*root, POD_GROUPS], driver) for driver in CgroupDriver),
         node_name=settings.node_name,
         root_dir=settings.root_dir,
         log_root=settings.pod_logs_dir,
         take_over=settings.take_over,
         memory_bytes=facts.memory_bytes,
     )
-    return UsageState(policy=policy)
+    return UsageState(policy=policy, pods_group=pods_path(facts))
 
 
 def sources_of(settings: Settings) -> tuple[str, ...]:

@@ -275,6 +275,14 @@ class View(ImageView, UsageView):
             if not instances:
                 raise NotFoundError(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         if not instances:
+            ended = status_named(state.base, name)
+            if ended is not None and ended.state.terminated is not None:
+                place = f"what is kept of its log, if anything, is in {state.memo.log_directory}"
+                gone = "its log was removed when the node was short of disk"
+                raise NotFoundError(
+                    f'container "{name}" in pod "{pod_name}" has ended and the runtime has no record of it any more;'
+                    f" {gone if state.cleaned else place}"
+                )
             raise RejectedError(
                 f'container "{name}" in pod "{pod_name}" is waiting to start: {waiting(state, name)}'
             )

@@ -15,8 +15,8 @@ from api.usage import CpuUsage, FsUsage, MemoryUsage, NetworkUsage, Process, Swa
 class ReadNode(HostCall, frozen=True, kw_only=True):
     """Read processor, memory, swap, threads and network of the machine, and what the agent itself uses -> NodeRead."""
 
-    pod_groups: tuple[str, ...] = ("/kubepods", "/kubepods.slice")
-    """Cgroups that may hold all pods, below the root of a hierarchy; the first that is there counts."""
+    pods_group: str = "/kubepods"
+    """The cgroup of all pods, as a path below the root of a hierarchy."""
 
 
 class NodeRead(msgspec.Struct, frozen=True, kw_only=True, tag=True):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from actors.cgroups.state import Asked, CgroupsState, Happening
 from actors.cgroups.tree import groups_of
-from actors.rules.cgrouppath import PODS, names_in, path_of, reserved_path
+from actors.rules.cgrouppath import PODS, pods_path, reserved_path
 from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.ids import Instant, OpId, WallNs
 from api.introspection import EventRow
@@ -94,7 +94,7 @@ def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsSta
         forms = (f"{title}-reserved", f"{title}-reserved-compressible")
         if cgroup and any(form in node.reserved.enforced for form in forms):
             state = reserved_told(state, title, cgroup, node, made, wall)
-    below = path_of([*names_in(node.cgroup_root), PODS], node.cgroup_driver)
+    below = pods_path(node)
     for group, text in made.unapplied:
         if group.startswith(f"{below}/"):
             state = happened(state, wall, "Warning", "CgroupsNotEnforced", text)
@@ -114,7 +114,7 @@ def enforced(state: CgroupsState, node: NodeFacts, made: NodeCgroupsMade, wall: 
     """Tell once that the pods together are limited; each time why they are not."""
     if "pods" not in node.reserved.enforced:
         return state
-    path = path_of([*names_in(node.cgroup_root), PODS], node.cgroup_driver)
+    path = pods_path(node)
     failed = [text for group, text in made.unapplied if group == path]
     if failed:
         text = f'Failed to update Node Allocatable Limits ["{PODS}"]: {failed[0]}'

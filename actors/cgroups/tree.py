@@ -13,7 +13,7 @@ it by just these, so that eviction comes before the kernel's own choice.
 
 from collections.abc import Iterator
 
-from actors.rules.cgrouppath import PODS, names_in, path_of, reserved_path
+from actors.rules.cgrouppath import PODS, names_in, path_of, pods_path, reserved_path
 from actors.rules.cgroupvalue import MIN_SHARES, page_name, shares_of, weight_of
 from api.cgroup import UNLIMITED, CgroupLimits, NodeCgroup
 from api.node import NodeFacts, Reservation
@@ -26,7 +26,7 @@ def groups_of(node: NodeFacts, burstable_milli: int) -> tuple[NodeCgroup, ...]:
     root, driver = names_in(node.cgroup_root), node.cgroup_driver
     asked, least = shares_of(burstable_milli), MIN_SHARES
     tree = (
-        NodeCgroup(path=path_of([*root, PODS], driver), limits=pods_limits(node)),
+        NodeCgroup(path=pods_path(node), limits=pods_limits(node)),
         NodeCgroup(
             path=path_of([*root, PODS, "burstable"], driver),
             limits=CgroupLimits(cpu_shares=asked, cpu_weight=weight_of(asked)),

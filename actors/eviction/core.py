@@ -1,7 +1,8 @@
 """EvictionManager's decisions: what the node is short of, and the one deed that follows.
 
-A pass looks at limits of local storage first, then at what the node is short of: unused images go before pods, and of
-pods one at a time. What follows is decided on a reading that was begun after that deed was over.
+A pass looks at limits of local storage first, then at what the node is short of: of disk, what is kept of pods that
+have ended goes first, then unused images, then pods that run, one at a time. What follows is decided on a reading that
+was begun after that deed was over.
 """
 
 from typing import assert_never
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from actors.eviction.reading import pressures, with_usage
 from actors.eviction.state import (
     SELF,
+    Clearing,
     EvictionState,
     Happening,
     Killing,
@@ -26,24 +28,26 @@ from actors.eviction.verdict import (
     usage_rows,
 )
 from actors.rules.ranking import low_on
-from api.eviction import KINDS, Observation, Signal, Threshold
+from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.lifecycle import Action, Decision, Tell
 from api.messages.events import EventSeen
-from api.messages.eviction import ActivePod, ActivePods, EvictionMessage, ImagesCollected
+from api.messages.eviction import ActivePod, ActivePods, EvictionMessage, FinishedCleared, ImagesCollected
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import NodePressure, PodKilled, WatchPods
+from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
 PODS, USAGE, IMAGE_GC = Path("/node/pods"), Path("/node/usage"), Path("/node/imagegc")
 EVENTS = Path("/node/events")
 KILL_WAIT_S = 30.0
 """How long a victim is waited for before another reading decides again."""
+CLEAR_WAIT_S = 30.0
+"""How long pods that have ended may take to let go of what is kept of them."""
 RECLAIM_WAIT_S = 120.0
 RECLAIM_AGAIN_S = 60.0
-"""Between collections of images for one signal that nobody could be evicted for."""
+"""Between rounds of removing what does not run for one signal that nobody could be evicted for."""
 SILENCE_S = 35.0
 """Without usage for so long it is asked for again."""
 PODS_AGAIN_S = 60.0
@@ -77,7 +81,7 @@ def decide(
 # ---------------------------------------------------------------- absorb
 
 
-def absorb(
+def absorb(  # noqa: C901  # one case per message
     state: EvictionState, message: EvictionMessage | KernelMessage, now: Instant
 ) -> tuple[EvictionState, tuple[Action, ...]]:
     """Return what is known after `message`, and which reading is asked for because a deed is over."""
@@ -91,6 +95,10 @@ def absorb(
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
                 return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
+            return state, ()
+        case FinishedCleared(run=run):
+            if isinstance(state.doing, Clearing) and state.doing.run == run:
+                return replace(state, doing=replace(state.doing, done=True)), ()
             return state, ()
         case ImagesCollected(run=run):
             if isinstance(state.doing, Reclaiming) and state.doing.run == run:
@@ -116,6 +124,8 @@ def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[
 def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
     """Take in that somebody lost what it was told: who watches is told again, a collection's end will not be heard."""
     if path == PODS:
+        if isinstance(state.doing, Clearing):
+            state = replace(state, doing=replace(state.doing, done=True))
         return replace(state, told=None, pods_asked_at=float("-inf")), ()
     if path == USAGE:
         return replace(state, heard_at=float("-inf")), ()
@@ -131,7 +141,7 @@ def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionStat
             ended = replace(victim, outcome=outcome)
             victims = tuple(ended if one == victim else one for one in state.victims)
             state = replace(state, victims=victims, reclaimed=None)
-        case Reclaiming(signal=signal):
+        case Clearing(signal=signal) | Reclaiming(signal=signal):
             state = replace(state, reclaimed=signal, reclaimed_at=now)
         case None:
             return state, ()
@@ -147,7 +157,7 @@ def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionStat
 def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
     """Do whatever is due now; sees no message."""
     actions: list[Action] = []
-    state = give_up(state, actions, now, wall)
+    state = go_on(give_up(state, actions, now, wall), actions, now)
     state = watch(state, actions, now)
     state = tell_pressure(state, actions, now)
     if state.doing is None and state.usage is not None and is_settled(state, now):
@@ -165,11 +175,23 @@ def is_settled(state: EvictionState, now: Instant) -> bool:
 def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
     """End a deed that takes too long; what it came to is seen by the next reading."""
     doing = state.doing
-    if doing is None or now < doing.until:
+    if doing is None or isinstance(doing, Clearing) or now < doing.until:
         return state
     if isinstance(doing, Killing):
         actions.append(event(doing.victim, wall, "ExceededGracePeriod", LATE))
     state, asked = over(state, now, f"it had not ended {KILL_WAIT_S:.0f} s later")
+    actions += asked
+    return state
+
+
+def go_on(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
+    """Have unused images go once what is kept of pods that have ended is gone, or that was waited for long enough."""
+    doing = state.doing
+    if not isinstance(doing, Clearing) or not (doing.done or now >= doing.until):
+        return state
+    if reclaims_images(state, doing.signal):
+        return reclaim(state, actions, doing, now)
+    state, asked = over(state, now, "")
     actions += asked
     return state
 
@@ -208,22 +230,29 @@ def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs)
     threshold, seen = found[0]
     signal = threshold.signal
     state = happened(state, wall, "EvictionThresholdMet", f"Attempting to reclaim {KINDS[signal].resource}")
-    if reclaims_images(state, signal) and is_reclaim_due(state, signal, now):
-        return reclaim(state, actions, signal, now)
+    if KINDS[signal].pressure is Pressure.DISK and is_reclaim_due(state, signal, now):
+        return clear(state, actions, signal, now)
     return evict(state, actions, threshold, seen, now, wall)
 
 
 def is_reclaim_due(state: EvictionState, signal: Signal, now: Instant) -> bool:
-    """Tell whether images are to be collected before a pod has to go."""
+    """Tell whether what does not run is to be removed before a pod has to go."""
     return state.reclaimed is not signal or now >= state.reclaimed_at + RECLAIM_AGAIN_S
 
 
-def reclaim(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
-    """Have all unused images removed."""
+def clear(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
+    """Have what is kept of pods that have ended removed."""
     run = f"eviction-{state.epoch}-{state.reclaims + 1}"
-    actions.append(Tell(to=IMAGE_GC, message=CollectImages(run=run, asked_by=SELF)))
-    doing = Reclaiming(signal=signal, run=run, until=now + RECLAIM_WAIT_S)
+    actions.append(Tell(to=PODS, message=ClearFinished(run=run, asked_by=SELF)))
+    doing = Clearing(signal=signal, run=run, until=now + CLEAR_WAIT_S)
     return replace(state, doing=doing, reclaims=state.reclaims + 1, note="")
+
+
+def reclaim(state: EvictionState, actions: list[Action], cleared: Clearing, now: Instant) -> EvictionState:
+    """Have all unused images removed."""
+    actions.append(Tell(to=IMAGE_GC, message=CollectImages(run=cleared.run, asked_by=SELF)))
+    doing = Reclaiming(signal=cleared.signal, run=cleared.run, until=now + RECLAIM_WAIT_S)
+    return replace(state, doing=doing)
 
 
 def evict(

@@ -1,7 +1,7 @@
 """What people are told of eviction: the manager's own rules, asked what they would say now."""
 
 from actors.eviction.reading import pressures
-from actors.eviction.state import EvictionState, Killing, Reclaiming
+from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming
 from actors.eviction.verdict import (
     due,
     is_news,
@@ -11,7 +11,7 @@ from actors.eviction.verdict import (
     reclaims_images,
 )
 from actors.rules.ranking import binary
-from api.eviction import KINDS, Observation, Quantity, Signal, Threshold
+from api.eviction import KINDS, Observation, Pressure, Quantity, Signal, Threshold
 from api.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRow, VictimRow
 from api.ids import Instant
 
@@ -61,6 +61,9 @@ def doing(state: EvictionState, now: Instant) -> str:
             what = "it has stopped, and what it had is being removed" if stopped else "its end is waited for"
             left = max(0.0, until - now)
             return f"pod {victim.name} has to go, with {victim.grace_s} s of grace; {what}, {left:.0f} s more at most"
+        case Clearing(signal=signal, until=until):
+            left = max(0.0, until - now)
+            return f"what is kept of ended pods is removed for {signal}; that is waited for, {left:.0f} s more at most"
         case Reclaiming(signal=signal, until=until):
             left = max(0.0, until - now)
             return f"unused images are removed for {signal}; that is waited for, {left:.0f} s more at most"
@@ -94,8 +97,9 @@ def deed(state: EvictionState, threshold: Threshold, now: Instant) -> str:
     if seen is None:
         return f"nothing: {threshold.signal} was met and can not be read now"
     when = "" if is_news(state, seen, now) else " after the next reading"
-    if reclaims_images(state, threshold.signal) and state.reclaimed is not threshold.signal:
-        return f"unused images would be removed for {threshold.signal}{when}"
+    if KINDS[threshold.signal].pressure is Pressure.DISK and state.reclaimed is not threshold.signal:
+        images = " and unused images" if reclaims_images(state, threshold.signal) else ""
+        return f"what is kept of ended pods{images} would be removed for {threshold.signal}{when}"
     chosen = next((one for one in ranking(state, threshold.signal, now) if not one.kept), None)
     if chosen is None:
         return f"{threshold.signal} is short, and there is no pod that may go for it"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.eviction.state import EvictionState, Reclaiming
+from actors.eviction.state import Clearing, EvictionState, Reclaiming
 from api.introspection import EventRow
 
 
@@ -24,8 +24,12 @@ def report(before: EvictionState, after: EvictionState) -> tuple[Line, ...]:
             begins = pressure in after.conditions
             text = "node is under pressure" if begins else "node is under pressure no more"
             lines.append(Line(text=text, facts={"condition": pressure.value}, warning=begins))
-    if isinstance(after.doing, Reclaiming) and after.doing != before.doing:
-        lines.append(Line(text="unused images are to be removed", facts={"signal": after.doing.signal.value}))
+    for kind, what in (
+        (Clearing, "what is kept of ended pods is to be removed"),
+        (Reclaiming, "unused images are to be removed"),
+    ):
+        if isinstance(after.doing, kind) and not isinstance(before.doing, kind):
+            lines.append(Line(text=what, facts={"signal": after.doing.signal.value}))
     known = {(one.uid, one.asked_at): one for one in before.victims}
     for victim in after.victims:
         facts = {"pod": victim.name, "signal": victim.signal}

@@ -3,9 +3,10 @@
 ```text
             .-- reading --> limits of local storage, then what the node is short of
             v                  |                     |
-          Idle <-- all well ---'                     |--disk--> Reclaiming images --over--> fresh reading --.
-            ^                                        '--------------------------- still short -------------+
-            '-- fresh reading <-- Killing one pod: it is active no more, or KILL_WAIT_S over <------------------------'
+          Idle <-- all well ---'                     |--disk--> Clearing ended pods --> Reclaiming images --.
+            ^                                        |                                                      v
+            |                                        '------ still short <----------- fresh reading <-------+
+            '-- fresh reading <-- Killing one pod: it is active no more, or KILL_WAIT_S over <--------------'
 ```
 
 One deed at a time. After each one nothing is decided on a reading that was begun before it was over.
@@ -52,6 +53,15 @@ class Killing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     until: Instant
     stopped: bool = False
     """Its containers have; what it had on disk may be there still."""
+
+
+class Clearing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What is kept of pods that have ended was asked to go; unused images follow where they are on the same disk."""
+
+    signal: Signal
+    run: str
+    until: Instant
+    done: bool = False
 
 
 class Reclaiming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -102,13 +112,13 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     told: tuple[Pressure, ...] | None = None
     """What the supervisor was told last; None: nothing yet, or it began anew."""
 
-    doing: Killing | Reclaiming | None = None
+    doing: Killing | Clearing | Reclaiming | None = None
     deed_at: Instant = float("-inf")
     """When the last deed was over: older readings decide nothing."""
     decided: Mapping[Signal, Instant] = {}
     """By signal: the reading that was last decided on."""
     reclaimed: Signal | None = None
-    """Images were collected for this signal since its last victim: what is short still is so all the same."""
+    """All but pods that run was removed for this signal since its last victim: what is short still is so all the same."""
     reclaimed_at: Instant = float("-inf")
     reclaims: int = 0
     settling_until: Instant = float("-inf")

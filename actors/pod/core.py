@@ -54,6 +54,7 @@ from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import WatchPod
 from api.messages.pod import (
+    ClearPod,
     ImageReport,
     KillCause,
     KillPod,
@@ -110,6 +111,8 @@ def absorb(  # noqa: C901  # one case per message
             return absorb_update(state, message)
         case KillPod():
             return absorb_kill(state, message, wall)
+        case ClearPod():
+            return replace(state, clear=state.clear or isinstance(state.life, Finished))
         case PodObserved(pod=pod, as_of=as_of):
             if as_of < state.settled_at or as_of < state.observed_as_of:
                 return state

@@ -413,7 +413,10 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
 
 
 def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
-    """Remove everything of a deleted pod; keep records and logs of any other."""
+    """Remove everything of a deleted pod, what the runtime has of an evicted one; keep records and logs of any other.
+
+    Where the node is short of disk nothing but the status is kept.
+    """
     if state.observed is None or state.look:
         return look_first(state, now, "looking at what is left of it")
     held = paused(state, now)
@@ -425,7 +428,7 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     volumes = remove_volumes(state)
     if volumes:
         return volumes
-    if not (kill.deleted or kill.evict):
+    if not (kill.deleted or kill.evict or state.clear):
         return Stage(why="finished; kept until it is removed from its source")
     if state.observed.sandboxes:
         calls = tuple(
@@ -439,9 +442,13 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
             for c in state.observed.containers
         )
         return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
-    if not kill.deleted:
-        return Stage(why="evicted; its status is kept until it is removed from its source")
-    return leave_nothing(state)
+    if kill.deleted:
+        return leave_nothing(state)
+    if state.clear and not state.cleaned:
+        why = "removing its folders and logs: the node is short of disk"
+        return Stage(calls=(folder_removal(state),), why=why)
+    word = "evicted" if kill.evict else "finished"
+    return Stage(why=f"{word}; its status is kept until it is removed from its source")
 
 
 def leave_nothing(state: PodState) -> Stage:
@@ -450,13 +457,17 @@ def leave_nothing(state: PodState) -> Stage:
     if groups:
         return Stage(calls=groups, why="removing its cgroup")
     if not state.cleaned:
-        # A page that was lost, of a pod whose sandbox is gone: its logs are found by its UID.
-        logs = state.memo.log_directory
-        call = RemovePodFolders(uid=state.uid, log_directory=logs, find_logs=not logs)
-        return Stage(calls=(host_call("podfiles", call),), why="removing its folders and logs")
+        return Stage(calls=(folder_removal(state),), why="removing its folders and logs")
     # The page goes last: it is what tells the next life of the agent that there is something left to remove.
     forget = Forget(section=MEMO_SECTION, key=state.uid)
     return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
+
+
+def folder_removal(state: PodState) -> PortCall:
+    """Return the call that removes a pod's folders and logs."""
+    # A page that was lost, of a pod whose sandbox is gone: its logs are found by its UID.
+    logs = state.memo.log_directory
+    return host_call("podfiles", RemovePodFolders(uid=state.uid, log_directory=logs, find_logs=not logs))
 
 
 def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:

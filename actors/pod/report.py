@@ -9,7 +9,7 @@ from api.lifecycle import Action, Tell
 from api.messages.events import KeepEvents, ReleaseEvents
 from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.status import PodStatusComposed
-from api.messages.supervisor import PodKilled, PodMoved
+from api.messages.supervisor import PodKilled, PodLife, PodMoved
 
 SUPERVISOR = Path("/node/pods")
 STATUS_MANAGER = Path("/node/status")
@@ -31,14 +31,16 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         ):
             facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
     # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
-    moved_on = type(before.life) is not type(after.life) or before.confined != after.confined
-    if moved_on or resend in (SUPERVISOR, IMAGES):
+    if how_far(before) != how_far(after) or resend in (SUPERVISOR, IMAGES):
+        life, confined, kept, leaving = how_far(after)
         moved = PodMoved(
             uid=after.uid,
             name=after.memo.name,
             namespace=after.memo.namespace,
-            life=LIFE_WORD[type(after.life)],
-            confined=after.confined,
+            life=life,
+            confined=confined,
+            kept=kept,
+            leaving=leaving,
         )
         facts.append(Tell(to=SUPERVISOR, message=moved))
     if (
@@ -58,6 +60,16 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     if is_stopped(after):
         facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
     return tuple(facts)
+
+
+def how_far(state: PodState) -> tuple[PodLife, int, bool, bool]:
+    """Return a pod's life, what confines it, and once it has ended whether anything is kept of it or on its way out."""
+    kept = leaving = False
+    if isinstance(state.life, Finished):
+        observed = state.observed
+        recorded = observed is None or bool(observed.sandboxes or observed.containers)
+        kept, leaving = not state.cleaned, recorded and state.life.kill.evict
+    return LIFE_WORD[type(state.life)], state.confined, kept, leaving
 
 
 def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:

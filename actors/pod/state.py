@@ -266,7 +266,9 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     ungrouped: bool = False
     """The pod's cgroup was removed."""
     cleaned: bool = False
-    """The pod's folders were removed: only its page in the ledger is left."""
+    """The pod's folders and logs were removed: of what it had on disk only its page in the ledger is left."""
+    clear: bool = False
+    """What is kept of it once it has ended is to be removed: the node is short of disk."""
     inflight: tuple[Flight, ...] = ()
     hooks: tuple[HookRun, ...] = ()
     """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""

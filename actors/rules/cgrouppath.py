@@ -9,7 +9,7 @@ Burstable pod    /kubepods/burstable/pod<uid>    /kubepods.slice/kubepods-bursta
 ```
 """
 
-from api.node import CgroupDriver
+from api.node import CgroupDriver, NodeFacts
 
 PODS = "kubepods"
 SUFFIX = ".slice"
@@ -35,6 +35,11 @@ def path_of(parts: list[str], driver: CgroupDriver) -> str:
     escaped = [part.removesuffix(SUFFIX).replace("-", "_") for part in parts]
     slices = ("-".join(escaped[: depth + 1]) + SUFFIX for depth in range(len(escaped)))
     return "/" + "/".join(slices)
+
+
+def pods_path(node: NodeFacts) -> str:
+    """Return the path of the cgroup that all pods of a node are in."""
+    return path_of([*names_in(node.cgroup_root), PODS], node.cgroup_driver)
 
 
 def reserved_path(cgroup: str, driver: CgroupDriver) -> str:

@@ -15,7 +15,7 @@ from api.messages.eviction import ActivePod, ActivePods
 from api.messages.supervisor import PodLife
 
 NOTHING_LEFT = (PodLife.FINISHED, PodLife.GONE)
-"""A pod whose containers have ended still has its volumes until then."""
+"""A pod whose containers have ended still has its volumes until then; an evicted one what they wrote, for a moment more."""
 
 
 def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
@@ -41,7 +41,7 @@ def is_active(charge: Charge) -> bool:
         charge.pod is not None
         and verdict is not None
         and verdict.refusal is None
-        and charge.life not in NOTHING_LEFT
+        and (charge.life not in NOTHING_LEFT or charge.leaving)
     )
 
 
@@ -52,7 +52,7 @@ def is_leaving(charge: Charge) -> bool:
 
 def is_ending(charge: Charge) -> bool:
     """Tell whether a pod is being stopped, by whomever."""
-    stopping = charge.life in (PodLife.TERMINATING, PodLife.TERMINATED)
+    stopping = charge.life in (PodLife.TERMINATING, PodLife.TERMINATED, PodLife.FINISHED)
     return stopping or charge.kill is not None or charge.preemption is not None
 
 

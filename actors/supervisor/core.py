@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from actors.rules.allocation import with_allocated
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import admit, claimed
+from actors.supervisor.clear import clear_finished
 from actors.supervisor.gate import may_start
 from actors.supervisor.page import absorb_answer, consult, keep
 from actors.supervisor.resize import resize
@@ -33,6 +34,7 @@ from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import (
+    ClearFinished,
     NodePressure,
     PodKilled,
     PodLife,
@@ -111,7 +113,7 @@ def absorb(  # noqa: C901  # one case per message
         case KillPod(uid=uid) if uid in state.charges:
             # A pod whose actor is in quarantine may have running containers: its actor is needed now.
             return with_charge(state, replace(state.charges[uid], retry_at=now))
-        case WatchPods() | NodePressure():
+        case WatchPods() | NodePressure() | ClearFinished():
             return absorb_eviction(state, message)
         case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
             return state
@@ -198,7 +200,8 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
         charge = replace(charge, name=message.name, namespace=message.namespace)
     # What its containers gave back is free once they are confined by what it was told last.
     held = None if message.confined >= charge.revision else charge.held
-    return with_charge(state, replace(charge, life=message.life, held=held))
+    charge = replace(charge, life=message.life, held=held, left=message.kept, leaving=message.leaving)
+    return with_charge(state, charge)
 
 
 def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
@@ -206,6 +209,7 @@ def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
     charge = state.charges.get(uid)
     if charge is None:
         return state
+    state = replace(state, cleared=tuple(one for one in state.cleared if one != uid))
     return with_charge(state, replace(charge, told=-1, kill_told=False, preempted_at=float("-inf")))
 
 
@@ -250,14 +254,18 @@ def with_retry(state: SupervisorState, uid: Uid, now: Instant) -> SupervisorStat
     return state if charge is None else with_charge(state, replace(charge, retry_at=now))
 
 
-def absorb_eviction(state: SupervisorState, message: WatchPods | NodePressure) -> SupervisorState:
-    """Take in who is to know which pods are active, or what the node is short of."""
+def absorb_eviction(
+    state: SupervisorState, message: WatchPods | NodePressure | ClearFinished
+) -> SupervisorState:
+    """Take in who is to know which pods are active, what the node is short of, or what is to be done about it."""
     match message:
         case WatchPods(asked_by=path):
             others = tuple(one for one in state.watchers if one != path)
             return replace(state, watchers=(*others, path), active_told=None)
         case NodePressure():
             return replace(state, pressure=message)
+        case ClearFinished():
+            return replace(state, clearing=message, cleared=())
         case _:
             assert_never(message)
 
@@ -301,7 +309,7 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
             del work.charges[charge.uid]
         else:
             work.charges[charge.uid] = after
-    state = tell_active(keep(state, work, now, new_op), work)
+    state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
     wake_at = min(work.wakes, default=None)
     return Decision(state=replace(state, charges=work.charges), actions=tuple(work.actions), wake_at=wake_at)
 

@@ -10,7 +10,7 @@ from actors.supervisor.verdict import Book, Verdict
 from api.ids import Instant, OpId, Path, Uid
 from api.lifecycle import Action
 from api.messages.pod import KillPod, Resize
-from api.messages.supervisor import NodePressure, PodLife, RuntimeListed, RuntimePresence
+from api.messages.supervisor import ClearFinished, NodePressure, PodLife, RuntimeListed, RuntimePresence
 from api.node import NodeFacts
 from api.objects.pod import Pod
 
@@ -69,6 +69,10 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """When its actor was last told so."""
     resize: Resize | None = None
     """Why it does not have the amounts that it asks for."""
+    left: bool = False
+    """It has ended, and its logs, perhaps its records in the runtime too, are there still."""
+    leaving: bool = False
+    """It has ended, and what its containers wrote is being removed with their records."""
     held: Claim | None = None
     """What its containers may still have of an earlier allocation, until its actor says otherwise."""
     stopping: bool = False
@@ -124,6 +128,10 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     book: Book = Book()
     pressure: NodePressure = NodePressure()
     """What the node is short of."""
+    clearing: ClearFinished | None = None
+    """What is kept of pods that have ended is being removed, as somebody asked."""
+    cleared: tuple[Uid, ...] = ()
+    """Whose actors were told so."""
     watchers: tuple[Path, ...] = ()
     """Who is told which pods are active."""
     active_told: tuple[tuple[ActiveKey, ...], tuple[Uid, ...]] | None = None

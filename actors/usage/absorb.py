@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from actors.rules.cgrouppath import pods_path
 from actors.rules.usage import check_count, check_cpu, check_fs, check_memory, check_share, check_swap
 from actors.usage.state import Asked, FoldersKept, Part, PodKept, UsageState
 from api.containers import PodListing, RuntimePod
@@ -9,6 +10,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Instant, Uid
 from api.images import ImageFs
 from api.messages.kernel import Outcome
+from api.node import NodeDescribed
 from api.usage import UNLIMITED_BYTES, FsUsage
 from api.usagecall import (
     ContainerStats,
@@ -53,6 +55,8 @@ def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageSta
     """Take in what a part's call brought."""
     result, as_of = outcome.result, outcome.started_at
     match result:
+        case NodeDescribed(facts=facts):
+            return replace(state, pods_group=pods_path(facts), described=True)
         case PodListing():
             return absorb_listing(state, result, as_of)
         case RuntimePod():

@@ -14,7 +14,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class UsageManager(CoreActor[UsageMessage]):
-    """Reads usage; ports: ``usage``, ``runtime``."""
+    """Reads usage; ports: ``usage``, ``runtime``, ``node``."""
 
     def __init__(self, state: UsageState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
-from actors.usage.state import RUNTIME, USAGE, Asked, Part, UsageState
+from actors.usage.state import NODE, RUNTIME, USAGE, Asked, Part, UsageState
 from api.containers import Container, ContainerState, InspectPod, ListPods, RuntimePod
 from api.host import HostCall
 from api.ids import Instant, OpId, Uid, WallNs
@@ -15,6 +15,7 @@ from api.images import ImageFsUsage
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
+from api.node import DescribeNode
 from api.runtimecall import Call
 from api.usagecall import (
     ContainerPlace,
@@ -33,6 +34,7 @@ PUBLISH_S = 3.0
 WARM_ROUNDS, WARM_S = 3, 2.0
 """The first rounds follow each other sooner: pods are just coming, and a rate needs two readings."""
 DEADLINES_S = {
+    Part.FACTS: 8.0,
     Part.LISTING: 8.0,
     Part.NODE: 8.0,
     Part.PODS: 20.0,
@@ -104,8 +106,10 @@ def ask(
             else state.folders,
             everything=False,
         )
-        node = ReadNode(pod_groups=state.policy.pod_groups)
+        node = ReadNode(pods_group=state.pods_group)
         calls = [(Part.LISTING, ListPods()), (Part.NODE, node), (Part.DISKS, disks_of(state))]
+        if not state.described:
+            calls.append((Part.FACTS, DescribeNode()))
         if now >= state.stats_due_at:
             calls += [(Part.IMAGES, ImageFsUsage()), (Part.STATS, ReadContainerStats())]
             state = replace(state, stats_due_at=now + state.policy.stats_period_s)
@@ -126,9 +130,16 @@ def ask(
             state = replace(state, looked_at={**state.looked_at, call.uid: now})
         asked = Asked(part=part, round=state.round, since=now, uids=uids)
         state = replace(state, asked={**state.asked, op: asked})
-        port = USAGE if isinstance(call, HostCall) else RUNTIME
+        port = port_of(call)
         actions.append(Start(op=op, port=port, call=call, deadline_s=DEADLINES_S[part]))
     return state, tuple(actions)
+
+
+def port_of(call: HostCall | Call) -> str:
+    """Return who carries out a call."""
+    if isinstance(call, DescribeNode):
+        return NODE
+    return USAGE if isinstance(call, HostCall) else RUNTIME
 
 
 def disks_of(state: UsageState) -> MeasureDisks:
@@ -194,7 +205,8 @@ def publish(state: UsageState, now: Instant, wall: WallNs) -> tuple[UsageState, 
     """Tell everybody when all parts of the round are in, or the others have waited long enough for them."""
     if state.published >= state.round:
         return state, ()
-    open_parts = [asked for asked in state.asked.values() if asked.round == state.round]
+    awaited = [asked for asked in state.asked.values() if asked.part is not Part.FACTS]
+    open_parts = [asked for asked in awaited if asked.round == state.round]
     if open_parts and now < state.round_since + PUBLISH_S:
         return state, ()
     usage = compose(state, now, wall)

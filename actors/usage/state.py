@@ -21,13 +21,15 @@ from api.images import ImageFs
 from api.usage import Usage
 from api.usagecall import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 
-USAGE, RUNTIME = "usage", "runtime"
+USAGE, RUNTIME, NODE = "usage", "runtime", "node"
 SELF = Path("/node/usage")
 
 
 class Part(StrEnum):
     """What is read in a round, each by a call of its own."""
 
+    FACTS = "node's own description"
+    """Asked for until it is there: the runtime says how cgroups are called."""
     LISTING = "listing of pods"
     NODE = "machine"
     PODS = "pods"
@@ -57,8 +59,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     How full the file system of images is, is measured in each round all the same, once it is known where it is.
     """
-    pod_groups: tuple[str, ...] = ("/kubepods", "/kubepods.slice")
-    """Cgroups that may hold all pods."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +93,9 @@ class UsageState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that UsageManager knows."""
 
     policy: Policy = Policy()
+    pods_group: str = "/kubepods"
+    """The cgroup of all pods: as configured, and once the node described itself as the runtime makes it."""
+    described: bool = False
     watchers: tuple[Path, ...] = ()
     """In the order in which they came."""
     asked: Mapping[OpId, Asked] = {}

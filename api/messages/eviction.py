@@ -1,8 +1,8 @@
 """Messages to EvictionManager, who has pods go when the node is short of something.
 
-Sent by: PodSupervisor (`ActivePods`, and `PodKilled` of a pod without an actor), PodActors (`PodKilled`), UsageManager
+Sent by: PodSupervisor (`ActivePods`, `FinishedCleared`, and `PodKilled` of a pod without an actor), PodActors (`PodKilled`), UsageManager
 (`UsageRead`), ImageGCManager (`ImagesCollected`). Delivery: `ActivePods` and `UsageRead` are levels, asked for again
-when they stay away; for a lost `PodKilled` or `ImagesCollected` the manager waits only so long.
+when they stay away; for a lost `PodKilled`, `FinishedCleared` or `ImagesCollected` the manager waits only so long.
 """
 
 import msgspec
@@ -41,6 +41,18 @@ class ActivePods(Message, frozen=True, kw_only=True):
         return "active"
 
 
+class FinishedCleared(Message, frozen=True, kw_only=True):
+    """Nothing but their status is kept any more of pods that have ended."""
+
+    run: str
+    pods: int
+    """Of how many something was removed."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"FinishedCleared {self.run} pods={self.pods}"
+
+
 class ImagesCollected(Message, frozen=True, kw_only=True):
     """A collection of unused images that the receiver asked for is over."""
 
@@ -55,5 +67,5 @@ class ImagesCollected(Message, frozen=True, kw_only=True):
         return f"ImagesCollected {self.run} removed={self.removed} {self.failure}".rstrip()
 
 
-EvictionMessage = ActivePods | ImagesCollected | UsageRead | PodKilled
+EvictionMessage = ActivePods | FinishedCleared | ImagesCollected | UsageRead | PodKilled
 """EvictionManager: has pods go when the node is short of something."""

@@ -1,9 +1,9 @@
 """Messages to a PodActor, the owner of one UID.
 
-Sent by: PodSupervisor (`UpdatePod`, `KillPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`), Prober
+Sent by: PodSupervisor (`UpdatePod`, `KillPod`, `ClearPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`), Prober
 (`ProbeChanged`). Order: per sender. Delivery: all but `KillPod` are levels, the newest wins; `KillPod` is kept. A lost
-`UpdatePod` or `KillPod` is repaired by the supervisor's housekeeping, a lost `PodObserved` by the next relist, a lost
-`ImageReport` or `ProbeChanged` by asking again.
+`UpdatePod` or `KillPod` is repaired by the supervisor's housekeeping, a lost `ClearPod` when the node is short of disk
+the next time, a lost `PodObserved` by the next relist, a lost `ImageReport` or `ProbeChanged` by asking again.
 """
 
 from enum import StrEnum
@@ -96,6 +96,20 @@ class KillPod(Message, frozen=True, kw_only=True):
         """Return one line for traces."""
         grace = "own" if self.grace_s is None else f"{self.grace_s}s"
         return f"KillPod {self.uid} cause={self.cause.name} grace={grace} asked_by={self.asked_by}"
+
+
+class ClearPod(Message, frozen=True, kw_only=True):
+    """Remove what is kept of a pod that has ended: its records in the runtime, its folders and logs. Its status stays."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ClearPod {self.uid}"
+
+    def conflation_key(self) -> str | None:
+        """Once is enough."""
+        return "clear"
 
 
 class PodObserved(Message, frozen=True, kw_only=True):
@@ -209,4 +223,4 @@ class ProbeChanged(Message, frozen=True, kw_only=True):
         return f"probe:{self.container}:{self.kind}"
 
 
-PodMessage = UpdatePod | KillPod | PodObserved | ImageReport | ProbeChanged
+PodMessage = UpdatePod | KillPod | ClearPod | PodObserved | ImageReport | ProbeChanged

@@ -1,9 +1,9 @@
 """Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
 
 Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`, `PodKilled`),
-EvictionManager (`WatchPods`, `NodePressure`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+EvictionManager (`WatchPods`, `NodePressure`, `ClearFinished`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
-PodActor's next one, and comes again with each `UpdatePod`.
+PodActor's next one, and comes again with each `UpdatePod`. Whoever sent a `ClearFinished` waits only so long.
 """
 
 from enum import StrEnum
@@ -112,10 +112,14 @@ class PodMoved(Message, frozen=True, kw_only=True):
     life: PodLife
     confined: int = -1
     """Generation of the last update whose amounts confine everything of it that runs."""
+    kept: bool = False
+    """FINISHED: its logs, perhaps its records in the runtime too, are there still."""
+    leaving: bool = False
+    """FINISHED: it was evicted, and its records, with what its containers wrote, are being removed."""
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"PodMoved {self.uid} {self.life}"
+        return f"PodMoved {self.uid} {self.life}{' kept' if self.kept else ''}{' leaving' if self.leaving else ''}"
 
     def conflation_key(self) -> str | None:
         """Keep the newest of each pod."""
@@ -158,6 +162,26 @@ class NodePressure(Message, frozen=True, kw_only=True):
         return "pressure"
 
 
+class ClearFinished(Message, frozen=True, kw_only=True):
+    """Have what is kept of pods that have ended removed: the node is short of disk."""
+
+    run: str
+    """Comes back in `FinishedCleared`."""
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ClearFinished {self.run} {self.asked_by}"
+
+
 SupervisorMessage = (
-    PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | PodKilled | KillPod | WatchPods | NodePressure
+    PodsChanged
+    | PodsSnapshot
+    | RuntimeListed
+    | PodMoved
+    | PodKilled
+    | KillPod
+    | WatchPods
+    | NodePressure
+    | ClearFinished
 )

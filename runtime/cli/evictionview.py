@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from api.evictionrow import EvictionRow, RankingRow, ThresholdRow
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
-from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, size, table
+from runtime.cli.table import Cell, Column, Screen, age, screen_of, size, table, wrapped
 
 UNKNOWN = "-"
 
@@ -27,32 +27,26 @@ def explanation(found: EvictionRow, screen: Screen, *, dry_run: bool) -> str:
 
 
 def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str]:
-    yield _labelled("Now", found.doing, screen)
+    yield from wrapped("Now", found.doing, screen)
     for at, line in enumerate(found.conditions or ("none",)):
         style = "warn" if found.conditions else ""
-        yield _labelled("Pressure" if at == 0 else "", line, screen, style)
-    yield _labelled(
+        yield from wrapped("Pressure" if at == 0 else "", line, screen, style)
+    yield from wrapped(
         "Usage", "not read yet" if found.usage_age_s is None else f"read {age(found.usage_age_s)} ago", screen
     )
     for at, line in enumerate(found.problems):
-        yield _labelled("Problems" if at == 0 else "", line, screen, "bad")
+        yield from wrapped("Problems" if at == 0 else "", line, screen, "bad")
     for at, line in enumerate(found.over_limit):
-        yield _labelled("Over limit" if at == 0 else "", line, screen, "bad")
+        yield from wrapped("Over limit" if at == 0 else "", line, screen, "bad")
     yield ""
     if found.thresholds:
         yield threshold_table(found.thresholds, screen).rstrip("\n")
     else:
         yield "no thresholds: only limits of the pods' own are enforced"
-    for ranking in (*found.short_of, *(found.if_short if dry_run else ())):
-        yield ""
-        short = ranking in found.short_of
-        title = (
-            f"short of {ranking.signal}, first to go first:"
-            if short
-            else f"if it were short of {ranking.signal}:"
-        )
-        yield screen.paint(title, "strong")
-        yield ranking_table(ranking, screen).rstrip("\n") if ranking.pods else "no pod is active"
+    for signals, ranking in alike(found.short_of):
+        yield from _ranking(f"short of {' and '.join(signals)}, first to go first:", ranking, screen)
+    for signals, ranking in alike(found.if_short if dry_run else ()):
+        yield from _ranking(f"if it were short of {' or '.join(signals)}:", ranking, screen)
     if not found.short_of and not dry_run and found.thresholds:
         yield ""
         yield screen.paint("--dry-run shows who would go if the node were short of something", "faint")
@@ -62,12 +56,23 @@ def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str
         text = (
             f"{victim.pod} for {victim.signal}, {age(victim.ago_s)} ago: {victim.message} -> {victim.outcome}"
         )
-        yield _labelled("Evicted" if at == 0 else "", text, screen)
+        yield from wrapped("Evicted" if at == 0 else "", text, screen)
 
 
-def _labelled(label: str, text: str, screen: Screen, style: str = "") -> str:
-    lead = f"{label + ':' if label else '':<12}"
-    return screen.paint(lead, "faint") + screen.paint(clean(text), style)
+def alike(rankings: tuple[RankingRow, ...]) -> Iterator[tuple[list[str], RankingRow]]:
+    """Yield rankings with the signals that they are for: those with the same pods in the same order are one."""
+    left = list(rankings)
+    while left:
+        first = left[0]
+        same = [one for one in left if (one.is_bytes, one.pods) == (first.is_bytes, first.pods)]
+        left = [one for one in left if one not in same]
+        yield [one.signal for one in same], first
+
+
+def _ranking(title: str, ranking: RankingRow, screen: Screen) -> Iterator[str]:
+    yield ""
+    yield screen.paint(title, "strong")
+    yield ranking_table(ranking, screen).rstrip("\n") if ranking.pods else "no pod is active"
 
 
 def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str:

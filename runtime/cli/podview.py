@@ -8,7 +8,7 @@ import msgspec
 
 from api.introspection import Explanation, PodRow, ProbeRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
-from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table
+from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table, wrapped
 
 EVICTION = "eviction"
 HEALTHY = frozenset({"Running", "Completed", "Succeeded"})
@@ -122,30 +122,30 @@ def explanation(found: Explanation, screen: Screen) -> str:
 def _explanation(found: Explanation, screen: Screen) -> Iterator[str]:
     yield screen.paint(clean(f"{found.namespace}/{found.name}"), "strong") + f"  ({clean(found.uid)})"
     yield ""
-    yield from _wrapped("State", found.state, screen)
+    yield from wrapped("State", found.state, screen)
     if found.waits_for:
         since = "" if found.since_s is None else f", for {age(found.since_s)} now"
-        yield from _wrapped("Waits for", found.waits_for.rstrip(".") + since, screen)
+        yield from wrapped("Waits for", found.waits_for.rstrip(".") + since, screen)
     else:
-        yield from _wrapped("Waits for", "nothing", screen)
+        yield from wrapped("Waits for", "nothing", screen)
     upcoming = found.next or (
         Step(in_s=0, what="nothing is planned; a change of the pod or its containers wakes it"),
     )
     for at, step in enumerate(sorted(upcoming, key=lambda step: step.in_s)):
         when = f"in {age(step.in_s)}: " if step.in_s > 0 else ("now: " if found.next else "")
-        yield from _wrapped("Next" if at == 0 else "", when + _step(step), screen)
+        yield from wrapped("Next" if at == 0 else "", when + _step(step), screen)
     if found.kill:
-        yield from _wrapped("Last kill", found.kill, screen)
+        yield from wrapped("Last kill", found.kill, screen)
     for at, problem in enumerate(found.problems):
-        yield from _wrapped("Problems" if at == 0 else "", problem, screen, "bad")
+        yield from wrapped("Problems" if at == 0 else "", problem, screen, "bad")
     for at, line in enumerate(found.containers):
-        yield from _wrapped("Containers" if at == 0 else "", line, screen)
+        yield from wrapped("Containers" if at == 0 else "", line, screen)
     for at, probe in enumerate(found.probes):
         bad = "bad" if probe.failures else ""
-        yield from _wrapped("Probes" if at == 0 else "", _probe(probe), screen, bad)
+        yield from wrapped("Probes" if at == 0 else "", _probe(probe), screen, bad)
     for at, step in enumerate(sorted(found.tried, key=lambda step: step.in_s)):
         when = "just now" if step.in_s > -1 else f"{age(-step.in_s)} ago"
-        yield from _wrapped("Tried" if at == 0 else "", f"{when:>9}  {_step(step)}", screen)
+        yield from wrapped("Tried" if at == 0 else "", f"{when:>9}  {_step(step)}", screen)
 
 
 def _probe(probe: ProbeRow) -> str:
@@ -164,19 +164,6 @@ def _probe(probe: ProbeRow) -> str:
 
 def _step(step: Step) -> str:
     return step.what + (f" -> {step.result}" if step.result else "")
-
-
-def _wrapped(label: str, text: str, screen: Screen, style: str = "", *, indent: int = 12) -> Iterator[str]:
-    """Return labelled lines, wrapped at words to the terminal; piped, one line."""
-    lead = f"{label + ':' if label else '':<{indent}}"
-    room = max(30, (screen.width or 1 << 30) - len(lead))
-    shown = clean(text)
-    while len(shown) > room:
-        at = shown.rfind(" ", 1, room + 1)
-        at = room if at <= 0 else at
-        yield screen.paint(lead, "faint") + screen.paint(shown[:at].rstrip(), style)
-        shown, lead = shown[at:].lstrip(), " " * len(lead)
-    yield (screen.paint(lead, "faint") + screen.paint(shown, style)).rstrip()
 
 
 def sources(args: argparse.Namespace, client: Client) -> int:
@@ -204,6 +191,6 @@ def source_table(found: tuple[SourceRow, ...], screen: Screen) -> str:
         if row.problems:
             out += f"\n{clean(row.where)} ({clean(row.status)}):\n"
             out += "".join(
-                f"{line}\n" for text in row.problems for line in _wrapped("", text, screen, indent=2)
+                f"{line}\n" for text in row.problems for line in wrapped("", text, screen, indent=2)
             )
     return out

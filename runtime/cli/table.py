@@ -8,6 +8,7 @@ cursor or change the title.
 import os
 import sys
 import unicodedata
+from collections.abc import Iterator
 from typing import TextIO
 
 import msgspec
@@ -105,6 +106,19 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(char)
     return "".join(kept) + "…"
+
+
+def wrapped(label: str, text: str, screen: Screen, style: str = "", *, indent: int = 12) -> Iterator[str]:
+    """Return labelled lines, wrapped at words to the terminal; piped, one line."""
+    lead = f"{label + ':' if label else '':<{indent}}"
+    room = max(30, (screen.width or 1 << 30) - len(lead))
+    shown = clean(text)
+    while len(shown) > room:
+        at = shown.rfind(" ", 1, room + 1)
+        at = room if at <= 0 else at
+        yield screen.paint(lead, "faint") + screen.paint(shown[:at].rstrip(), style)
+        shown, lead = shown[at:].lstrip(), " " * len(lead)
+    yield (screen.paint(lead, "faint") + screen.paint(shown, style)).rstrip()
 
 
 def table(columns: tuple[Column, ...], rows: list[tuple[Cell | str, ...]], screen: Screen) -> str:

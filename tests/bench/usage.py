@@ -81,7 +81,9 @@ def measure(pods: int) -> list[Row]:
         system = PooledSystem()
         policy = Policy(node_name="bench", root_dir=folder, log_root=f"{folder}/logs")
         ports = {"runtime": listed, "usage": UsageReader()}
-        system.spawn(UsageManager.options(name="usage").bind(UsageState(policy=policy), ports))
+        system.spawn(
+            UsageManager.options(name="usage").bind(UsageState(policy=policy, described=True), ports)
+        )
 
         def state() -> UsageState:
             found = system.committed(SELF)

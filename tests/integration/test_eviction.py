@@ -1,12 +1,12 @@
 """Real pods that take more disk than they may, or more than the node has: who goes, with which numbers, and recovery."""
 
 import json
-import re
 
 import pytest
 
 from tests.harness.agent import pod
 from tests.harness.part import need
+from tests.harness.pressure import disruption, evicted, explained, low_on, node_events, until_evicted
 from tests.harness.reading import metrics
 from tests.harness.smalldisk import SmallDisk
 
@@ -33,28 +33,6 @@ def put(agent, name, megabytes, limit="", **spec):
     agent.write(f"{name}.yaml", json.dumps(made))
 
 
-def status_of(agent, name):
-    """Return the whole status of a pod."""
-    items = agent.json("/pods")["items"]
-    return next((p["status"] for p in items if p["metadata"]["name"].startswith(f"{name}-")), {})
-
-
-def disruption(status):
-    return [c for c in status.get("conditions", ()) if c["type"] == "DisruptionTarget"]
-
-
-def until_evicted(agent, name):
-    agent.until(lambda: status_of(agent, name).get("reason") == "Evicted", f"{name} is evicted", DEADLINE_S)
-    status = status_of(agent, name)
-    assert status["phase"] == "Failed"
-    return status
-
-
-def evicted_events(agent):
-    rows = agent.json("/events")["events"]
-    return [(row["pod"], row["message"]) for row in rows if row["reason"] == "Evicted"]
-
-
 def test_a_pod_over_the_limit_of_its_volume_goes_and_others_stay(agent):
     agent.configure(evictionHard={})
     put(agent, "hog", 3, limit="1Mi")
@@ -65,7 +43,7 @@ def test_a_pod_over_the_limit_of_its_volume_goes_and_others_stay(agent):
     message = 'Usage of EmptyDir volume "data" exceeds the limit "1Mi". '
     assert status["message"] == message
     assert disruption(status) == [], "it was its own fault"
-    assert evicted_events(agent) == [("hog-n1", message)]
+    assert evicted(agent) == [("hog", message)]
     counted = metrics(agent.ask("/metrics")[1])["kubelet_evictions_total"]
     assert counted == {(("eviction_signal", "emptydirfs.limit"),): 1}
     told = json.loads(agent.verb("explain", "eviction", "-o", "json").stdout)
@@ -91,12 +69,8 @@ def fill_and_recover(agent):
     agent.until_status("modest", "Running")
     put(agent, "hog", 60)
     status = until_evicted(agent, "hog")
-    found = re.fullmatch(
-        r"The node was low on resource: ephemeral-storage\. Threshold quantity: (\S+), available: (\S+)\. ",
-        status["message"],
-    )
-    assert found, status["message"]
-    least, available = (amount(text) for text in found.groups())
+    resource, least, available, *_ = low_on(status["message"])
+    assert resource == "ephemeral-storage"
     [row] = agent.json("/eviction")["thresholds"]
     assert least == row["least"]
     assert abs(least - 0.4 * row["capacity"]) < 1024
@@ -104,8 +78,7 @@ def fill_and_recover(agent):
     assert available < DISK_MB * MB - 60 * MB, "what the hog took is gone from what is available"
     assert [c["reason"] for c in disruption(status)] == ["TerminationByKubelet"]
     assert agent.json("/eviction")["conditions"][0].startswith("DiskPressure")
-    node = [row for row in agent.json("/events")["events"] if row["reason"] == "EvictionThresholdMet"]
-    assert node[0]["message"] == "Attempting to reclaim ephemeral-storage"
+    assert node_events(agent, "EvictionThresholdMet")[0][1] == "Attempting to reclaim ephemeral-storage"
 
     put(agent, "early", 1)
     refused = until_evicted(agent, "early")
@@ -115,14 +88,8 @@ def fill_and_recover(agent):
     put(agent, "late", 1)
     agent.until_status("late", "Running", 60.0)
     assert agent.row("modest")["status"] == "Running"
-    assert [name for name, _ in evicted_events(agent)] == ["hog-n1", "early-n1"]
-    text = agent.verb("explain", "eviction", "--dry-run").stdout
+    assert [name for name, _ in evicted(agent)] == ["hog", "early"]
+    text = explained(agent, "--dry-run")
     assert "nothing: no threshold is met" in text
     assert "if it were short of nodefs.available:" in text
     assert "default/hog-n1 for nodefs.available" in text
-
-
-def amount(text):
-    """Return an amount as messages write it in bytes."""
-    units = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
-    return int(text[:-2]) * units[text[-2:]] if text[-2:] in units else int(text)

@@ -99,7 +99,7 @@ class UsageReader:
             swap = SwapUsage(at=now, usage_bytes=swap_total - swap_free, available_bytes=swap_free)
         boot = files.field(files.read_if_there(f"{self._proc}/stat"), b"btime")
         agent = self._agent(boot)
-        every = self._all_pods(call.pod_groups)
+        every = self._all_pods(call.pods_group)
         return NodeRead(
             at=now,
             cpus=os.cpu_count() or 1,
@@ -174,9 +174,9 @@ class UsageReader:
             started = boot * 1_000_000_000 + int(words[STARTTIME]) * files.TICK_NS
         return Process(name=AGENT, started_at=started, cpu=processes.cpu(mine), memory=processes.memory(mine))
 
-    def _all_pods(self, names: tuple[str, ...]) -> Process | None:
-        memory_at = self._hierarchies.below_root("memory", names)
-        cpu_at = self._hierarchies.below_root("cpuacct", names)
+    def _all_pods(self, path: str) -> Process | None:
+        memory_at = self._hierarchies.below_root("memory", path)
+        cpu_at = self._hierarchies.below_root("cpuacct", path)
         try:
             memory = _memory(memory_at)[0] if memory_at else None
             cpu = _cpu(cpu_at) if cpu_at else None

@@ -86,15 +86,13 @@ class Hierarchies:
         there = os.path.exists(f"{unified.point}/{needed}")  # noqa: PTH110
         return Place(folder=unified.point, v2=True) if there else None
 
-    def below_root(self, controller: str, names: tuple[str, ...]) -> Place | None:
-        """Return the first of some cgroups directly below the root that is there."""
+    def below_root(self, controller: str, path: str) -> Place | None:
+        """Return a cgroup of this path below the root, None where there is none."""
         root = self.root(controller)
-        for name in names if root is not None else ():
-            assert root is not None
-            folder = f"{root.folder}{name}"
-            if os.path.isdir(folder):  # noqa: PTH112
-                return Place(folder=folder, v2=root.v2)
-        return None
+        folder = f"{root.folder}{path}" if root is not None else ""
+        if root is None or not os.path.isdir(folder):  # noqa: PTH112
+            return None
+        return Place(folder=folder, v2=root.v2)
 
     def of(self, pid: int, identity: str, uid: Uid) -> tuple[Groups, Groups]:
         """Return the cgroups of the container that a process is in, and those of its pod. Raises OSError."""

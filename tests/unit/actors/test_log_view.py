@@ -4,11 +4,17 @@ import pytest
 from msgspec.structs import replace
 
 from actors.logs.state import LogRotatorState, Trouble
-from actors.pod.state import PodState
+from actors.pod.state import PodMemo, PodState
 from actors.view import LOGS, View
 from api.errors import NotFoundError, RejectedError, UnavailableError
 from api.ids import Path, pod_path
-from api.objects.podstatus import ContainerState, ContainerStateWaiting, ContainerStatus, PodStatus
+from api.objects.podstatus import (
+    ContainerState,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    PodStatus,
+)
 from tests.unit.actors.pods import UID, box, instance, shown, wanted
 
 ROOT = "/var/log/pods/default_web_u1"
@@ -28,9 +34,9 @@ class Kernel:
         return ((pod_path(UID), self.pod),)
 
 
-def view(*containers, observed=True, rotator=None, status=None):
+def view(*containers, observed=True, rotator=None, status=None, **fields):
     base = PodStatus(container_statuses=(status,) if status else ())
-    state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base)
+    state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base, **fields)
     if observed:
         state = replace(state, observed=shown(box(), *containers))
     return View(Kernel(state, rotator), lambda: 1.0, lambda: 1, lambda call, deadline_s: None)
@@ -71,6 +77,15 @@ def test_a_container_without_a_run_before_has_no_previous_log():
 def test_a_container_that_never_ran_waits_to_start():
     with pytest.raises(RejectedError, match="waiting to start"):
         view().log_target("web", "a", previous=False)
+
+
+def test_of_a_container_whose_record_was_removed_it_is_said_where_its_log_is_or_that_it_is_gone():
+    ended = ContainerStatus(name="a", state=ContainerState(terminated=ContainerStateTerminated(exit_code=0)))
+    seen = view(status=ended, memo=PodMemo(log_directory="/var/log/pods/default_web_u1"))
+    with pytest.raises(NotFoundError, match=r"no record of it any more; .* in /var/log/pods/default_web_u1$"):
+        seen.log_target("web", "a", previous=False)
+    with pytest.raises(NotFoundError, match=r"its log was removed when the node was short of disk$"):
+        view(status=ended, cleaned=True).log_target("web", "a", previous=False)
 
 
 def test_what_the_runtime_has_not_said_yet_is_unavailable_so_that_followers_go_on():

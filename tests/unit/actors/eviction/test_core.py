@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.eviction.core import (
+    CLEAR_WAIT_S,
     EVENTS,
     IMAGE_GC,
     KILL_WAIT_S,
@@ -13,16 +14,17 @@ from actors.eviction.core import (
     begin,
     decide,
 )
+from actors.eviction.explain import explain
 from actors.eviction.report import event_rows, report
-from actors.eviction.state import SELF, EvictionState, Killing, Reclaiming
+from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming
 from api.eviction import EvictionPolicy, Pressure, Quantity, Signal, Threshold
 from api.lifecycle import Tell
 from api.messages.events import EventSeen
-from api.messages.eviction import ActivePod, ActivePods, ImagesCollected
+from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, Restarted
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import NodePressure, PodKilled, WatchPods
+from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 from api.objects.container import Container, ResourceRequirements
 from api.objects.meta import ObjectMeta
@@ -140,6 +142,11 @@ class Hand:
         self.tell(PodKilled(uid=uid), after_s)
         left = tuple(one for one in self.state.pods if one.uid != uid)
         return self.tell(ActivePods(pods=left))
+
+    def cleared(self, after_s=0.0):
+        """Let all pods that have ended let go of what is kept of them."""
+        [asked] = self.sent(ClearFinished)
+        return self.tell(FinishedCleared(run=asked.run, pods=0), after_s)
 
     def sent(self, kind):
         return [one.message for one in self.actions if isinstance(one.message, kind)]
@@ -421,10 +428,46 @@ def test_processes_run_out_too():
 # disk
 
 
+def test_what_ended_pods_keep_goes_before_images_and_images_before_any_pod():
+    hand = Hand(NODEFS)
+    hand.disk_free = 5
+    [asked] = hand.read().sent(ClearFinished)
+    assert (asked.asked_by, hand.sent(CollectImages), hand.kill) == (SELF, [], None)
+    assert [one.to for one in hand.actions if isinstance(one.message, ClearFinished)] == [PODS]
+    assert "ended pods" in explain(hand.state, hand.now).doing
+    hand.tell(FinishedCleared(run="another", pods=1))
+    assert isinstance(hand.state.doing, Clearing)
+    assert [one.run for one in hand.tell(FinishedCleared(run=asked.run, pods=1)).sent(CollectImages)] == [
+        asked.run
+    ]
+    assert [line.text for line in report(hand.before, hand.state)] == ["unused images are to be removed"]
+    assert hand.kill is None
+
+
+@pytest.mark.parametrize("how", ["they hang", "nobody knows any more"])
+def test_ended_pods_that_do_not_let_go_are_waited_for_only_so_long(how):
+    hand = Hand(NODEFS)
+    hand.disk_free = 5
+    hand.read()
+    if how == "they hang":
+        assert hand.tell(Alarm(at=0.0), CLEAR_WAIT_S - 1).sent(CollectImages) == []
+        hand.tell(Alarm(at=0.0), 1.0)
+    else:
+        hand.tell(Restarted(path=PODS, incarnation=2, cause="boom"))
+    assert hand.sent(CollectImages)
+
+
+def test_memory_is_not_had_from_ended_pods():
+    hand = Hand(HARD)
+    hand.free = GI - 1
+    assert hand.read().sent(ClearFinished) == []
+    assert hand.kill is not None
+
+
 def test_a_full_disk_has_unused_images_go_before_any_pod():
     hand = Hand(NODEFS)
     hand.volumes["hog"], hand.disk_free = 1000, 5
-    hand.read()
+    hand.read().cleared()
     [asked] = hand.sent(CollectImages)
     assert (asked.asked_by, hand.kill) == (SELF, None)
     assert [one.to for one in hand.actions if isinstance(one.message, CollectImages)] == [IMAGE_GC]
@@ -441,7 +484,7 @@ def test_a_full_disk_has_unused_images_go_before_any_pod():
 def test_images_that_were_enough_save_every_pod():
     hand = Hand(NODEFS)
     hand.disk_free = 5
-    [asked] = hand.read().sent(CollectImages)
+    [asked] = hand.read().cleared().sent(CollectImages)
     hand.tell(ImagesCollected(run=asked.run, removed=3))
     hand.disk_free = 30
     assert hand.read().kill is None
@@ -451,7 +494,7 @@ def test_images_that_were_enough_save_every_pod():
 def test_a_collection_that_never_ends_is_waited_for_only_so_long():
     hand = Hand(NODEFS)
     hand.disk_free = 5
-    hand.read()
+    hand.read().cleared()
     hand.tell(Alarm(at=0.0), RECLAIM_WAIT_S)
     assert hand.state.doing is None
     assert hand.read(1.0).kill is not None
@@ -460,28 +503,30 @@ def test_a_collection_that_never_ends_is_waited_for_only_so_long():
 def test_after_each_victim_images_are_collected_again():
     hand = Hand(NODEFS)
     hand.disk_free = 5
-    [asked] = hand.read().sent(CollectImages)
+    [asked] = hand.read().cleared().sent(CollectImages)
     hand.tell(ImagesCollected(run=asked.run, removed=0))
     hand.end(hand.read().kill.uid)
-    assert hand.read().sent(CollectImages)
+    assert hand.read().cleared().sent(CollectImages)
 
 
 def test_without_a_victim_images_are_not_collected_with_each_reading():
     hand = Hand(NODEFS, pods=())
     hand.disk_free = 5
-    [asked] = hand.read().sent(CollectImages)
+    [asked] = hand.read().cleared().sent(CollectImages)
     hand.tell(ImagesCollected(run=asked.run, removed=0))
-    counts = [len(hand.read().sent(CollectImages)) for _ in range(7)]
+    counts = [len(hand.read().sent(ClearFinished)) for _ in range(7)]
     assert sum(counts) == 1
 
 
 def test_images_on_a_disk_of_their_own_do_not_help_the_nodes():
     hand = Hand(NODEFS)
     hand.dedicated, hand.disk_free = True, 5
+    hand.read().cleared()
+    assert (hand.sent(CollectImages), hand.state.doing) == ([], None)
     assert hand.read().kill is not None
     hand = Hand(Threshold(signal=Signal.IMAGEFS, value=Quantity(percent=15.0)))
     hand.dedicated, hand.disk_free = True, 5
-    assert hand.read().sent(CollectImages)
+    assert hand.read().cleared().sent(CollectImages)
 
 
 # limits of a pod's own

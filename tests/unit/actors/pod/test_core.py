@@ -32,7 +32,7 @@ from api.errors import FailureKind
 from api.host import Forget, MakePodFolders, Recall, RecallAll, Remember, RemovePodFolders
 from api.ids import Path
 from api.messages.kernel import Outcome, Restarted
-from api.messages.pod import KillCause
+from api.messages.pod import ClearPod, KillCause
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
 from api.objects.container import Container
@@ -563,6 +563,43 @@ def test_an_evicted_pod_says_so_even_when_it_exits_well():
     hand.settle()
     assert (hand.status.phase, hand.status.reason) == ("Failed", "Evicted")
     assert hand.world.view.sandboxes == ()
+
+
+def moves(hand):
+    """Return what the supervisor was told last of what is left: kept, leaving."""
+    last = [message for _, message in hand.told if isinstance(message, PodMoved)][-1]
+    return last.kept, last.leaving
+
+
+def test_an_evicted_pod_is_told_of_as_leaving_until_the_runtime_has_nothing_of_it():
+    hand = running_pod(wanted(source="api", policy="OnFailure"))
+    hand.kill(deleted=False, evict=True, cause=KillCause.EVICTED, reason="Evicted", message="low on memory")
+    hand.settle_until(RemoveSandbox)
+    assert moves(hand) == (True, True)
+    hand.settle()
+    assert moves(hand) == (True, False)
+
+
+@pytest.mark.parametrize("evicted", [False, True])
+def test_what_is_kept_of_an_ended_pod_goes_when_asked_for_and_its_status_stays(evicted):
+    hand = running_pod(wanted(source="api", policy="OnFailure"))
+    hand.give(ClearPod(uid=hand.state.uid)), hand.settle()
+    assert isinstance(hand.state.life, Syncing), "it runs: that is nothing to it"
+    hand.kill(deleted=False, evict=evicted, cause=KillCause.EVICTED, reason="Evicted", message="low on disk")
+    hand.settle()
+    assert bool(hand.world.view.sandboxes) is not evicted
+    assert not [call for call in hand.started if isinstance(call, RemovePodFolders)]
+    status = hand.status
+    assert moves(hand) == (True, False)
+    hand.give(ClearPod(uid=hand.state.uid)), hand.settle()
+    assert (hand.world.view.sandboxes, hand.world.view.containers) == ((), ())
+    [files] = [call for call in hand.started if isinstance(call, RemovePodFolders)]
+    assert files.log_directory == hand.state.memo.log_directory
+    assert (hand.status, isinstance(hand.state.life, Finished)) == (status, True)
+    assert hand.status.container_statuses[0].state.terminated is not None
+    assert moves(hand) == (False, False)
+    hand.kill(), hand.settle()
+    assert isinstance(hand.state.life, Gone)
 
 
 def test_an_unsupported_field_keeps_the_pod_pending_with_its_path():

@@ -113,8 +113,8 @@ class House:
         at = self.now if as_of is None else as_of
         return self.give(RuntimeListed(pods=present, as_of=at))
 
-    def moved(self, uid, life):
-        return self.give(PodMoved(uid=Uid(uid), name="web", namespace="default", life=life))
+    def moved(self, uid, life, **fields):
+        return self.give(PodMoved(uid=Uid(uid), name="web", namespace="default", life=life, **fields))
 
     def died(self, uid, cause=""):
         self.alive.discard(uid)

@@ -3,11 +3,12 @@
 from api.eviction import Pressure
 from api.ids import Path, pod_path
 from api.lifecycle import Tell
-from api.messages.eviction import ActivePods
-from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import NodePressure, PodKilled, PodLife, PodOp, WatchPods
+from api.messages.eviction import ActivePods, FinishedCleared
+from api.messages.kernel import Restarted
+from api.messages.pod import ClearPod, KillCause, KillPod
+from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, PodLife, PodOp, WatchPods
 from tests.unit.actors.pods import wanted
-from tests.unit.actors.supervisor.house import House, refusals
+from tests.unit.actors.supervisor.house import House, refusals, told
 
 WATCHER = Path("/node/eviction")
 
@@ -48,6 +49,44 @@ def test_a_watcher_is_told_at_once_and_whenever_it_changes():
     assert active(house.moved("a", PodLife.TERMINATED)) is None, "its volumes are there still"
     assert active(house.moved("a", PodLife.FINISHED)) == {"b": False}
     assert active(house.give(WatchPods(asked_by=WATCHER))) == {"b": False}, "who asks again is told again"
+
+
+def test_an_evicted_pod_is_active_until_what_its_containers_wrote_is_gone():
+    house = house_of("a", "b")
+    house.give(WatchPods(asked_by=WATCHER))
+    house.moved("a", PodLife.TERMINATED)
+    assert active(house.moved("a", PodLife.FINISHED, kept=True, leaving=True)) is None
+    assert active(house.give(WatchPods(asked_by=WATCHER))) == {"a": True, "b": False}
+    assert active(house.moved("a", PodLife.FINISHED, kept=True)) == {"b": False}
+
+
+def asked_to_clear(actions):
+    return [message.uid for _, message in told(actions, ClearPod)]
+
+
+def test_pods_that_have_ended_are_asked_once_to_let_go_and_whoever_asked_is_told_when_all_have():
+    house = house_of("a", "b", "c")
+    house.moved("a", PodLife.SYNCING)
+    for uid in ("b", "c"):
+        house.moved(uid, PodLife.FINISHED, kept=True)
+    ask = ClearFinished(run="r1", asked_by=WATCHER)
+    assert asked_to_clear(house.give(ask)) == ["b", "c"]
+    assert told(house.moved("b", PodLife.FINISHED), FinishedCleared) == []
+    assert asked_to_clear(house.last) == []
+    assert asked_to_clear(house.give(Restarted(path=pod_path("c"), incarnation=2, cause="boom"))) == ["c"], (
+        "it lost what it was told"
+    )
+    done = house.moved("c", PodLife.FINISHED)
+    assert told(done, FinishedCleared) == [(WATCHER, FinishedCleared(run="r1", pods=2))]
+    house.moved("a", PodLife.FINISHED, kept=True)
+    assert asked_to_clear(house.last) == [], "nobody asks any more"
+
+
+def test_where_no_pod_has_ended_that_is_said_at_once():
+    house = house_of("a")
+    house.moved("a", PodLife.SYNCING)
+    answer = house.give(ClearFinished(run="r1", asked_by=WATCHER))
+    assert told(answer, FinishedCleared) == [(WATCHER, FinishedCleared(run="r1", pods=0))]
 
 
 def test_newcomers_are_kept_out_under_pressure_and_whoever_is_here_stays():

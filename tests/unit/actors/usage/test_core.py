@@ -23,6 +23,7 @@ from api.images import ImageFs, ImageFsUsage
 from api.lifecycle import Start, Tell
 from api.messages.kernel import Alarm, Outcome
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageRead, WatchUsage
+from api.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
 from api.usage import CpuUsage, FsUsage, MemoryUsage
 from api.usagecall import (
     ContainerStat,
@@ -108,6 +109,7 @@ class World:
         self.images = ImageFs(mountpoint="/images", capacity_bytes=10 * GIB, available_bytes=5 * GIB)
         self.cpu_step_ns = NS
         self.totals = 0
+        self.facts = NodeFacts()
 
     def tell(self, message):
         decision = decide(self.state, message, self.now, int(self.now * NS), lambda: next(self.ops))
@@ -171,6 +173,8 @@ class World:
         match call:
             case ListPods():
                 return PodListing(pods=tuple(self.pods), complete=True)
+            case DescribeNode():
+                return NodeDescribed(facts=self.facts)
             case ReadNode():
                 return NodeRead(
                     at=at,
@@ -263,6 +267,7 @@ def test_a_round_reads_every_part_once_and_is_told_once(world):
     assert sorted(kind.__name__ for kind in kinds(world.asked)) == sorted(
         kind.__name__
         for kind in (
+            DescribeNode,
             ListPods,
             ReadNode,
             MeasureDisks,
@@ -572,3 +577,39 @@ def test_pods_in_the_network_of_the_machine_have_none_of_their_own(world):
     world.begin()
     [call] = [call for call in world.asked if isinstance(call, ReadPods)]
     assert [place.network for place in call.pods] == [False]
+
+
+# the cgroup of all pods
+
+
+def groups_read(world):
+    return [call.pods_group for call in world.asked if isinstance(call, ReadNode)]
+
+
+@pytest.mark.parametrize(
+    ("driver", "group"),
+    [
+        (CgroupDriver.CGROUPFS, "/a/b/kubepods"),
+        (CgroupDriver.SYSTEMD, "/a.slice/a-b.slice/a-b-kubepods.slice"),
+    ],
+)
+def test_all_pods_are_read_where_the_node_says_that_their_cgroups_are(driver, group):
+    world = World()
+    world.state = replace(world.state, pods_group="/a/b/kubepods")
+    world.facts = NodeFacts(cgroup_root="/a/b", cgroup_driver=driver)
+    world.begin(3)
+    assert groups_read(world) == ["/a/b/kubepods", group, group]
+    assert sum(isinstance(call, DescribeNode) for call in world.asked) == 1
+
+
+def test_a_node_that_can_not_describe_itself_yet_holds_up_no_round_and_is_asked_again():
+    world = World()
+    world.hanging.add(DescribeNode)
+    world.begin()
+    assert world.state.published == 1
+    world.expire()
+    world.hanging.clear()
+    world.round()
+    assert world.state.described
+    assert sum(isinstance(call, DescribeNode) for call in world.asked) == 2
+    assert world.state.failed == {}
