@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from actors.eviction.state import SELF, EvictionState, Killing, Reclaiming, Victim
+from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming, Victim
 from actors.images.state import SELF as PULLER
 from actors.pod.state import PodState
 from actors.supervisor.state import SupervisorState
@@ -29,10 +29,11 @@ from tests.harness.evictionreckon import ON_DISK, is_critical, keeps_out, levels
 from tests.harness.world import World
 
 SUPERVISOR = Path("/node/pods")
-KILL_WAIT_S, RECLAIM_WAIT_S, SLACK_S = 30.0, 120.0, 1.0
+KILL_WAIT_S, CLEAR_WAIT_S, RECLAIM_WAIT_S, SLACK_S = 30.0, 30.0, 120.0, 1.0
 INSTANT_S = 0.001
 TOLD_S, TOLD_AGAIN_S = 10.0, 75.0
 """Within which pressure is known to whoever lets newcomers in; the longer when the telling may be lost."""
+Deed = Killing | Clearing | Reclaiming
 Broken = tuple[str, str]
 """The sentence that does not hold, and how."""
 
@@ -49,10 +50,10 @@ class Reckoning:
     active: dict[Uid, ActivePod] = field(default_factory=dict)
     leaving: tuple[Uid, ...] = ()
     known: frozenset[tuple[Uid, float]] = frozenset()
-    doing: Killing | Reclaiming | None = None
+    doing: Deed | None = None
     doing_since: float = 0.0
     over_at: float = float("-inf")
-    last_deed: Killing | Reclaiming | None = None
+    last_deed: Deed | None = None
     """The one before the present one."""
 
 
@@ -169,19 +170,26 @@ class EvictionBook:
             yield from self._victim(victim, state, now)
         if state.doing is not None and own.doing is None:
             own.doing_since = now
+            if isinstance(state.doing, Clearing):
+                self._coverage.note("ended pods for", state.doing.signal)
             if isinstance(state.doing, Reclaiming):
                 self._coverage.note("images for", state.doing.signal)
+                last = own.last_deed
+                if not isinstance(last, Clearing) or last.run != state.doing.run:
+                    yield "images are collected before what is kept of pods that have ended was removed"
         own.doing = state.doing
         waited_s = now - own.doing_since
         if isinstance(state.doing, Killing) and waited_s > longest_s(state.doing) + SLACK_S:
             yield f"{state.doing.victim.name} has been waited for since {own.doing_since:.0f} s"
+        if isinstance(state.doing, Clearing) and waited_s > CLEAR_WAIT_S + SLACK_S:
+            yield f"pods that have ended have been waited for since {own.doing_since:.0f} s"
         if isinstance(state.doing, Reclaiming) and waited_s > RECLAIM_WAIT_S + SLACK_S:
             yield f"a collection of images has been waited for since {own.doing_since:.0f} s"
 
-    def _not_over(self, before: Killing | Reclaiming, now: float) -> str:
+    def _not_over(self, before: Deed, now: float) -> str:
         """Return why a deed is not over though it is taken for that."""
         waited_s = now - self._own.doing_since
-        if isinstance(before, Reclaiming):
+        if not isinstance(before, Killing):
             return ""
         if waited_s >= longest_s(before) - INSTANT_S:
             self._coverage.note("victim", "awaited in vain")
@@ -333,13 +341,13 @@ class EvictionBook:
             self._removal = f"{sorted(names)} while pods {wants} want it"
 
 
-def deed(doing: Killing | Reclaiming | None) -> object:
+def deed(doing: Deed | None) -> object:
     """Return what makes a deed another one."""
     match doing:
         case Killing(victim=victim):
             return (victim.uid, victim.asked_at)
-        case Reclaiming(run=run):
-            return run
+        case Clearing(run=run) | Reclaiming(run=run):
+            return type(doing), run
         case None:
             return None
 
