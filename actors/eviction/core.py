@@ -8,9 +8,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.eviction.hint import answered, follow_hint, listen, wakes_for_hint, with_stream
 from actors.eviction.reading import pressures, with_usage
 from actors.eviction.state import (
     SELF,
+    USAGE,
     EvictionState,
     Happening,
     Killing,
@@ -37,7 +39,7 @@ from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
-PODS, USAGE, IMAGE_GC = Path("/node/pods"), Path("/node/usage"), Path("/node/imagegc")
+PODS, IMAGE_GC = Path("/node/pods"), Path("/node/imagegc")
 EVENTS = Path("/node/events")
 KILL_WAIT_S = 30.0
 """How long a victim is waited for before another reading decides again."""
@@ -83,7 +85,7 @@ def absorb(
     """Return what is known after `message`, and which reading is asked for because a deed is over."""
     match message:
         case UsageRead(usage=usage):
-            return with_usage(state, usage, now), ()
+            return answered(with_usage(state, usage, now), usage), ()
         case ActivePods(pods=pods):
             active = {one.uid for one in pods}
             asked = {uid: at for uid, at in state.asked.items() if uid in active}
@@ -98,7 +100,9 @@ def absorb(
             return state, ()
         case Restarted(path=path):
             return begun_anew(state, path, now)
-        case Alarm() | ChildDied() | Outcome() | Heard() | StreamEnded():
+        case Heard() | StreamEnded():
+            return with_stream(state, message, now), ()
+        case Alarm() | ChildDied() | Outcome():
             return state, ()
         case _:
             assert_never(message)
@@ -149,6 +153,8 @@ def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionS
     actions: list[Action] = []
     state = give_up(state, actions, now, wall)
     state = watch(state, actions, now)
+    state = listen(state, actions, now)
+    state = follow_hint(state, actions, now)
     state = tell_pressure(state, actions, now)
     if state.doing is None and state.usage is not None and is_settled(state, now):
         state = act(state, actions, now, wall)
@@ -311,7 +317,7 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return when to look again at the latest."""
-    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S]
+    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
     if state.doing is not None:
         due_at.append(state.doing.until)
     ends = (at + state.policy.transition_s for at in state.last_seen.values())

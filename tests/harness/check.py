@@ -17,6 +17,8 @@ from actors.eviction.state import EvictionState
 from actors.images.drop import LEASE_S
 from actors.images.state import SELF as PULLER
 from actors.images.state import Fetching, ImagesState
+from actors.oom.state import SELF as OOM
+from actors.oom.state import OomState
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.hook import instance_of
 from actors.pod.mark import HookKind
@@ -51,6 +53,7 @@ from tests.harness.coverage import Coverage
 from tests.harness.evictionrule import Evictions
 from tests.harness.hookcheck import HOOK_RULES
 from tests.harness.initial import InitBook
+from tests.harness.kernelrule import KernelBooks, oom_broken
 from tests.harness.probescript import word_of
 from tests.harness.usagerule import broken as broken_usage
 from tests.harness.world import World
@@ -133,6 +136,7 @@ class Checker:
         self.admissions = Admissions()
         self.inits = InitBook()
         self.evictions = Evictions()
+        self.kernel_books = KernelBooks()
 
     def book(self, uid: Uid) -> Book:
         """Return the book of a UID."""
@@ -206,6 +210,17 @@ class Checker:
                 self.coverage.note("evicted for", signal)
             if said:
                 self.fail("one victim at a time, on a reading begun after the last deed", said, path)
+            said = self.kernel_books.asked(number, cell.committed)
+            if said:
+                self.fail("however many hints, one reading a second", said, path)
+            if cell.committed.hints:
+                self.coverage.note("kernel", "told of memory")
+        if path == OOM and isinstance(cell.committed, OomState):
+            said = oom_broken(cell.committed, self.world.kernel)
+            if said:
+                self.fail("nothing is counted that was not killed", said, path)
+            if cell.committed.tolls:
+                self.coverage.note("kernel", "counted a kill")
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)
 

@@ -31,6 +31,7 @@ from tests.harness.fault import (
     with_group_faults,
 )
 from tests.harness.hand import Hands
+from tests.harness.kernelrule import draw_kernel_faults
 from tests.harness.liveness import actors_of, unsettled
 from tests.harness.resize import with_resize_faults
 from tests.harness.usagerule import draw_usage_faults
@@ -96,6 +97,7 @@ class SeedRun:
         more = draw_volume_faults(Random(f"{seed}/volumes"))
         plan = FaultPlan(faults=(*plan.faults, *more, *draw_probe_faults(probing)))
         plan = FaultPlan(faults=(*plan.faults, *draw_usage_faults(seed), *draw_eviction_faults(seed)))
+        plan = FaultPlan(faults=(*plan.faults, *draw_kernel_faults(seed)))
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes
@@ -191,6 +193,7 @@ class SeedRun:
         self.seam.heal()
         hands.heal()
         self.world.usage.heal()
+        self.world.kernel.heal()
         wanted = hands.wanted()
         self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
         self.checker.check_whole()
