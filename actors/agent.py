@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from actors.assembly import Parts, assemble
+from actors.assembly import Parts, assemble, pod_groups
 from actors.cgroups.tree import reserved_groups
 from actors.rules.cgrouppath import reserved_path
 from actors.view import View
@@ -25,9 +25,12 @@ from runtime.drivers.host.cgroup import PodCgroups
 from runtime.drivers.host.containerlog import open_log
 from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.drivers.host.inotify import ManifestChanges
+from runtime.drivers.host.kernelevent import KernelEvents
+from runtime.drivers.host.kernellog import KernelLog
 from runtime.drivers.host.ledger import FileLedger
 from runtime.drivers.host.logfile import LogFiles
 from runtime.drivers.host.manifest import FileManifests
+from runtime.drivers.host.memoryevent import MemoryCrossings
 from runtime.drivers.host.node import NodeDescriber, gather
 from runtime.drivers.host.podfolder import PodFolders
 from runtime.drivers.host.usage import UsageReader
@@ -96,7 +99,9 @@ class Agent:
         settings = replace(settings, cgroup_root=own_root) if own_root else settings
         network = Network()
         self._undo.append(network.close)
-        parts = real_parts(root, settings, runtime, cgroups, self._node_ip or host_address(), network)
+        events = KernelEvents()
+        self._undo.append(events.close)
+        parts = real_parts(root, settings, runtime, cgroups, self._node_ip or host_address(), network, events)
         enforce_reservations(cgroups, parts.facts)
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
@@ -237,6 +242,7 @@ def real_parts(
     cgroups: PodCgroups,
     node_ip: str,
     network: Port,
+    events: KernelEvents,
 ) -> Parts:
     """Return the drivers of the real world on one root directory."""
     logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
@@ -264,6 +270,8 @@ def real_parts(
         credentials=NodeCredentialFiles(root, home_folder()),
         net=network,
         usage=UsageReader(),
+        memory_crossings=MemoryCrossings(events, settings.eviction.thresholds, pod_groups(settings)),
+        kernel_ooms=KernelLog(events),
         node_ip=node_ip,
     )
 

@@ -2,7 +2,7 @@
 
 ```text
 /node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/imagegc   /node/cgroups
-/node/logs   /node/usage   /node/eviction   /node/config   /node/file   /node/http
+/node/logs   /node/usage   /node/eviction   /node/oom   /node/config   /node/file   /node/http
 ```
 """
 
@@ -17,7 +17,7 @@ from actors.config.actor import PodConfig
 from actors.events.actor import EventRecorder
 from actors.events.state import EventsState
 from actors.eviction.actor import EvictionManager
-from actors.eviction.state import EvictionState
+from actors.eviction.state import CROSSINGS, EvictionState
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.state import ImageGCState, Policy
 from actors.images.actor import ImagePuller
@@ -25,6 +25,8 @@ from actors.images.state import ImagesState
 from actors.images.state import Policy as PullPolicy
 from actors.logs.actor import LogRotator
 from actors.logs.state import LogRotatorState
+from actors.oom.actor import OomWatcher
+from actors.oom.state import OOMS, OomState
 from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
@@ -32,7 +34,8 @@ from actors.pod.actor import PodActor
 from actors.pod.state import PodState
 from actors.probes.actor import Prober
 from actors.probes.state import ProberState
-from actors.rules.cgrouppath import pods_path
+from actors.rules.cgrouppath import PODS as POD_GROUPS
+from actors.rules.cgrouppath import names_in, path_of, pods_path
 from actors.sources.file.actor import FileSource
 from actors.sources.http.actor import HttpSource
 from actors.status.actor import StatusManager
@@ -44,10 +47,11 @@ from actors.usage.actor import UsageManager
 from actors.usage.state import Policy as UsagePolicy
 from actors.usage.state import UsageState
 from api.config import Settings
+from api.eviction import MEMORY_SIGNALS
 from api.ids import Uid
 from api.messages.pod import PodMessage
 from api.messages.podconfig import NotificationMode
-from api.node import NodeFacts
+from api.node import CgroupDriver, NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart, Spec
 from runtime.kernel.system import System
@@ -84,6 +88,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Short conversations with whoever listens, for probes and hooks."""
     usage: Port | BlockingPort
     """What machine and pods use."""
+    memory_crossings: Stream
+    """What the kernel says of memory thresholds."""
+    kernel_ooms: Stream
+    """What the kernel says of kills for want of memory."""
     urls: Port | BlockingPort | None = None
     """Needed with a manifest URL."""
     node_ip: str = ""
@@ -172,7 +180,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         EvictionManager.options(name="eviction", restart=FOREVER).bind(
-            EvictionState(policy=settings.eviction, node_name=settings.node_name)
+            eviction_of(settings), {CROSSINGS: parts.memory_crossings}
         )
     )
     config = PodConfig.options(name="config", restart=FOREVER)
@@ -200,6 +208,16 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
                 period_s=settings.http_check_s,
             )
         )
+    watcher = OomState(
+        node_name=settings.node_name,
+        take_over=settings.take_over,
+        deadline_s=settings.runtime_request_timeout_s,
+    )
+    system.spawn(
+        OomWatcher.options(name="oom", restart=FOREVER).bind(
+            watcher, pick(ports, "runtime"), {OOMS: parts.kernel_ooms}
+        )
+    )
 
 
 def pod_spec(
@@ -247,6 +265,22 @@ def image_gc(settings: Settings) -> ImageGCState:
     return ImageGCState(
         policy=policy, node_name=settings.node_name, deadline_s=settings.runtime_request_timeout_s
     )
+
+
+def eviction_of(settings: Settings) -> EvictionState:
+    """Return the first state of the actor that has pods go."""
+    on_memory = any(one.signal in MEMORY_SIGNALS for one in settings.eviction.thresholds)
+    return EvictionState(
+        policy=settings.eviction,
+        node_name=settings.node_name,
+        hears=settings.kernel_memory_events and on_memory,
+    )
+
+
+def pod_groups(settings: Settings) -> tuple[str, ...]:
+    """Return the cgroups that may hold all pods: the runtime may make them by another driver than the settings say."""
+    names = [*names_in(settings.cgroup_root), POD_GROUPS]
+    return tuple(path_of(names, driver) for driver in CgroupDriver)
 
 
 def usage_of(settings: Settings, facts: NodeFacts) -> UsageState:

@@ -6,6 +6,7 @@ Usage carries the time of its sample. A number that is not known has no sample, 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from actors.oom.state import Toll
 from api.containers import ContainerState, RuntimePod
 from api.eviction import Pressure
 from api.ids import Instant
@@ -367,6 +368,21 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
             samples=samples(own, operation),
         ),
     ]
+
+
+def oom_families(listed: Iterable[RuntimePod], tolls: Iterable[Toll]) -> list[Family]:
+    """Return how many processes of each container that there is were killed for want of memory."""
+    counts = {(toll.uid, toll.container): toll.kills for toll in tolls}
+    rows = {
+        (("container", container.name), ("namespace", pod.namespace), ("pod", pod.name)): counts.get(
+            (pod.uid, container.name), 0
+        )
+        for pod in listed
+        for container in pod.containers
+    }
+    samples = [Sample(count, labels) for labels, count in sorted(rows.items())]
+    text = "Processes of the container that were killed for want of memory"
+    return [counter("container_oom_events_total", text, samples)]
 
 
 def eviction_families(evictions: Mapping[str, int], conditions: Iterable[str]) -> list[Family]:

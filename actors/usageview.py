@@ -8,6 +8,8 @@ import msgspec
 from actors import metrics
 from actors.eviction.state import SELF as EVICTION
 from actors.eviction.state import EvictionState
+from actors.oom.state import SELF as OOM
+from actors.oom.state import OomState
 from actors.summary import summary
 from actors.supervisor.state import SupervisorState
 from actors.usage.state import SELF, UsageState
@@ -75,10 +77,13 @@ class UsageView:
         supervisor = self._system.committed(SUPERVISOR)
         found = self._system.committed(EVICTION)
         evictor = found if isinstance(found, EvictionState) else EvictionState()
+        told = self._system.committed(OOM)
+        watcher = told if isinstance(told, OomState) else OomState()
         charges = supervisor.charges if isinstance(supervisor, SupervisorState) else {}
         return [
             *metrics.disk_families(reader.usage),
             *metrics.eviction_families(evictor.evictions, evictor.conditions),
+            *metrics.oom_families(reader.listed, watcher.tolls),
             *metrics.round_families(reader.usage, reader.took_s, self._moment()),
             *metrics.pod_families(reader.policy.node_name, reader.listed, len(charges)),
             *metrics.actor_families(self._system.list_actors(), self._system.summarize_actors()),

@@ -28,6 +28,11 @@ from actors.imagegc.state import ImageGCState
 from actors.imageview import ImageView, wanted_images
 from actors.logs.state import LogRotatorState
 from actors.logs.state import event_rows as log_rows
+from actors.oom.report import event_rows as oom_rows
+from actors.oom.report import kill_lines
+from actors.oom.report import notice as oom_notice
+from actors.oom.state import SELF as OOM
+from actors.oom.state import OomState
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
@@ -221,7 +226,10 @@ class View(ImageView, UsageView):
         state = self._kernel.committed(EVICTION)
         if not isinstance(state, EvictionState):
             raise UnavailableError("EvictionManager has not begun; see `nodeagent trace /node/eviction`")
-        return explain_eviction(state, self._now())
+        told = explain_eviction(state, self._now())
+        watcher = self._kernel.committed(OOM)
+        kills = kill_lines(watcher, self._wall()) if isinstance(watcher, OomState) else ()
+        return msgspec.structs.replace(told, oom_kills=kills)
 
     def events(self, pod: str) -> tuple[EventRow, ...]:
         """Return the events of one pod, or of all and of the node for an empty name, oldest first."""
@@ -238,6 +246,9 @@ class View(ImageView, UsageView):
         evictor = self._kernel.committed(EVICTION)
         if not pod and isinstance(evictor, EvictionState):
             rows += eviction_rows(evictor)
+        watcher = self._kernel.committed(OOM)
+        if not pod and isinstance(watcher, OomState):
+            rows += oom_rows(watcher)
         rotator = self._kernel.committed(LOGS)
         if isinstance(rotator, LogRotatorState):
             inits = frozenset(
@@ -346,6 +357,7 @@ class View(ImageView, UsageView):
         stuck = self._kernel.summarize_actors().stuck
         pleg, groups = self._kernel.committed(PLEG), self._kernel.committed(CGROUPS)
         evictor = self._kernel.committed(EVICTION)
+        watcher = self._kernel.committed(OOM)
         pressures = evictor.conditions if isinstance(evictor, EvictionState) else ()
         fresh, doing = (
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
@@ -359,6 +371,9 @@ class View(ImageView, UsageView):
             ),
             # A node that is short of something is looked after, not ill.
             HealthRow(name="pressure", ok=True, detail=" ".join(pressures)),
+            HealthRow(
+                name="oom", ok=True, detail=oom_notice(watcher) if isinstance(watcher, OomState) else ""
+            ),
         )
 
     def ready(self) -> tuple[HealthRow, ...]:

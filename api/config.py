@@ -130,6 +130,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """By signal, what is kept free: an amount or a percentage."""
     eviction: EvictionPolicy = EvictionPolicy()
     """When which pods have to go for the node's sake."""
+    kernel_memory_events: bool = True
+    """Whether the kernel tells of memory thresholds, beside the rounds in which they are looked at."""
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     node_labels: tuple[tuple[str, str], ...] = ()
     """Beside those that every node has."""
@@ -446,6 +448,8 @@ def settings_of(
         reserved=enforced_of(config),
         cpu_cfs_quota=config.cpu_cfs_quota is not False,
         cpu_cfs_period_us=round(seconds(config.cpu_cfs_quota_period, "cpuCFSQuotaPeriod") * 1_000_000),
+        # A kubelet has to be asked for it; here it has to be switched off.
+        kernel_memory_events=config.kernel_memcg_notification is not False,
         single_process_oom_kill=config.single_process_oom_kill,
         limited_swap=bool(config.memory_swap and config.memory_swap.swap_behavior == "LimitedSwap"),
         allow_host_image=flags.allow_host_image,

@@ -9,6 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
+from api.messages import Message
+
 PERCENT = 100.0
 
 
@@ -22,6 +24,9 @@ class Signal(StrEnum):
     IMAGEFS = "imagefs.available"
     IMAGEFS_INODES = "imagefs.inodesFree"
     PID = "pid.available"
+
+
+MEMORY_SIGNALS = (Signal.MEMORY, Signal.PODS_MEMORY)
 
 
 class Pressure(StrEnum):
@@ -98,6 +103,20 @@ def is_met(threshold: Threshold, seen: Observation, *, with_reclaim: bool = Fals
     if with_reclaim:
         least += threshold.reclaim.of(seen.capacity)
     return seen.available < least
+
+
+class MemoryCrossed(Message, frozen=True, kw_only=True):
+    """The kernel woke who watches memory, and these thresholds looked crossed. An item of ``memory.crossings``: a hint."""
+
+    thresholds: tuple[Threshold, ...]
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"MemoryCrossed {' '.join(one.signal for one in self.thresholds)}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return "memory"
 
 
 class EvictionPolicy(msgspec.Struct, frozen=True, kw_only=True):

@@ -62,6 +62,8 @@ class EvictionRow(msgspec.Struct, frozen=True, kw_only=True):
     doing: str
     """What is under way or would be done now, one sentence."""
     usage_age_s: float | None = None
+    kernel: str = ""
+    """Whether the kernel tells of memory at once, or why not."""
     thresholds: tuple[ThresholdRow, ...] = ()
     short_of: tuple[RankingRow, ...] = ()
     """A ranking for each signal that the node is short of."""
@@ -72,3 +74,5 @@ class EvictionRow(msgspec.Struct, frozen=True, kw_only=True):
     victims: tuple[VictimRow, ...] = ()
     """The last ones, newest first."""
     problems: tuple[str, ...] = ()
+    oom_kills: tuple[str, ...] = ()
+    """The last processes that the kernel killed for want of memory, newest first."""

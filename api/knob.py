@@ -187,7 +187,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     knob("makeIPTablesUtilChains", True),
     knob("iptablesMasqueradeBit", 14, "bit", **BIT),
     knob("iptablesDropBit", 15, "bit", **BIT),
-    knob("kernelMemcgNotification", False),
+    knob("kernelMemcgNotification", True, **OURS),
     knob("volumePluginDir", "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/", "path", **ZERO),
     # Eviction and shutdown.
     knob("evictionHard", **OURS),

@@ -96,6 +96,8 @@ class ContainerUsage(msgspec.Struct, frozen=True, kw_only=True):
     swap: SwapUsage | None = None
     pids: int | None = None
     """Tasks, threads among them, where a cgroup counts them; else processes."""
+    oom_kills: int | None = None
+    """Of its processes for want of memory, where a cgroup counts them."""
     rootfs: FsUsage | None = None
     """Its writable layer."""
     logs: FsUsage | None = None

@@ -73,6 +73,8 @@ class GroupReading(msgspec.Struct, frozen=True, kw_only=True):
     memory: MemoryUsage | None = None
     swap: SwapUsage | None = None
     pids: int | None = None
+    oom_kills: int | None = None
+    """Processes of a container that were killed for want of memory, since its cgroup was made."""
     source: str = ""
     trouble: str = ""
 

@@ -1,21 +1,25 @@
 """EvictionManager: looks at each round of usage and has pods go, one at a time, when the node is short of something."""
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from actors.eviction.core import IMAGE_GC, PODS, USAGE, WatchOthers, begin, decide
+from actors.eviction.core import IMAGE_GC, PODS, WatchOthers, begin, decide
 from actors.eviction.report import report
-from actors.eviction.state import EvictionState
+from actors.eviction.state import USAGE, EvictionState
 from api.lifecycle import Action, Decision
 from api.messages.eviction import EvictionMessage
 from api.messages.kernel import KernelMessage
+from api.ports import Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 
 
 class EvictionManager(CoreActor[EvictionMessage]):
-    """Keeps the node from falling over; it has no ports, it only tells others."""
+    """Keeps the node from falling over: it has no ports, it only tells others; streams: ``memory.crossings``."""
 
-    def __init__(self, state: EvictionState) -> None:
+    def __init__(self, state: EvictionState, streams: Mapping[str, Stream]) -> None:
+        self.streams = streams
         self.state: EvictionState = state
 
     def begin(self, ctx: Context) -> Decision[EvictionState]:

@@ -9,9 +9,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.eviction.hint import answered, follow_hint, listen, wakes_for_hint, with_stream
 from actors.eviction.reading import pressures, with_usage
 from actors.eviction.state import (
     SELF,
+    USAGE,
     Clearing,
     EvictionState,
     Happening,
@@ -39,7 +41,7 @@ from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
-PODS, USAGE, IMAGE_GC = Path("/node/pods"), Path("/node/usage"), Path("/node/imagegc")
+PODS, IMAGE_GC = Path("/node/pods"), Path("/node/imagegc")
 EVENTS = Path("/node/events")
 KILL_WAIT_S = 30.0
 """How long a victim is waited for before another reading decides again."""
@@ -87,7 +89,7 @@ def absorb(  # noqa: C901  # one case per message
     """Return what is known after `message`, and which reading is asked for because a deed is over."""
     match message:
         case UsageRead(usage=usage):
-            return with_usage(state, usage, now), ()
+            return answered(with_usage(state, usage, now), usage), ()
         case ActivePods(pods=pods, leaving=leaving):
             active = {one.uid for one in pods}
             asked = {uid: at for uid, at in state.asked.items() if uid in active}
@@ -106,7 +108,9 @@ def absorb(  # noqa: C901  # one case per message
             return state, ()
         case Restarted(path=path):
             return begun_anew(state, path, now)
-        case Alarm() | ChildDied() | Outcome() | Heard() | StreamEnded():
+        case Heard() | StreamEnded():
+            return with_stream(state, message, now), ()
+        case Alarm() | ChildDied() | Outcome():
             return state, ()
         case _:
             assert_never(message)
@@ -159,6 +163,8 @@ def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionS
     actions: list[Action] = []
     state = go_on(give_up(state, actions, now, wall), actions, now)
     state = watch(state, actions, now)
+    state = listen(state, actions, now)
+    state = follow_hint(state, actions, now)
     state = tell_pressure(state, actions, now)
     if state.doing is None and state.usage is not None and is_settled(state, now):
         state = act(state, actions, now, wall)
@@ -340,7 +346,7 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return when to look again at the latest."""
-    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S]
+    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
     if state.doing is not None:
         due_at.append(state.doing.until)
     ends = (at + state.policy.transition_s for at in state.last_seen.values())

@@ -24,6 +24,7 @@ def explain(state: EvictionState, now: Instant) -> EvictionRow:
         conditions=tuple(condition_line(state, one, now) for one in pressures(state, now)),
         doing=doing(state, now),
         usage_age_s=now - state.usage.as_of if state.usage is not None else None,
+        kernel=kernel_line(state),
         thresholds=tuple(threshold_row(state, one, now) for one in state.policy.thresholds),
         short_of=tuple(ranking_row(state, one, now) for one in short),
         if_short=tuple(ranking_row(state, one, now) for one in others),
@@ -52,6 +53,18 @@ def condition_line(state: EvictionState, pressure: str, now: Instant) -> str:
     at = next(at for one, at in state.last_seen.items() if one == pressure)
     left = max(0.0, at + state.policy.transition_s - now)
     return f"{pressure}, felt last {now - at:.0f} s ago; it is over in {left:.0f} s"
+
+
+def kernel_line(state: EvictionState) -> str:
+    """Return whether the kernel tells of memory at once."""
+    if not state.hears:
+        return "not asked: memory is looked at in each round only"
+    if not state.ear.is_open:
+        return (
+            f"does not tell of memory, it is looked at in each round only: {state.ear.why or 'not asked yet'}"
+        )
+    told = f", which it did {state.hints} times" if state.hints else ""
+    return f"tells at once when a memory threshold is crossed{told}"
 
 
 def doing(state: EvictionState, now: Instant) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.eviction.state import Clearing, EvictionState, Reclaiming
+from actors.rules.ear import fell_deaf
 from api.introspection import EventRow
 
 
@@ -46,6 +47,9 @@ def report(before: EvictionState, after: EvictionState) -> tuple[Line, ...]:
         for why in after.absurd
         if why not in before.absurd
     ]
+    if fell_deaf(before.ear, after.ear):
+        facts = {"why": after.ear.why}
+        lines.append(Line(text="memory is looked at in rounds only", facts=facts, warning=True))
     return tuple(lines)
 
 

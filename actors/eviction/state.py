@@ -16,12 +16,16 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.ear import Ear
 from api.eviction import EvictionPolicy, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.messages.eviction import ActivePod
 from api.usage import Usage
 
 SELF = Path("/node/eviction")
+USAGE = Path("/node/usage")
+CROSSINGS = "memory.crossings"
+"""The stream of what the kernel says of memory thresholds."""
 
 
 class Met(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,3 +137,12 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     """Why nothing was done about what is short, empty when there is nothing to say."""
     happenings: tuple[Happening, ...] = ()
+
+    hears: bool = False
+    """There is a stream of the kernel, and a threshold that it can tell of."""
+    ear: Ear = Ear()
+    hinted_at: Instant | None = None
+    """When the kernel last showed something crossed that no reading has answered yet."""
+    hint_asked_at: Instant = float("-inf")
+    hints: int = 0
+    """So many times the kernel told of something new."""

@@ -4,7 +4,6 @@ import msgspec
 
 from actors.eviction.state import EvictionState
 from actors.rules.ranking import (
-    MEMORY_SIGNALS,
     Contender,
     Excess,
     Rating,
@@ -12,7 +11,7 @@ from actors.rules.ranking import (
     local_excess,
     rank,
 )
-from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
+from api.eviction import KINDS, MEMORY_SIGNALS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Uid
 from api.messages.eviction import ActivePod
 from api.usage import PodUsage

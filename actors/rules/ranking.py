@@ -26,14 +26,13 @@ from actors.rules.request import (
     pod_total,
     priority_of,
 )
-from api.eviction import KINDS, Observation, Signal, Threshold
+from api.eviction import KINDS, MEMORY_SIGNALS, Observation, Signal, Threshold
 from api.ids import Uid
 from api.objects.container import Container
 from api.objects.pod import Pod
 from api.quantity import NANO, ZERO, Amount, Notation, QuantityError, parse
 from api.usage import EMPTY_DIR, ContainerUsage, PodUsage, used_sum
 
-MEMORY_SIGNALS = (Signal.MEMORY, Signal.PODS_MEMORY)
 IMAGE_SIGNALS = (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
 INODE_SIGNALS = (Signal.NODEFS_INODES, Signal.IMAGEFS_INODES)
 

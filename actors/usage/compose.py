@@ -245,6 +245,7 @@ def container_usage(
         memory=memory,
         swap=swap,
         pids=group.pids if group else None,
+        oom_kills=group.oom_kills if group else None,
         rootfs=share_of(layers_on, layer.at, layer.used_bytes, layer.inodes_used) if layer else None,
         logs=share_of(node.fs, node.fs.at, logs.used_bytes, logs.inodes) if logs and node.fs else None,
         source=source if memory is not None else "",

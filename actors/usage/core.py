@@ -78,8 +78,8 @@ def absorb(
             return replace(state, watchers=(*others, path)), told
         case UnwatchUsage(asked_by=path):
             return replace(state, watchers=tuple(w for w in state.watchers if w != path)), ()
-        case ReadUsageNow():
-            return replace(state, everything=True, next_round_at=now), ()
+        case ReadUsageNow(everything=everything):
+            return replace(state, everything=state.everything or everything, next_round_at=now), ()
         case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | UsageRead() | None:
             return state, ()
         case _:

@@ -31,17 +31,19 @@ class UnwatchUsage(Message, frozen=True, kw_only=True):
 
 
 class ReadUsageNow(Message, frozen=True, kw_only=True):
-    """Begin a round at once, and read everything in it, folders too. All watchers are told."""
+    """Begin a round at once. All watchers are told."""
 
     asked_by: Path
+    everything: bool = True
+    """Read what is not due yet too: folders, and what the runtime counts."""
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"ReadUsageNow {self.asked_by}"
+        return f"ReadUsageNow {self.asked_by} {'everything' if self.everything else 'what is due'}"
 
     def conflation_key(self) -> str | None:
-        """Keep one."""
-        return "read-now"
+        """Keep one of each kind."""
+        return f"read-now:{self.everything}"
 
 
 class UsageRead(Message, frozen=True, kw_only=True):

@@ -34,6 +34,7 @@ def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str
     yield from wrapped(
         "Usage", "not read yet" if found.usage_age_s is None else f"read {age(found.usage_age_s)} ago", screen
     )
+    yield from wrapped("Kernel", found.kernel, screen)
     for at, line in enumerate(found.problems):
         yield from wrapped("Problems" if at == 0 else "", line, screen, "bad")
     for at, line in enumerate(found.over_limit):
@@ -50,6 +51,10 @@ def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str
     if not found.short_of and not dry_run and found.thresholds:
         yield ""
         yield screen.paint("--dry-run shows who would go if the node were short of something", "faint")
+    yield from _happened(found, screen)
+
+
+def _happened(found: EvictionRow, screen: Screen) -> Iterator[str]:
     for at, victim in enumerate(found.victims):
         if at == 0:
             yield ""
@@ -57,6 +62,10 @@ def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str
             f"{victim.pod} for {victim.signal}, {age(victim.ago_s)} ago: {victim.message} -> {victim.outcome}"
         )
         yield from wrapped("Evicted" if at == 0 else "", text, screen)
+    for at, line in enumerate(found.oom_kills):
+        if at == 0:
+            yield ""
+        yield from wrapped("OOM kills" if at == 0 else "", line, screen)
 
 
 def alike(rankings: tuple[RankingRow, ...]) -> Iterator[tuple[list[str], RankingRow]]:

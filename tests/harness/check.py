@@ -12,9 +12,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from actors.eviction.state import SELF as EVICTION
+from actors.eviction.state import EvictionState
 from actors.images.drop import LEASE_S
 from actors.images.state import SELF as PULLER
 from actors.images.state import Fetching, ImagesState
+from actors.oom.state import SELF as OOM
+from actors.oom.state import OomState
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.hook import instance_of
 from actors.pod.mark import HookKind
@@ -49,6 +53,7 @@ from tests.harness.coverage import Coverage
 from tests.harness.evictionbook import EvictionBook
 from tests.harness.hookcheck import HOOK_RULES
 from tests.harness.initial import InitBook
+from tests.harness.kernelrule import KernelBooks, oom_broken
 from tests.harness.probescript import word_of
 from tests.harness.usagerule import broken as broken_usage
 from tests.harness.world import World
@@ -131,6 +136,7 @@ class Checker:
         self.admissions = Admissions()
         self.inits = InitBook()
         self.evictions: EvictionBook | None = None
+        self.kernel_books = KernelBooks()
 
     def book(self, uid: Uid) -> Book:
         """Return the book of a UID."""
@@ -203,6 +209,18 @@ class Checker:
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
                 self.fail("no reading that can not be is ever told", said, path)
+        if path == EVICTION and isinstance(cell.committed, EvictionState):
+            said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
+            if said:
+                self.fail("however many hints, one reading a second", said, path)
+            if cell.committed.hints:
+                self.coverage.note("kernel", "told of memory")
+        if path == OOM and isinstance(cell.committed, OomState):
+            said = oom_broken(cell.committed, self.world.kernel)
+            if said:
+                self.fail("nothing is counted that was not killed", said, path)
+            if cell.committed.tolls:
+                self.coverage.note("kernel", "counted a kill")
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)
 

@@ -108,6 +108,8 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     *(("outcome", f"{call} ok") for _, call, _ in CALLS),
     *(("failed", f"{port} {call}") for port, call, _ in CALLS),
     *(("failure", kind.value) for kind in FailureKind),
+    ("kernel", "told of memory"),
+    ("kernel", "counted a kill"),
     ("end", "everything removed"),
 )
 """What fifty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""

@@ -56,13 +56,14 @@ class Shortage:
         self._seed = seed
         self._on = not seed % 3
 
-    def _roll(self, what: str, now: float) -> bool:
+    def is_short(self, what: str, now: float) -> bool:
+        """Tell whether the node is short of something in this epoch."""
         epoch = int(now / EPOCH_S)
         return self._on and not zlib.crc32(f"{self._seed}/{what}/{epoch}".encode()) % 7
 
     def node(self, read: NodeRead, now: float) -> NodeRead:
         """Return the machine's usage, now and then with little memory left."""
-        if read.memory is None or not self._roll("memory", now):
+        if read.memory is None or not self.is_short("memory", now):
             return read
         used = read.memory_bytes - SHORT_BYTES
         memory = replace(
@@ -76,7 +77,7 @@ class Shortage:
     def disk(self, row: DiskReading, now: float) -> DiskReading:
         """Return a file system, now and then nearly full."""
         fs = row.fs
-        if fs is None or fs.capacity_bytes is None or not self._roll("disk", now):
+        if fs is None or fs.capacity_bytes is None or not self.is_short("disk", now):
             return row
         return replace(row, fs=replace(fs, available_bytes=fs.capacity_bytes // 50))
 

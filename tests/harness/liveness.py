@@ -25,6 +25,7 @@ from api.objects.pod import PodSpec
 from api.objects.podstatus import ContainerStatus
 from tests.harness.evictionrule import eviction_complaints
 from tests.harness.initial import init_complaint
+from tests.harness.kernelrule import kernel_complaints
 from tests.harness.probescript import CALM_AT, word_of
 from tests.harness.resize import resize_complaints
 from tests.harness.usagerule import usage_complaints
@@ -82,6 +83,7 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
     yield from leftovers(world, wanted, states, truth)
     yield from usage_complaints(world, truth)
     yield from eviction_complaints(world)
+    yield from kernel_complaints(world)
     yield from resize_complaints(world, wanted, states, truth)
 
 

@@ -33,6 +33,7 @@ from tests.harness.fault import (
     with_group_faults,
 )
 from tests.harness.hand import Hands
+from tests.harness.kernelrule import draw_kernel_faults
 from tests.harness.liveness import actors_of, unsettled
 from tests.harness.resize import with_resize_faults
 from tests.harness.scarcity import Scarcity
@@ -113,6 +114,7 @@ class SeedRun:
         plan = FaultPlan(faults=(*plan.faults, *draw_usage_faults(seed), *draw_eviction_faults(seed)))
         if self.scarcity is not None:
             plan = FaultPlan(faults=(*plan.faults, *draw_scarcity_faults(seed)))
+        plan = FaultPlan(faults=(*plan.faults, *draw_kernel_faults(seed)))
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes
@@ -214,6 +216,7 @@ class SeedRun:
         self.world.usage.heal()
         if self.scarcity is not None:
             self.scarcity.heal(self.may_go)
+        self.world.kernel.heal()
         wanted = hands.wanted()
         self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
         self.checker.check_whole()

@@ -56,6 +56,10 @@ class DrawnUsage(MemoryUsageReader):
         """Let every reading be well from now on."""
         self._healed = True
 
+    def is_short_of_memory(self) -> bool:
+        """Tell whether little memory is left now."""
+        return not self._healed and self._shortage.is_short("memory", self._timers.now())
+
     def load(self, uid: Uid) -> Load:
         """Return what a pod uses in this epoch."""
         if self._healed:

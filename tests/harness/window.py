@@ -255,6 +255,8 @@ EVICTION = EvictionRow(
     conditions=("MemoryPressure, felt now",),
     doing="pod default/web would be evicted for memory.available",
     usage_age_s=3.0,
+    kernel="tells at once when a memory threshold is crossed",
+    oom_kills=("default/web/main: hog (7), 3 s ago, limit of /kubepods",),
     thresholds=(
         ThresholdRow(
             signal="memory.available",

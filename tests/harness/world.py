@@ -12,6 +12,8 @@ from random import Random
 import msgspec
 
 from actors.assembly import Parts, assemble
+from actors.eviction.state import CROSSINGS
+from actors.oom.state import OOMS
 from api.config import Settings
 from api.containers import (
     ContainerState,
@@ -39,10 +41,12 @@ from runtime.drivers.memory.net import MemoryNet
 from runtime.drivers.memory.node import MemoryNode
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.stream import MemoryStream
 from runtime.drivers.memory.volume import MemoryVolumes
 from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.evictionrule import draw_policy
 from tests.harness.fault import Seam
+from tests.harness.kernelrule import Kernel
 from tests.harness.probescript import Answers
 from tests.harness.scarceusage import ScarceDisk, ScarceUsage
 from tests.harness.scarcity import Scarcity
@@ -239,6 +243,8 @@ class World:
             DrawnUsage(self.time, seed) if scarcity is None else ScarceUsage(self.time, seed, scarcity)
         )
         self.runtime.usage = self.usage
+        self.crossings = MemoryStream(CROSSINGS)
+        self.ooms = MemoryStream(OOMS)
         self.settings = Settings(
             root_dir="/var/lib/nodeagent",
             node_name=NODE,
@@ -287,6 +293,8 @@ class World:
             credentials=MemoryCredentials(),
             net=self.net,
             usage=self.usage,
+            memory_crossings=self.crossings,
+            kernel_ooms=self.ooms,
             node_ip="10.0.0.7",
         )
         self.system: SimSystem | None = None
@@ -298,6 +306,7 @@ class World:
         self.handled = 0
         self.see = see
         self._on_step = on_step
+        self.kernel = Kernel(self)
         self.latency_random = Random(f"{seed}/world")
 
     # ------------------------------------------------------------ the agent
@@ -319,7 +328,8 @@ class World:
         system.halt()
         self.runtime.disconnect()
         self.net.disconnect()
-        self.manifests.changes.forget_listeners()
+        for stream in (self.manifests.changes, self.crossings, self.ooms):
+            stream.forget_listeners()
 
     def stop(self) -> tuple[Path, ...]:
         """Stop the agent as SIGTERM does; return who did not stop in time."""

@@ -242,6 +242,8 @@ def test_eviction_is_explained_the_answer_first(agent):
     assert rows[1][4] == "nobody knows what it uses"
     assert "if it were short of" not in text
     assert "default/hog for nodefs.available, 70s ago" in text
+    assert "Kernel:     tells at once when a memory threshold is crossed" in lines
+    assert "OOM kills:  default/web/main: hog (7), 3 s ago, limit of /kubepods" in lines
     assert (
         "if it were short of pid.available:"
         in verb(agent, "explain", "eviction", "--dry-run").stdout.decode()

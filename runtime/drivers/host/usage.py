@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from api.errors import OperatingError
 from api.ids import WallNs
-from api.usage import CpuUsage, FsUsage, MemoryUsage, NetworkUsage, Process, Source, SwapUsage, available
+from api.usage import CpuUsage, FsUsage, NetworkUsage, Process, Source, SwapUsage
 from api.usagecall import (
     ContainerPlace,
     DiskPlace,
@@ -35,6 +35,7 @@ from runtime.drivers.host.oserror import translate
 from runtime.drivers.host.turn import Turns
 from runtime.drivers.host.usagefolder import walk_pod
 from runtime.drivers.host.usagegroup import Groups, Hierarchies, Place
+from runtime.drivers.host.usagememory import group_memory, machine_memory, source_of
 from runtime.drivers.host.usageprocess import STARTTIME, Processes, members, stat
 
 ROW_S = 2.0
@@ -91,7 +92,7 @@ class UsageReader:
     def _node(self, call: ReadNode) -> NodeRead:
         meminfo = files.read_if_there(f"{self._proc}/meminfo")
         total = files.kibibytes(meminfo, b"MemTotal") or 0
-        memory, source = self._node_memory(meminfo, total)
+        memory, source = machine_memory(self._hierarchies, meminfo)
         swap_total, swap_free = (files.kibibytes(meminfo, key) for key in (b"SwapTotal", b"SwapFree"))
         now = time.time_ns()
         swap = None
@@ -115,30 +116,6 @@ class UsageReader:
             source=source,
             troubles=() if memory is not None else ("the memory of the machine is not in sight",),
         )
-
-    def _node_memory(self, meminfo: bytes, total: int) -> tuple[MemoryUsage | None, str]:
-        """Return the root cgroup's account, or the kernel's own when that is out of sight."""
-        root = self._hierarchies.root("memory")
-        if root is not None:
-            try:
-                memory, _ = _memory(root, total)
-            except OSError:
-                memory = None
-            if memory is not None:
-                return memory, _source(root)
-        free, inactive = (files.kibibytes(meminfo, key) for key in (b"MemFree", b"Inactive(file)"))
-        if not total or free is None:
-            return None, ""
-        used = total - free
-        in_use = max(0, used - (inactive or 0))
-        memory = MemoryUsage(
-            at=time.time_ns(),
-            usage_bytes=used,
-            working_set_bytes=in_use,
-            available_bytes=available(total, in_use),
-            rss_bytes=files.kibibytes(meminfo, b"AnonPages"),
-        )
-        return memory, Source.PROC
 
     def _node_cpu(self) -> CpuUsage | None:
         root = self._hierarchies.root("cpuacct")
@@ -178,7 +155,7 @@ class UsageReader:
         memory_at = self._hierarchies.below_root("memory", path)
         cpu_at = self._hierarchies.below_root("cpuacct", path)
         try:
-            memory = _memory(memory_at)[0] if memory_at else None
+            memory = group_memory(memory_at)[0] if memory_at else None
             cpu = _cpu(cpu_at) if cpu_at else None
         except OSError:
             return None
@@ -270,36 +247,28 @@ def _folder_row(pod: FolderPlace, row: PodFoldersReading | OperatingError) -> Po
     return row
 
 
-def _source(place: Place) -> str:
-    return Source.CGROUP_V2 if place.v2 else Source.CGROUP_V1
-
-
 def _cpu(place: Place) -> CpuUsage | None:
     return files.cpu_v2(place.folder) if place.v2 else files.cpu_v1(place.folder)
 
 
-def _memory(place: Place, limit_bytes: int | None = None) -> tuple[MemoryUsage | None, SwapUsage | None]:
-    if place.v2:
-        return files.memory_v2(place.folder, limit_bytes)
-    return files.memory_v1(place.folder, limit_bytes)
-
-
 def _counted(identity: str, groups: Groups) -> GroupReading:
     """Return what cgroups count. Raises OSError."""
-    memory, swap = _memory(groups.memory) if groups.memory is not None else (None, None)
+    memory, swap = group_memory(groups.memory) if groups.memory is not None else (None, None)
     return GroupReading(
         id=identity,
         cpu=_cpu(groups.cpu) if groups.cpu is not None else None,
         memory=memory,
         swap=swap,
         pids=files.number(files.read(f"{groups.pids.folder}/pids.current")) if groups.pids else None,
-        source=_source(groups.memory) if groups.memory is not None else "",
+        source=source_of(groups.memory) if groups.memory is not None else "",
     )
 
 
 def _container(container: ContainerPlace, groups: Groups, processes: Processes) -> GroupReading:
     """Return what a container uses: by its cgroups, and by its processes what they do not count. Raises OSError."""
     row = _counted(container.id, groups)
+    if groups.memory is not None:
+        row = replace(row, oom_kills=files.oom_kills(groups.memory.folder, v1=not groups.memory.v2))
     if groups.cpu is not None and groups.memory is not None and groups.pids is not None:
         return row
     pids = members(groups.members) if groups.members else processes.family(container.pid)

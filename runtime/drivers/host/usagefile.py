@@ -115,6 +115,11 @@ def memory_v2(folder: str, limit_bytes: int | None = None) -> tuple[MemoryUsage 
     return _memory(stat, used, limit_bytes, v1=False), _swap(swap, most)
 
 
+def oom_kills(folder: str, *, v1: bool) -> int | None:
+    """Return how many processes of a cgroup were killed for want of memory, None where nobody counts that."""
+    return field(read_if_there(f"{folder}/memory.{'oom_control' if v1 else 'events'}"), b"oom_kill")
+
+
 def _memory(stat: bytes, used: int, limit_bytes: int | None, *, v1: bool) -> MemoryUsage:
     prefix = b"total_" if v1 else b""
     in_use = working_set(used, field(stat, prefix + b"inactive_file") or 0)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import processes
+from tests.harness.agent import NODE, processes
 from tests.harness.image import BUSYBOX_NAME, USER_ID, make_image
 from tests.harness.node import container, fetch
+from tests.harness.reading import metrics
 from tests.harness.usage import read
 
 pytestmark = pytest.mark.real
@@ -121,7 +122,8 @@ def test_a_command_that_is_not_there_is_told_with_its_name_and_tried_again(node)
     node.until(lambda: node.row("lost")["restarts"] >= 1, "it is tried again")
 
 
-def test_a_container_that_takes_too_much_memory_is_told_to_have(node):
+def test_a_container_that_takes_too_much_memory_is_told_to_have(node_of_each):
+    node = node_of_each
     limits = {"limits": {"memory": "24Mi"}, "requests": {"memory": "24Mi"}}
     node.put_pod("greedy", container("main", "exec tail /dev/zero", resources=limits), restartPolicy="Never")
     node.start()
@@ -132,6 +134,13 @@ def test_a_container_that_takes_too_much_memory_is_told_to_have(node):
     )
     assert (word, fields["exitCode"], fields["reason"]) == ("terminated", 137, "OOMKilled")
     node.until_status("greedy", "OOMKilled")
+    labels = (("container", "main"), ("namespace", "default"), ("pod", f"greedy-{NODE}"))
+
+    def counted():
+        return metrics(node.ask("/metrics")[1]).get("container_oom_events_total", {}).get(labels)
+
+    node.until(lambda: counted() == 1, "it is counted", deadline_s=40)
+    assert not [row for row in node.json("/events")["events"] if row["reason"] == "SystemOOM"]
 
 
 def test_two_containers_of_a_pod_share_one_network(node):

@@ -394,6 +394,21 @@ def give_nothing_in_place(right):
     return lambda state: ()
 
 
+def ask_at_every_hint(right):
+    """Each hint of the kernel has usage read, however many there are."""
+    return lambda state, actions, now: right(replace(state, hint_asked_at=float("-inf")), actions, now)
+
+
+def count_twice(right):
+    """A kill counts for its container twice."""
+    return lambda state, pod, container, kills: right(state, pod, container, 2 * kills)
+
+
+def hear_no_more(right):
+    """A stream of the kernel that was cut is not listened to again."""
+    return lambda ear, failure, now: replace(right(ear, failure, now), retry_at=float("inf"))
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
@@ -441,4 +456,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("patient", "actors.usage.core", "ask", wait_for_the_last_reading),
     Mutant("stiff", "actors.pod.resize", "due_changes", give_nothing_in_place),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
+    Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
+    Mutant("undertaker", "actors.oom.core", "counted", count_twice),
+    Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more),
 )

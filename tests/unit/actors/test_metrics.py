@@ -11,10 +11,12 @@ from actors.metrics import (
     actor_families,
     disk_families,
     hop_families,
+    oom_families,
     pod_families,
     round_families,
     usage_families,
 )
+from actors.oom.state import Toll
 from actors.summary import summary
 from api.containers import Container, ContainerState, RuntimeCall, RuntimePod
 from api.introspection import HOP_BOUNDS_S, Hop, HopRow, KernelRow
@@ -124,6 +126,7 @@ def test_a_prometheus_parser_reads_the_whole_page():
         *round_families(full(), 0.25, 105.0),
         *pod_families("node1", pods, 7),
         *actor_families(ACTORS, KernelRow(actors=3, handled=9)),
+        *oom_families(pods, ()),
         *hop_families(hops, (("full", 3),)),
     ]
     names = [family.name for family in families]
@@ -142,6 +145,28 @@ def test_a_prometheus_parser_reads_the_whole_page():
     assert found["nodeagent_filesystem_available_bytes"][(("filesystem", "nodefs"),)] == 40
     assert found["nodeagent_usage_age_seconds"] == {(): 5.0}
     assert found["nodeagent_mailbox_high_water"][(("class", "PodSupervisor"),)] == 3
+
+
+def test_kills_are_told_of_containers_that_there_are_also_when_there_were_none():
+    rows = [
+        Container(
+            id=n, sandbox_id="y", name=n, attempt=0, image="i", state=ContainerState.EXITED, created_at=1
+        )
+        for n in ("main", "main", "side")
+    ]
+    pods = (RuntimePod(uid="u", name="p", namespace="n", containers=tuple(rows)),)
+    tolls = (
+        Toll(uid="u", namespace="n", pod="p", container="main", kills=3),
+        Toll(uid="gone", namespace="n", pod="gone", container="main", kills=9),
+    )
+    found = read(oom_families(pods, tolls))
+    place = (("namespace", "n"), ("pod", "p"))
+    assert found == {
+        "container_oom_events_total": {
+            (("container", "main"), *place): 3,
+            (("container", "side"), *place): 0,
+        }
+    }
 
 
 def test_labels_and_help_are_quoted():

@@ -326,7 +326,7 @@ def test_what_is_honoured_is_what_the_settings_take():
         "maxPods", "podsPerCore", "allowedUnsafeSysctls", "registerWithTaints",
         "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
         "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod", "mergeDefaultEvictionSettings",
-        "localStorageCapacityIsolation",
+        "localStorageCapacityIsolation", "kernelMemcgNotification",
     } == HONOURED  # fmt: skip
 
 
@@ -477,3 +477,13 @@ def test_the_flag_for_taints_wins_over_the_file():
 def test_a_threshold_that_is_none_is_a_problem():
     [problem] = configured(evictionHard={"memory.available": "a lot"}).problems
     assert "evictionHard" in problem.where
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [({}, True), ({"kernelMemcgNotification": True}, True), ({"kernelMemcgNotification": False}, False)],
+)
+def test_the_kernel_tells_of_memory_unless_that_is_switched_off(fields, expected):
+    outcome = configured(**fields)
+    assert outcome.warnings == ()
+    assert outcome.settings.kernel_memory_events is expected

@@ -117,6 +117,25 @@ def test_v1_counts_processor_memory_and_tasks_for_container_and_pod(kernel):
     assert (eth0.rx_bytes, eth0.rx_errors, eth0.tx_bytes, eth0.tx_errors) == (100, 2, 300, 4)
 
 
+def test_kills_for_want_of_memory_are_read_of_containers(kernel):
+    mount_v1(kernel)
+    kernel.process(42, *(f"{n}:{name}:{POD}/{ID}" for n, name in enumerate(("cpuacct", "memory", "pids"))))
+    kernel.v1(f"{POD}/{ID}")
+    assert kernel.read((ID, 42)).containers[0].oom_kills is None
+    control = "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"
+    kernel.write(kernel.groups / f"memory{POD}/{ID}/memory.oom_control", control)
+    assert kernel.read((ID, 42)).containers[0].oom_kills == 3
+
+
+def test_kills_for_want_of_memory_are_read_of_containers_on_v2(kernel):
+    kernel.mount("unified", "cgroup2", "nsdelegate")
+    kernel.process(42, f"0::{POD}/{ID}")
+    kernel.v2(f"{POD}/{ID}")
+    events = "low 0\nhigh 0\nmax 9\noom 5\noom_kill 4\noom_group_kill 0\n"
+    kernel.write(kernel.groups / f"unified{POD}/{ID}/memory.events", events)
+    assert kernel.read((ID, 42)).containers[0].oom_kills == 4
+
+
 def test_v2_counts_the_same_also_below_systemds_slices(kernel):
     kernel.mount("unified", "cgroup2", "nsdelegate")
     slices = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice"

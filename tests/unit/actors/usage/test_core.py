@@ -309,6 +309,27 @@ def test_the_first_rounds_follow_each_other_sooner_then_every_period(world):
     assert pauses[-1] == 10.0
 
 
+def test_a_light_round_begins_at_once_and_leaves_out_what_is_not_due(world):
+    world.begin(WARM_ROUNDS + 1)
+    number = world.state.round
+    walked_at = world.of("a").disk_as_of
+    world.now += 1.0
+    world.tell(ReadUsageNow(asked_by=WATCHER, everything=False))
+    parts = {asked.part for asked in world.state.asked.values()}
+    world.settle()
+    assert world.state.published == number + 1
+    assert world.usage.node.as_of == world.now
+    assert world.of("a").as_of == world.now
+    assert world.of("a").disk_as_of == walked_at
+    assert Part.STATS not in parts
+    assert world.state.next_round_at == world.now + 10.0
+
+
+def test_a_light_round_never_replaces_a_full_one():
+    messages = [ReadUsageNow(asked_by=WATCHER), ReadUsageNow(asked_by=WATCHER, everything=False)]
+    assert len({one.conflation_key() for one in messages}) == 2
+
+
 @pytest.mark.parametrize(
     "part", [ListPods, ReadNode, MeasureDisks, ImageFsUsage, ReadContainerStats, ReadPods, MeasureFolders]
 )

@@ -1,0 +1,1 @@
+"""OomWatcher: tells of processes that were killed for want of memory."""

@@ -1,0 +1,36 @@
+"""OomWatcher: hears from the kernel who was killed for want of memory."""
+
+from collections.abc import Mapping
+
+from actors.oom.core import decide
+from actors.oom.report import report
+from actors.oom.state import OomState
+from api.lifecycle import Decision
+from api.messages.kernel import KernelMessage
+from api.messages.usage import UsageRead
+from api.ports import BlockingPort, Port, Stream
+from runtime.kernel.actor import Context
+from runtime.kernel.shell import CoreActor
+
+
+class OomWatcher(CoreActor[UsageRead]):
+    """Counts kills and tells those of the machine's own; ports: ``runtime``; streams: ``kernel.ooms``."""
+
+    def __init__(
+        self, state: OomState, ports: Mapping[str, Port | BlockingPort], streams: Mapping[str, Stream]
+    ) -> None:
+        self.ports = ports
+        self.streams = streams
+        self.state: OomState = state
+
+    def begin(self, ctx: Context) -> Decision[OomState]:
+        """Begin by listening."""
+        return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def decide(self, message: UsageRead | KernelMessage, ctx: Context) -> Decision[OomState]:
+        """Decide on one message, and tell the operator what became true."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
+        for line in report(before, decision.state):
+            ctx.log.warning(line.text, **line.facts)
+        return decision
