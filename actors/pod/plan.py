@@ -28,7 +28,6 @@ from actors.pod.probe import ailing, unready_why
 from actors.pod.resize import resize_stage, restarts_to_resize
 from actors.pod.restartall import restart_all
 from actors.pod.stage import (
-    CONFIG_RETRY_S,
     HOST_DEADLINE_S,
     NS,
     Stage,
@@ -37,6 +36,7 @@ from actors.pod.stage import (
     inspection,
     is_changed,
     look_first,
+    looked_at_anew,
     node_files,
     paused,
     prunable,
@@ -217,7 +217,7 @@ def renew_sandbox(
     if isinstance(spec, ConfigProblem):
         return Stage(
             why=f"waiting for a sandbox that can be configured: {spec.message}",
-            wake_at=now + CONFIG_RETRY_S,
+            wake_at=looked_at_anew(now),
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
