@@ -30,6 +30,7 @@ from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.resize import resize_conditions, restarts_to_resize, with_confined, with_resize_events
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
+    BESIDE,
     Finished,
     Flight,
     Gone,
@@ -410,7 +411,8 @@ def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
     """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
     state, hooks = begun(state, now, wall, new_op)
     decision = plan_stage(state, now, wall, new_op)
-    wake_at = earliest(decision.wake_at, hook_wake_at(state), deadline_wake_at(state, now, wall))
+    timed = (hook_wake_at(state), deadline_wake_at(state, now, wall), retry_at(state, now))
+    wake_at = earliest(decision.wake_at, *timed)
     return replace(decision, actions=(*hooks, *decision.actions), wake_at=wake_at)
 
 
@@ -477,6 +479,13 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
     flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.inflight)
     actions = tuple(Cancel(op=op) for op in sorted(overtaken))
     return Decision(state=replace(state, inflight=flights), actions=actions)
+
+
+def retry_at(state: PodState, now: Instant) -> Instant | None:
+    """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
+    if not isinstance(state.life, Syncing):
+        return None
+    return earliest(*(hold.until for hold in state.holds if hold.container in BESIDE and hold.until > now))
 
 
 def earliest(*instants: Instant | None) -> Instant | None:

@@ -10,6 +10,8 @@ from actors.pod.refusal import what_next
 from actors.pod.resize import resize_problems
 from actors.pod.stage import Stage
 from actors.pod.state import (
+    BESIDE,
+    LIMITING,
     Finished,
     Gone,
     Kill,
@@ -50,7 +52,7 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         waits_for=waits,
         since_s=since,
         tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
-        next=(*coming, *deadline_step(state, wall)),
+        next=(*coming, *retries(state, now), *deadline_step(state, wall)),
         kill=kill_sentence(kill, wall) if kill else "",
         containers=tuple(container_sentence(state, c, wall) for c in all_of(state)),
         problems=problems_of(state),
@@ -62,6 +64,8 @@ def problems_of(state: PodState) -> tuple[str, ...]:
     said = [state.base.message] if state.base.message else []
     said += state.refusal.advice if state.refusal is not None else ()
     said += resize_problems(state)
+    limits = state.hold(LIMITING)
+    said += [f"its cgroup does not have all its limits: {limits.message}"] if limits is not None else ()
     return tuple(said)
 
 
@@ -107,6 +111,17 @@ def wait_for_others(state: PodState, wall: WallNs) -> tuple[str, float | None]:
                 continue
         return what, age_s(condition.last_transition_time, wall)
     return "", None
+
+
+def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
+    """Return what is tried again that keeps nothing else waiting."""
+    if not isinstance(state.life, Syncing):
+        return ()
+    return tuple(
+        Step(in_s=max(0.0, hold.until - now), what=f"{hold.call} is tried again", result=hold.message)
+        for hold in state.holds
+        if hold.container in BESIDE
+    )
 
 
 def deadline_step(state: PodState, wall: WallNs) -> tuple[Step, ...]:

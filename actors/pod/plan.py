@@ -20,7 +20,7 @@ import msgspec
 from actors.pod.config.ending import ending_call
 from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
 from actors.pod.due import AnyContainer, is_due
-from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former
+from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former, limit_again
 from actors.pod.hook import holding_up, post_start_of, sentences
 from actors.pod.initstatus import begin_again
 from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
@@ -243,9 +243,9 @@ def run_containers(
     )
     if stopping is not None and stopping.calls:
         return stopping
-    resize = resize_stage(state, now)
-    if resize:
-        return resize
+    confining = resize_stage(state, now) or limit_again(state, pod, now)
+    if confining:
+        return confining
     waits = waits_of(state, now, wall)
     started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
     if started is not None:

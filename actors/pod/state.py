@@ -38,6 +38,12 @@ PRUNING = "(pruning)"
 RESIZING = "(resizing)"
 """Key of the hold on in-place resizes, which keeps nothing else waiting."""
 
+LIMITING = "(limits)"
+"""Key of the hold on limits of the pod's cgroup that the kernel did not take, which keeps nothing else waiting."""
+
+BESIDE = (PRUNING, RESIZING, LIMITING)
+"""Keys of holds that hold up nothing but themselves."""
+
 EVENT_LIMIT = 64
 TRIED_LIMIT = 16
 

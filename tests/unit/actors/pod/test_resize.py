@@ -157,7 +157,10 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     assert any(event.reason == "ResizeError" for event in hand.state.events)
     hand.world.exit("b", 3, hand.wall), hand.observe(), hand.settle()
     assert [c.restart_count for c in hand.status.container_statuses] == [0, 1]
-    hand.wait(60), hand.update(wanted(amounts("a", memory="32Mi"), amounts("b")), generation=3), hand.settle()
+    said = explain(hand.state, hand.now, hand.wall)
+    assert said.problems == ("resize in progress: it broke",)
+    assert [step.what for step in said.next] == ["UpdateContainer is tried again"]
+    hand.ring(), hand.settle()
     assert due_changes(hand.state) == ()
 
 
