@@ -24,10 +24,11 @@ from actors.pod.mark import recalled_marks
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import next_stage
-from actors.pod.probe import absorb_probe, with_probes, with_renewed
+from actors.pod.probe import absorb_probe, with_probes
 from actors.pod.refusal import is_turned_away, refused_status, turned_away
+from actors.pod.renewal import with_renewed, without_renewed
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
-from actors.pod.resize import resize_conditions, restarts_to_resize, with_confined, with_resize_events
+from actors.pod.resize import resize_conditions, with_confined, with_resize_events
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
     BESIDE,
@@ -223,7 +224,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
         if after is state or (after.life == state.life and after.base == state.base):
             break
         state = after
-    return with_probes(with_confined(with_wants(after, now, wall)))
+    return without_renewed(with_probes(with_confined(with_wants(after, now, wall))), now)
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -451,15 +452,14 @@ def started(
         memo = state.memo
     for name, message in stop_messages(state, calls, memo):
         state = with_event(state, wall, "Normal", "Killing", message, name)
-    pod = state.desired
-    state = with_renewed(state, calls, restarts_to_resize(state, pod, now) if pod is not None else ())
+    state = with_renewed(replace(state, memo=memo), calls, now)
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
     asked = tuple(what.call.container_id for what in calls if isinstance(what.call, StopContainer))
     if state.inflight:
         asked = (*state.asked, *asked)
-    after = replace(state, inflight=(*state.inflight, *flights), memo=memo, asked=asked)
+    after = replace(state, inflight=(*state.inflight, *flights), asked=asked)
     return Decision(state=after, actions=starts, wake_at=stage.wake_at)
 
 

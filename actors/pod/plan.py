@@ -25,6 +25,7 @@ from actors.pod.hook import holding_up, post_start_of, sentences
 from actors.pod.initstatus import begin_again
 from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
 from actors.pod.probe import ailing, unready_why
+from actors.pod.renewal import note_renewals
 from actors.pod.resize import resize_stage, restarts_to_resize
 from actors.pod.restartall import restart_all
 from actors.pod.stage import (
@@ -238,9 +239,11 @@ def run_containers(
     )
     if first:
         return first
-    stopping = stops(
-        state, outgoing(state, pod, now), now, wall, why="stopping containers that are to be replaced"
-    )
+    leave = outgoing(state, pod, now)
+    noted = note_renewals(state, now) if leave else None
+    if noted:
+        return noted
+    stopping = stops(state, leave, now, wall, why="stopping containers that are to be replaced")
     if stopping is not None and stopping.calls:
         return stopping
     confining = resize_stage(state, now) or limit_again(state, pod, now)
