@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.deadline import deadline_wake_at, past_deadline
 from actors.pod.ephemeral import with_ephemeral
-from actors.pod.event import with_changes, with_event, with_refusals
+from actors.pod.event import with_changes, with_ends, with_event, with_refusals
 from actors.pod.grouping import cpu_told
 from actors.pod.health import ready_names, started_names
 from actors.pod.hook import begun, progressed
@@ -90,7 +90,7 @@ def decide(
     new_op: Callable[[], OpId],
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
-    state = entered(before, absorb(before, message, now, wall), now)
+    state = with_ends(before, entered(before, absorb(before, message, now, wall), now), wall)
     state = told_who_stops(before, advance(state, now, wall), wall)
     decision = plan(state, now, wall, new_op)
     facts = report(before, decision.state, resend=resend(message))
