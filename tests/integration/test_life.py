@@ -12,6 +12,7 @@ from tests.harness.house import FOREVER
 from tests.harness.wait import until
 
 SIDECAR = {"restartPolicy": "Always"}
+CPUS = os.cpu_count() or 1
 
 
 def gated(diary, word, gate):
@@ -239,7 +240,7 @@ def test_a_deadline_is_explained_before_and_after(house):
 
 
 def test_each_refusal_is_explained_with_what_to_do(house):
-    asks = {"requests": {"cpu": str((os.cpu_count() or 1) + 1)}}
+    asks = {"requests": {"cpu": str(CPUS + 1)}}
     port = house.free_port()
     house.put("has", house.container("main", FOREVER, ports=[{"containerPort": 80, "hostPort": port}]))
     house.until_content("has")
@@ -271,6 +272,30 @@ def test_each_refusal_is_explained_with_what_to_do(house):
         status = house.status(name)
         assert (status["phase"], status["reason"]) == ("Failed", reason)
     assert house.agent.row("has")["restarts"] == 0
+
+
+def test_a_critical_pod_and_the_one_that_makes_room_for_it_name_each_other(house):
+    diary, end = house.gate("diary"), house.gate("end")
+    asks = {"resources": {"requests": {"cpu": str(CPUS)}}}
+    house.put(
+        "lesser",
+        house.container("main", slow_end(diary, "term", end), **asks),
+        terminationGracePeriodSeconds=60,
+    )
+    house.until_content("lesser")
+    house.put("top", house.container("main", FOREVER, **asks), priority=2_000_001_000)
+    told = house.until_waits("top", "room on the node", "default/lesser-")
+    assert told["state"].startswith("it has no actor")
+    told = house.until_waits("lesser", "StopContainer container main")
+    assert told["kill"].startswith("pre-empted: asked for by /node/pods")
+    assert told["state"] == "it is being stopped for good: pre-empted"
+    assert house.events("lesser", "Preempting") == ["Preempted in order to admit critical pod"]
+    house.agent.until(lambda: house.diary() == ["term"], "it was told to stop")
+    end.touch()
+    house.until_content("top")
+    house.agent.until_status("lesser", "Preempting")
+    assert house.conditions("lesser")["DisruptionTarget"] == ("True", "TerminationByKubelet")
+    assert "Preempted in order to admit critical pod" in house.explained("lesser")["problems"]
 
 
 # ---------------------------------------------------------------- 5. status
@@ -324,8 +349,6 @@ def test_a_volume_that_is_not_there_yet_is_what_a_pod_waits_for(house):
 
 
 # ---------------------------------------------------------------- 7. resize
-
-CPUS = os.cpu_count() or 1
 
 
 def put_growing(house, milli):
