@@ -113,7 +113,7 @@ def test_each_field_of_a_container_that_is_not_honoured_is_named_with_its_path(c
             "spec.volumes[0].emptyDir.medium",
         ),
         ({"hostUsers": False}, "spec.hostUsers"),
-        ({"resources": {"limits": {"cpu": "1"}}}, "spec.resources"),
+        ({"resources": {"claims": [{"name": "gpu"}]}}, "spec.resources.claims"),
         ({"overhead": {"example.com/fuel": "1"}}, "spec.overhead[example.com/fuel]"),
         (
             {"securityContext": {"windowsOptions": {"hostProcess": True}}},
