@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.deadline import deadline_wake_at, past_deadline
 from actors.pod.ephemeral import with_ephemeral
-from actors.pod.event import with_changes, with_event, with_refusals
+from actors.pod.event import with_changes, with_ends, with_event, with_refusals
 from actors.pod.grouping import cpu_told
 from actors.pod.health import ready_names, started_names
 from actors.pod.hook import begun, progressed
@@ -24,12 +24,14 @@ from actors.pod.mark import recalled_marks
 from actors.pod.outcome import absorb_outcome
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import next_stage
-from actors.pod.probe import absorb_probe, with_probes, with_renewed
+from actors.pod.probe import absorb_probe, with_probes
 from actors.pod.refusal import is_turned_away, refused_status, turned_away
+from actors.pod.renewal import with_renewed, without_renewed
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
-from actors.pod.resize import resize_conditions, restarts_to_resize, with_confined, with_resize_events
+from actors.pod.resize import resize_conditions, with_confined, with_resize_events
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.state import (
+    BESIDE,
     Finished,
     Flight,
     Gone,
@@ -89,7 +91,7 @@ def decide(
     new_op: Callable[[], OpId],
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
-    state = entered(before, absorb(before, message, now, wall), now)
+    state = with_ends(before, entered(before, absorb(before, message, now, wall), now), wall)
     state = told_who_stops(before, advance(state, now, wall), wall)
     decision = plan(state, now, wall, new_op)
     facts = report(before, decision.state, resend=resend(message))
@@ -225,7 +227,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
         if after is state or (after.life == state.life and after.base == state.base):
             break
         state = after
-    return with_probes(with_confined(with_wants(after, now, wall)))
+    return without_renewed(with_probes(with_confined(with_wants(after, now, wall))), now)
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -413,7 +415,8 @@ def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
     """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
     state, hooks = begun(state, now, wall, new_op)
     decision = plan_stage(state, now, wall, new_op)
-    wake_at = earliest(decision.wake_at, hook_wake_at(state), deadline_wake_at(state, now, wall))
+    timed = (hook_wake_at(state), deadline_wake_at(state, now, wall), retry_at(state, now))
+    wake_at = earliest(decision.wake_at, *timed)
     return replace(decision, actions=(*hooks, *decision.actions), wake_at=wake_at)
 
 
@@ -452,15 +455,14 @@ def started(
         memo = state.memo
     for name, message in stop_messages(state, calls, memo):
         state = with_event(state, wall, "Normal", "Killing", message, name)
-    pod = state.desired
-    state = with_renewed(state, calls, restarts_to_resize(state, pod, now) if pod is not None else ())
+    state = with_renewed(replace(state, memo=memo), calls, now)
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
     asked = tuple(what.call.container_id for what in calls if isinstance(what.call, StopContainer))
     if state.inflight:
         asked = (*state.asked, *asked)
-    after = replace(state, inflight=(*state.inflight, *flights), memo=memo, asked=asked)
+    after = replace(state, inflight=(*state.inflight, *flights), asked=asked)
     return Decision(state=after, actions=starts, wake_at=stage.wake_at)
 
 
@@ -480,6 +482,13 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
     flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.inflight)
     actions = tuple(Cancel(op=op) for op in sorted(overtaken))
     return Decision(state=replace(state, inflight=flights), actions=actions)
+
+
+def retry_at(state: PodState, now: Instant) -> Instant | None:
+    """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
+    if not isinstance(state.life, Syncing):
+        return None
+    return earliest(*(hold.until for hold in state.holds if hold.container in BESIDE and hold.until > now))
 
 
 def earliest(*instants: Instant | None) -> Instant | None:

@@ -10,6 +10,8 @@ from actors.pod.config.problem import CONTAINER, SANDBOX
 from actors.pod.stage import Stage
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
 from actors.pod.status import status_named
+from actors.rules.instance import running
+from api.containers import ContainerState
 from api.ids import WallNs
 from api.messages.events import EventSeen
 from api.objects.podstatus import ContainerStatus, PodStatus
@@ -37,6 +39,20 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
             text = f"Back-off restarting failed container {after.name} in pod {pod}"
             state = with_event(state, wall, "Warning", "BackOff", text, after.name)
     return state
+
+
+def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
+    """Return the state with an event for each container that ended of a pod that nobody wants: it has no status to tell it."""
+    if after.desired is not None or after.observed is before.observed or after.observed is None:
+        return after
+    ran = {one.id for one in running(before.observed)}
+    for one in after.observed.containers:
+        if one.id in ran and one.state is ContainerState.EXITED:
+            told = f": {one.message}" if one.message else ""
+            reason = one.reason or ("Completed" if one.exit_code == 0 else "Error")
+            text = f"Container {one.name} exited with code {one.exit_code} ({reason}){told}"
+            after = with_event(after, wall, "Normal", "Exited", text, one.name)
+    return after
 
 
 def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:

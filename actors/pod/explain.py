@@ -1,14 +1,29 @@
 """Explain a pod: a pure view of its state for people. What comes next is `plan`'s own output on that state."""
 
+from actors.pod.deadline import left_s
 from actors.pod.due import AnyContainer, is_due
 from actors.pod.event import named
 from actors.pod.hook import sentences
 from actors.pod.initstatus import did_its_part
 from actors.pod.plan import next_stage
 from actors.pod.refusal import what_next
+from actors.pod.resize import resize_problems
 from actors.pod.stage import Stage
-from actors.pod.state import Finished, Gone, Kill, PodState, Recalling, Syncing, Terminated, Terminating
+from actors.pod.state import (
+    BESIDE,
+    LIMITING,
+    Finished,
+    Gone,
+    Kill,
+    PodState,
+    PortCall,
+    Recalling,
+    Syncing,
+    Terminated,
+    Terminating,
+)
 from actors.pod.status import status_named
+from actors.pod.stop import queued
 from actors.rules.instance import newest_of
 from actors.rules.role import in_order, is_init, is_sidecar, lasting, sidecars
 from api.containers import Container as Instance
@@ -37,7 +52,7 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         waits_for=waits,
         since_s=since,
         tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
-        next=coming,
+        next=(*coming, *retries(state, now), *deadline_step(state, wall)),
         kill=kill_sentence(kill, wall) if kill else "",
         containers=tuple(container_sentence(state, c, wall) for c in all_of(state)),
         problems=problems_of(state),
@@ -46,8 +61,12 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
 
 def problems_of(state: PodState) -> tuple[str, ...]:
     """Return what is wrong with the pod, and what is known about it."""
-    said = (state.base.message,) if state.base.message else ()
-    return (*said, *state.refusal.advice) if state.refusal is not None else said
+    said = [state.base.message] if state.base.message else []
+    said += state.refusal.advice if state.refusal is not None else ()
+    said += resize_problems(state)
+    limits = state.hold(LIMITING)
+    said += [f"its cgroup does not have all its limits: {limits.message}"] if limits is not None else ()
+    return tuple(said)
 
 
 def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | None, tuple[Step, ...]]:
@@ -55,25 +74,62 @@ def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | N
     stage = next_stage(state, now, wall)
     if state.inflight:
         oldest = min(f.since for f in state.inflight)
-        calls = ", ".join(f"{brief(f.what.call)} (at most {f.what.deadline_s:.0f} s)" for f in state.inflight)
-        calls = ", ".join(text for text in (calls, sentences(state, now)) if text)
+        calls = ", ".join(f"{brief(f.what)} (at most {f.what.deadline_s:.0f} s)" for f in state.inflight)
+        calls = ", ".join(text for text in (calls, sentences(state, now), *queued(state, wall)) if text)
         after = Step(in_s=0.0, what="the next stage is chosen from what these calls show")
         return f"the outcome of: {calls}", now - oldest, (after,)
     if stage.calls:
-        steps = tuple(Step(in_s=0.0, what=brief(c.call), result=stage.why) for c in stage.calls)
+        steps = tuple(Step(in_s=0.0, what=brief(c), result=stage.why) for c in stage.calls)
         return "", None, steps
     if stage.wake_at is not None and not state.hooks:
-        why = stage.why.removeprefix("waiting: ").removeprefix("waiting ")
-        return why, stage.since_s, steps_after(state, stage, now, wall)
+        return awaited(stage), stage.since_s, steps_after(state, stage, now, wall)
     if stage.since_s is not None:
-        return stage.why.removeprefix("waiting: "), stage.since_s, ()
+        return awaited(stage), stage.since_s, ()
     if state.hooks:
         return sentences(state, now), now - min(run.since for run in state.hooks), ()
     if state.refusal is not None and isinstance(state.life, Finished):
         return what_next(state.refusal, state.source), max(0.0, now - state.life_since), ()
     if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
-        return "", None, ()
-    return stage.why.removeprefix("waiting for "), max(0.0, now - state.life_since), ()
+        return *wait_for_others(state, wall), ()
+    return awaited(stage), max(0.0, now - state.life_since), ()
+
+
+def awaited(wait: Stage) -> str:
+    """Return what a stage without calls waits for, in words that go on after "waits for"."""
+    return wait.why.removeprefix("waiting: ").removeprefix("waiting ").removeprefix("for ")
+
+
+def wait_for_others(state: PodState, wall: WallNs) -> tuple[str, float | None]:
+    """Return what a pod that runs as it should still waits for, and since when: room for a resize, a readiness gate."""
+    for condition in state.base.conditions:
+        match condition.type, condition.reason:
+            case "PodResizePending", "Deferred":
+                what = f"room for the amounts that it asks for now: {condition.message}"
+            case "Ready", "ReadinessGatesNotReady":
+                what = f"its readiness gates, which others open: {condition.message}"
+            case _:
+                continue
+        return what, age_s(condition.last_transition_time, wall)
+    return "", None
+
+
+def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
+    """Return what is tried again that keeps nothing else waiting."""
+    if not isinstance(state.life, Syncing):
+        return ()
+    return tuple(
+        Step(in_s=max(0.0, hold.until - now), what=f"{hold.call} is tried again", result=hold.message)
+        for hold in state.holds
+        if hold.container in BESIDE
+    )
+
+
+def deadline_step(state: PodState, wall: WallNs) -> tuple[Step, ...]:
+    """Return when a pod that may not be active for ever is stopped."""
+    left = left_s(state, wall)
+    if left is None:
+        return ()
+    return (Step(in_s=max(0.0, left), what="its active deadline is over: it is stopped, and fails"),)
 
 
 def steps_after(state: PodState, wait: Stage, now: Instant, wall: WallNs) -> tuple[Step, ...]:
@@ -82,7 +138,7 @@ def steps_after(state: PodState, wait: Stage, now: Instant, wall: WallNs) -> tup
     then_s = in_s + PAST_S
     stage = next_stage(state, now + then_s, WallNs(wall + round(then_s * NS)))
     if stage.calls:
-        return tuple(Step(in_s=in_s, what=brief(c.call), result=stage.why) for c in stage.calls)
+        return tuple(Step(in_s=in_s, what=brief(c), result=stage.why) for c in stage.calls)
     over = stage.why != wait.why
     return (Step(in_s=in_s, what="this wait is over" if over else "it is looked at again", result=stage.why),)
 
@@ -293,7 +349,9 @@ def age_s(text: str | None, wall: WallNs) -> float | None:
     return None if not text else max(0.0, (wall - wall_ns(text)) / NS)
 
 
-def brief(call: object) -> str:
-    """Return a call in one line."""
-    told = getattr(call, "brief", None)
-    return str(told()) if callable(told) else type(call).__name__
+def brief(what: PortCall) -> str:
+    """Return a call in one line, which calls a container by its name."""
+    told = getattr(what.call, "brief", None)
+    text = str(told()) if callable(told) else type(what.call).__name__
+    identity = getattr(what.call, "container_id", "")
+    return text.replace(identity, f"container {what.container}") if identity and what.container else text

@@ -10,7 +10,7 @@ from actors.pod.containerconfig import own_grace_s
 from actors.pod.event import with_event
 from actors.pod.resize import due_changes
 from actors.pod.stage import Stage, host_call, runtime_call
-from actors.pod.state import PodState, PortCall, Recalling, Syncing, Terminating
+from actors.pod.state import LIMITING, Hold, PodState, PortCall, Recalling, Syncing, Terminating
 from actors.pod.stop import leaving, stops
 from actors.rules.instance import ready_sandboxes, running
 from actors.rules.qos import qos_class
@@ -25,6 +25,9 @@ from api.messages.pod import PodMessage, UpdatePod
 from api.objects.pod import Pod
 
 CGROUPS = Path("/node/cgroups")
+FIRST_LIMITS_S = 10.0
+LIMITS_S = 300.0
+"""Longest wait between tries to give a cgroup what the kernel does not take."""
 
 
 def is_grouped(state: PodState) -> bool:
@@ -118,16 +121,54 @@ def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
     return replace(spec, cgroup_parent=parent) if parent else spec
 
 
-def grouped(state: PodState, call: EnsurePodCgroup, made: PodCgroupMade, wall: WallNs) -> PodState:
-    """Take in that the pod's cgroup is there: what of its limits the kernel did not take is told.
+def grouped(
+    state: PodState, call: EnsurePodCgroup, made: PodCgroupMade, now: Instant, wall: WallNs
+) -> PodState:
+    """Take in that the pod's cgroup is there: what of its limits the kernel did not take is told, and tried again.
 
-    Where cgroups may not be written the node says so once, not each pod.
+    A limit of memory below what is in use, for one, is refused on version 1 until less is in use. Where cgroups may not be
+    written the node says so once, not each pod.
     """
     for text in made.unapplied:
         state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
+    state = replace(state, holds=limits_held(state, made.unapplied, now))
     pod = state.desired
     exact = pod is not None and call.limits == pod_limits(pod, state.node)
     return replace(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=pod if exact else None)
+
+
+def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> tuple[Hold, ...]:
+    """Return the pod's holds with one for the limits that the kernel did not take, without one when it took all."""
+    before = state.hold(LIMITING)
+    others = tuple(hold for hold in state.holds if hold is not before)
+    if not unapplied:
+        return others
+    failures = before.failures + 1 if before is not None else 1
+    hold = Hold(
+        container=LIMITING,
+        call=EnsurePodCgroup.__name__,
+        since=before.since if before is not None else now,
+        until=now + min(FIRST_LIMITS_S * 2.0 ** min(failures - 1, 10), LIMITS_S),
+        failures=failures,
+        reason="",
+        message="; ".join(unapplied),
+    )
+    return tuple(sorted((*others, hold), key=lambda one: one.container))
+
+
+def limit_again(state: PodState, pod: Pod, now: Instant) -> Stage | None:
+    """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
+    hold = state.hold(LIMITING)
+    if hold is None or now < hold.until:
+        return None
+    ensure = EnsurePodCgroup(
+        cgroup_parent=state.memo.cgroup_parent,
+        driver=state.node.cgroup_driver,
+        limits=limits_due(state, pod),
+    )
+    return Stage(
+        calls=(host_call("cgroups", ensure),), why="giving its cgroup limits that the kernel did not take"
+    )
 
 
 def cpu_told(

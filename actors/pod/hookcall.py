@@ -1,6 +1,7 @@
 """How a hook is called: from a handler in a spec, or in a container's annotation, to a call on a port, and back to words.
 
-Texts are the kubelet's (reference ``pod-lifecycle`` section 8). tcpSocket is no hook that can be called.
+Texts are the kubelet's (reference ``pod-lifecycle`` section 8). The API still takes tcpSocket from old manifests, but it is
+no hook that can be called: it fails, as a kubelet's does.
 """
 
 import json
@@ -89,7 +90,10 @@ def call_of(
         return HookCall(port="runtime", call=call, what=f"exec {' '.join(handler.exec.command)}")
     if handler.http_get is not None:
         return get_of(state, instance, handler.http_get, left_s, plain=plain)
-    return f"the {kind.value} hook of container {instance.name} is neither exec nor httpGet nor sleep"
+    asked = (
+        "asks for tcpSocket, which is never called" if handler.tcp_socket is not None else "asks for nothing"
+    )
+    return f"the {kind.value} hook of container {instance.name} {asked}; use exec, httpGet or sleep"
 
 
 def get_of(

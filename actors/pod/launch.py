@@ -16,13 +16,13 @@ from actors.pod.grouping import in_group
 from actors.pod.hook import with_pending
 from actors.pod.image import report_on, want_of
 from actors.pod.stage import (
-    CONFIG_RETRY_S,
     NS,
     Stage,
     counted_memo,
     crash_text,
     crash_wait_s,
     host_call,
+    looked_at_anew,
     node_files,
     remember,
     runtime_call,
@@ -240,6 +240,6 @@ def refused(name: str, problem: ConfigProblem, now: Instant) -> Stage:
     """Return the wait for a definition that can be carried out."""
     return Stage(
         why=f"waiting for a definition of container {name} that can be configured: {problem.message}",
-        wake_at=now + CONFIG_RETRY_S,
+        wake_at=looked_at_anew(now),
         waiting=((name, problem.reason, problem.message),),
     )

@@ -140,11 +140,11 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
         return runtime_answered(state, flight, outcome, outcome.result, wall)
     if isinstance(flight.what.call, LinkContainerLog):
         return linked_log(state, flight.what.container)
-    return host_answered(state, flight.what.call, outcome.result, wall)
+    return host_answered(state, flight.what.call, outcome.result, now, wall)
 
 
 def host_answered(  # noqa: C901  # one case per call
-    state: PodState, call: msgspec.Struct, result: msgspec.Struct | None, wall: WallNs
+    state: PodState, call: msgspec.Struct, result: msgspec.Struct | None, now: Instant, wall: WallNs
 ) -> PodState:
     """Take in what the host did or read."""
     match call:
@@ -164,7 +164,7 @@ def host_answered(  # noqa: C901  # one case per call
         case ReadEnding() if isinstance(result, Ending):
             return with_ending(state, call, result.message)
         case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
-            return grouped(state, call, result, wall)
+            return grouped(state, call, result, now, wall)
         case RemovePodCgroup(cgroup_parent=parent) if isinstance(result, PodCgroupRemoved):
             for refused in result.refused:
                 state = with_event(state, wall, "Warning", "FailedRemovePodCgroup", refused)

@@ -20,15 +20,15 @@ import msgspec
 from actors.pod.config.ending import ending_call
 from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
 from actors.pod.due import AnyContainer, is_due
-from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former
+from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former, limit_again
 from actors.pod.hook import holding_up, post_start_of, sentences
 from actors.pod.initstatus import begin_again
 from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
 from actors.pod.probe import ailing, unready_why
+from actors.pod.renewal import note_renewals
 from actors.pod.resize import resize_stage, restarts_to_resize
 from actors.pod.restartall import restart_all
 from actors.pod.stage import (
-    CONFIG_RETRY_S,
     HOST_DEADLINE_S,
     NS,
     Stage,
@@ -37,6 +37,7 @@ from actors.pod.stage import (
     inspection,
     is_changed,
     look_first,
+    looked_at_anew,
     node_files,
     paused,
     prunable,
@@ -224,7 +225,7 @@ def renew_sandbox(
     if isinstance(spec, ConfigProblem):
         return Stage(
             why=f"waiting for a sandbox that can be configured: {spec.message}",
-            wake_at=now + CONFIG_RETRY_S,
+            wake_at=looked_at_anew(now),
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
@@ -245,14 +246,16 @@ def run_containers(
     )
     if first:
         return first
-    stopping = stops(
-        state, outgoing(state, pod, now), now, wall, why="stopping containers that are to be replaced"
-    )
+    leave = outgoing(state, pod, now)
+    noted = note_renewals(state, now) if leave else None
+    if noted:
+        return noted
+    stopping = stops(state, leave, now, wall, why="stopping containers that are to be replaced")
     if stopping is not None and stopping.calls:
         return stopping
-    resize = resize_stage(state, now)
-    if resize:
-        return resize
+    confining = resize_stage(state, now) or limit_again(state, pod, now)
+    if confining:
+        return confining
     waits = waits_of(state, now, wall)
     started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
     if started is not None:

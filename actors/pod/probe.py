@@ -14,11 +14,11 @@ from actors.pod.config.environment import expand
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.event import with_event
 from actors.pod.stage import is_changed
-from actors.pod.state import PodState, PortCall, Syncing, Terminating
-from actors.rules.instance import instances_of, newest_of, ready_sandboxes
+from actors.pod.state import PodState, Syncing, Terminating
+from actors.rules.instance import newest_of, ready_sandboxes
 from api.confinement import Pairs
 from api.containers import Container as Instance
-from api.containers import ContainerState, ExecInContainer, StopContainer
+from api.containers import ContainerState, ExecInContainer
 from api.ids import Instant, Path, Uid, WallNs
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeCall, ProbeKind, ProbePlan, ProbePod, ProbeTarget
@@ -70,40 +70,12 @@ def with_probes(state: PodState) -> PodState:
     ids = {target.container_id for target in targets}
     if any(report.container_id not in ids for report in state.probes):
         state = replace(state, probes=tuple(r for r in state.probes if r.container_id in ids))
-    if state.renewed:
-        state = without_renewed(state)
     if targets == () and state.probed is None:
         return state
     known = state.probed or ()
     if state.probed is not None and [plain(t) for t in targets] == [plain(t) for t in known]:
         return state
     return replace(state, probed=targets)
-
-
-def with_renewed(state: PodState, calls: tuple[PortCall, ...], others: tuple[Instance, ...] = ()) -> PodState:
-    """Return the state that knows what of these calls stops something that runs again, however it ends.
-
-    That is what a probe found ill, and the `others`.
-    """
-    stopped = {what.call.container_id for what in calls if isinstance(what.call, StopContainer)}
-    if not stopped or state.killed is not None:
-        return state
-    renewing = (*(one.instance for one in ailing(state) if one.renews), *others)
-    fresh = tuple(one.id for one in renewing if one.id in stopped)
-    kept = tuple(one for one in state.renewed if one not in fresh)
-    return replace(state, renewed=(*kept, *fresh)) if fresh else state
-
-
-def without_renewed(state: PodState) -> PodState:
-    """Return the state without the instances whose successor has run, or of a pod that is to end."""
-    kept = []
-    for container in probed(state.desired) if state.desired is not None and state.killed is None else ():
-        newest, *before = instances_of(state.observed, container.name) or (None,)
-        if newest is None:
-            continue
-        waits = () if newest.state is not ContainerState.CREATED else before[:1]
-        kept += [one.id for one in (newest, *waits) if one.id in state.renewed]
-    return state if tuple(kept) == state.renewed else replace(state, renewed=tuple(kept))
 
 
 def plain(target: ProbeTarget) -> ProbeTarget:

@@ -217,6 +217,19 @@ def resize_conditions(state: PodState) -> tuple[PodCondition, ...]:
     return tuple(found)
 
 
+def resize_problems(state: PodState) -> tuple[str, ...]:
+    """Return in words what is in the way of a pod's resize, and who has what it asks for; nothing while it goes on."""
+    said = []
+    if state.resize is not None:
+        said += [f"resize {state.resize.reason}: {state.resize.message}", *state.resize.advice]
+    said += [
+        f"resize in progress: {one.message}"
+        for one in state.base.conditions
+        if one.type == IN_PROGRESS and one.message
+    ]
+    return tuple(said)
+
+
 def never_restarted(spec: v1.PodSpec, due: tuple[Due, ...]) -> str:
     """Return in words which containers would have to be restarted for their resize and must not be, empty for none."""
     by_name = {container.name: container for container in (*spec.init_containers, *spec.containers)}

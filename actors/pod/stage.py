@@ -3,6 +3,8 @@
 A stage is a set of calls that may run side by side; the next one waits for all their outcomes.
 """
 
+import math
+
 import msgspec
 
 from actors.pod.config.cgroup import settled_parent
@@ -147,6 +149,11 @@ def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
     return PortCall(
         port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
     )
+
+
+def looked_at_anew(now: Instant) -> Instant:
+    """Return when a definition that could not be carried out is looked at anew: the same instant whenever that is asked."""
+    return (math.floor(now / CONFIG_RETRY_S) + 1) * CONFIG_RETRY_S
 
 
 def grace_left_s(kill: Kill, wall: WallNs) -> int:

@@ -38,6 +38,12 @@ PRUNING = "(pruning)"
 RESIZING = "(resizing)"
 """Key of the hold on in-place resizes, which keeps nothing else waiting."""
 
+LIMITING = "(limits)"
+"""Key of the hold on limits of the pod's cgroup that the kernel did not take, which keeps nothing else waiting."""
+
+BESIDE = (PRUNING, RESIZING, LIMITING)
+"""Keys of holds that hold up nothing but themselves."""
+
 EVENT_LIMIT = 64
 TRIED_LIMIT = 16
 
@@ -78,6 +84,8 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Marks = ()
     volumes: bool = False
     """It had volumes, which are to be removed with it."""
+    renewed: tuple[str, ...] = ()
+    """Ids of the instances that are stopped to be restarted, however they end."""
 
     def backoff(self, container: str) -> Backoff | None:
         """Return the back-off of a container."""
@@ -290,8 +298,6 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be probed, as it was told; None before anything was."""
     probes: tuple[ProbeChanged, ...] = ()
     """What probes say of the instances that run."""
-    renewed: tuple[str, ...] = ()
-    """Ids of the instances that were stopped to be restarted, however they end."""
     prepared: tuple[tuple[str, int], ...] = ()
     """Container and attempt whose files were written and which was not made yet."""
     resize: Resize | None = None
@@ -318,11 +324,11 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     def effective(self) -> Pod | None:
         """Return the desired pod, in which containers that are to be restarted however they ended say so."""
         pod = self.desired
-        if pod is None or not self.renewed:
+        if pod is None or not self.memo.renewed:
             return pod
         containers = tuple(
             msgspec.structs.replace(container, restart_policy="Always", restart_policy_rules=())
-            if any(one.id in self.renewed for one in instances_of(self.observed, container.name))
+            if any(one.id in self.memo.renewed for one in instances_of(self.observed, container.name))
             else container
             for container in pod.spec.containers
         )

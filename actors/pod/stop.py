@@ -21,7 +21,7 @@ from actors.pod.hook import sentences
 from actors.pod.hookcall import handler_of
 from actors.pod.mark import HookKind, HookMark, mark_of, with_mark
 from actors.pod.stage import Stage, remember, stop
-from actors.pod.state import PodMemo, PodState, PortCall
+from actors.pod.state import PodMemo, PodState, PortCall, Terminating
 from actors.rules.instance import running
 from actors.rules.role import sidecars
 from api.containers import Container as Instance
@@ -146,11 +146,10 @@ def stops(
     hooked: list[str] = []
     waiting: list[str] = []
     for one in leave:
-        mark = hook_mark(state, one.instance)
-        if mark is not None and not mark.ended and one.instance.state is ContainerState.RUNNING:
+        if is_hooked(state, one.instance):
             hooked.append(one.instance.name)
         elif not pressing and (before := waits_for(state, one.instance)):
-            waiting.append(f"container {one.instance.name}, whose turn is after {named(before)}")
+            waiting.append(turn(one.instance, before))
         else:
             call = stop(state, one.instance, left_s(state, one, wall))
             calls.append(replace(call, event=one.why))
@@ -164,6 +163,29 @@ def stops(
         page = remember(state, memo, why)
         return replace(page, calls=(*calls, *page.calls))
     return Stage(calls=tuple(calls), why=why)
+
+
+def turn(instance: Instance, before: tuple[str, ...]) -> str:
+    """Return in words after whom it is a sidecar's turn to be stopped."""
+    return f"container {instance.name}, whose turn is after {named(before)}"
+
+
+def queued(state: PodState, wall: WallNs) -> tuple[str, ...]:
+    """Return in words which sidecars of a pod that ends wait for their turn, beside what is being stopped."""
+    kill = state.killed
+    if kill is None or not isinstance(state.life, Terminating) or wall >= kill.stop_by:
+        return ()
+    return tuple(
+        turn(one, before)
+        for one in running(state.observed)
+        if one.id not in state.asked and not is_hooked(state, one) and (before := waits_for(state, one))
+    )
+
+
+def is_hooked(state: PodState, instance: Instance) -> bool:
+    """Tell whether a container that is to be stopped waits for its preStop hook."""
+    mark = hook_mark(state, instance)
+    return mark is not None and not mark.ended and instance.state is ContainerState.RUNNING
 
 
 def named(names: tuple[str, ...]) -> str:

@@ -23,7 +23,7 @@ from actors.rules.sysctl import forbidden_sysctl
 from api.ids import Uid
 from api.messages.pod import Refusal
 from api.node import NodeFacts
-from api.objects.pod import Pod
+from api.objects.pod import Pod, PodSpec
 from api.quantity import NANO, Amount, Notation
 from api.validation.security import dotted
 
@@ -147,7 +147,7 @@ def misplacement(pod: Pod, claim: Claim, node: NodeFacts, house: House) -> Refus
     spec = pod.spec
     if not is_selected(spec, node):
         labels = ", ".join(f"{key}={value}" for key, value in node.labels)
-        advice = f"the node has the labels {labels or 'none'}"
+        advice = f"it asks for {selection(spec)}; the node has the labels {labels or 'none'}"
         return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", advice)
     if spec.node_name not in ("", node.name):
         advice = f"it asks for node {spec.node_name}, and this one is {node.name}"
@@ -161,6 +161,15 @@ def misplacement(pod: Pod, claim: Claim, node: NodeFacts, house: House) -> Refus
             "TaintToleration", "node(s) had taints that the pod didn't tolerate", f"the node has {taints}"
         )
     return None
+
+
+def selection(spec: PodSpec) -> str:
+    """Return what a pod asks of its node's labels, in words."""
+    asked = [f"{key}={value}" for key, value in sorted(spec.node_selector.items())]
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is not None and affinity.required_during_scheduling_ignored_during_execution is not None:
+        asked.append("what its required node affinity says")
+    return ", ".join(asked)
 
 
 def failed(predicate: str, message: str, advice: str) -> Refusal:

@@ -10,7 +10,7 @@ import msgspec
 
 from actors.rules.identity import kept_for_each
 from actors.rules.request import CPU, MEMORY, Claim
-from api.objects.container import Container
+from api.objects.container import Container, ResourceRequirements
 from api.objects.pod import Pod, PodSpec
 from api.objects.strmap import StrMap
 
@@ -19,20 +19,25 @@ class Allocated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """CPU and memory that one container was given, as written."""
 
     container: str
+    """Empty: the pod as a whole."""
     requests: tuple[tuple[str, str], ...] = ()
     limits: tuple[tuple[str, str], ...] = ()
 
 
 @kept_for_each
 def allocated_of(spec: PodSpec) -> tuple[Allocated, ...]:
-    """Return what the containers of a spec ask to be given; those that ask for nothing are left out."""
+    """Return what a pod and its containers ask to be given; those that ask for nothing are left out."""
+    whole = spec.resources or ResourceRequirements()
     rows = (
-        Allocated(
-            container=one.name,
-            requests=resizable(one.resources.requests),
-            limits=resizable(one.resources.limits),
-        )
-        for one in (*spec.init_containers, *spec.containers)
+        Allocated(container="", requests=resizable(whole.requests), limits=resizable(whole.limits)),
+        *(
+            Allocated(
+                container=one.name,
+                requests=resizable(one.resources.requests),
+                limits=resizable(one.resources.limits),
+            )
+            for one in (*spec.init_containers, *spec.containers)
+        ),
     )
     return tuple(row for row in rows if row.requests or row.limits)
 
@@ -48,17 +53,21 @@ def with_allocated(pod: Pod, allocated: tuple[Allocated, ...]) -> Pod:
         return pod
     rows = {row.container: row for row in allocated}
 
-    def given(container: Container) -> Container:
-        row = rows.get(container.name, Allocated(container=container.name))
-        resources = msgspec.structs.replace(
-            container.resources,
-            requests=with_pairs(container.resources.requests, row.requests),
-            limits=with_pairs(container.resources.limits, row.limits),
+    def granted(resources: ResourceRequirements, name: str) -> ResourceRequirements:
+        row = rows.get(name, Allocated(container=name))
+        return msgspec.structs.replace(
+            resources,
+            requests=with_pairs(resources.requests, row.requests),
+            limits=with_pairs(resources.limits, row.limits),
         )
-        return msgspec.structs.replace(container, resources=resources)
 
+    def given(container: Container) -> Container:
+        return msgspec.structs.replace(container, resources=granted(container.resources, container.name))
+
+    asks = pod.spec.resources is not None or "" in rows
     spec = msgspec.structs.replace(
         pod.spec,
+        resources=granted(pod.spec.resources or ResourceRequirements(), "") if asks else None,
         init_containers=tuple(given(one) for one in pod.spec.init_containers),
         containers=tuple(given(one) for one in pod.spec.containers),
     )

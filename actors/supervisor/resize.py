@@ -7,7 +7,7 @@ its containers are confined by less.
 
 from msgspec.structs import replace
 
-from actors.rules.admission import House
+from actors.rules.admission import House, shares
 from actors.rules.allocation import allocated_of, grows, joined
 from actors.rules.fit import Load, shortages
 from actors.rules.identity import kept_for_each
@@ -96,6 +96,11 @@ def obstacle(state: SupervisorState, charge: Charge, claim: Claim, others: House
             reason=INFEASIBLE,
             message=f"Node didn't have enough capacity: {short.resource}, requested: {short.asked},"
             f" capacity: {short.capacity}",
+            advice=(
+                "the node will never have that much: a manifest that asks for less takes the resize back",
+            ),
         )
     now = shortages(claim, others.load, state.node)
-    return Resize(reason=DEFERRED, message=now[0].sentence()) if now else None
+    if not now:
+        return None
+    return Resize(reason=DEFERRED, message=now[0].sentence(), advice=shares(now[0], others))

@@ -49,6 +49,8 @@ class Resize(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """``Deferred``: it waits for room; ``Infeasible``: this node will never have enough."""
     message: str
+    advice: tuple[str, ...] = ()
+    """Who has what is short, and what to do, in sentences for people."""
 
 
 class UpdatePod(Message, frozen=True, kw_only=True):

@@ -14,7 +14,7 @@ from api.validation.container import (
     surroundings,
 )
 from api.validation.placement import check_placement
-from api.validation.resource import POD_LEVEL, check_amounts, check_resources
+from api.validation.resource import POD_LEVEL, check_amounts, check_pod_level, check_resources
 from api.validation.security import check_pod_security
 from api.validation.volume import check_volume
 
@@ -69,6 +69,7 @@ def check_spec(check: Check, spec: PodSpec) -> None:
     if spec.resources is not None:
         claims = frozenset(claim.name for claim in spec.resource_claims)
         check_resources(check, spec.resources, "spec.resources", claims, POD_LEVEL)
+        check_pod_level(check, spec.resources, spec.containers, spec.init_containers)
 
 
 def check_containers(check: Check, spec: PodSpec) -> None:

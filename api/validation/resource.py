@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from api import quantity
-from api.objects.container import ResourceRequirements
+from api.objects.container import Container, ResourceRequirements
 from api.problem import joined, shown
 from api.validation import name as names
 from api.validation.check import Check
@@ -44,6 +44,41 @@ def check_resources(
         if (claim.name, claim.request) in seen:
             check.wrong(place, claim.name, "each claim once")
         seen.add((claim.name, claim.request))
+
+
+def check_pod_level(
+    check: Check,
+    whole: ResourceRequirements,
+    containers: tuple[Container, ...],
+    inits: tuple[Container, ...],
+) -> None:
+    """Check that what a pod asks for as a whole holds what its containers ask for: requests in sum, each single limit."""
+    beside = tuple(one for one in inits if one.restart_policy == "Always")
+    for name in POD_LEVEL:
+        request = readable(whole.requests.get(name))
+        asked = (readable(one.resources.requests.get(name)) for one in (*containers, *beside))
+        total = sum((one for one in asked if one is not None), quantity.ZERO)
+        if request is not None and total > request:
+            place = joined("spec.resources.requests", name)
+            check.wrong(
+                place, whole.requests[name], f"at least {total}, what its containers request together"
+            )
+        limit = readable(whole.limits.get(name))
+        for group, many in (("initContainers", inits), ("containers", containers)):
+            for index, one in enumerate(many):
+                own = readable(one.resources.limits.get(name))
+                if limit is not None and own is not None and own > limit:
+                    place = joined(f"spec.{group}[{index}].resources.limits", name)
+                    text = f"at most the limit of the pod as a whole, {shown(whole.limits[name])}"
+                    check.wrong(place, one.resources.limits[name], text)
+
+
+def readable(text: str | None) -> quantity.Amount | None:
+    """Return an amount, None when there is none; what is none is told where it stands."""
+    try:
+        return quantity.parse(text) if text is not None else None
+    except quantity.QuantityError:
+        return None
 
 
 def check_amounts(

@@ -5,6 +5,8 @@ import socket
 import pytest
 
 from tests.harness.agent import Agent
+from tests.harness.house import House
+from tests.harness.node import Node
 
 
 @pytest.fixture
@@ -47,3 +49,26 @@ def silent_server():
         listener.bind(("127.0.0.1", 0))
         listener.listen(8)
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/pods.yaml"
+
+
+@pytest.fixture(scope="module", params=["embedded", pytest.param("containerd", marks=pytest.mark.real)])
+def standing_house(request, tmp_path_factory):
+    """Return one running agent for all tests of a module, on each runtime in turn."""
+    folder = tmp_path_factory.mktemp(f"house-{request.param}-")
+    confines = request.param == "containerd"
+    if confines:
+        agent = Node(folder / "agent", request.getfixturevalue("shared_containerd")("1.6"))
+    else:
+        agent = Agent(folder / "agent")
+    try:
+        agent.start()
+        yield House(agent, confines=confines)
+    finally:
+        agent.clean_up()
+
+
+@pytest.fixture
+def house(standing_house):
+    """Return the module's agent, without pods before and after each test."""
+    yield standing_house
+    standing_house.empty()

@@ -155,6 +155,9 @@ def test_where_cgroups_may_not_be_written_pods_run_and_one_notice_says_so(agent)
     assert agent.stderr().count("CgroupsNotEnforced") == 1
     assert "Read-only" in agent.ask("/healthz?verbose")[1].decode()
     for name in ("one", "two"):
+        told = agent.explain(name)
+        assert (told["waits_for"], told["problems"]) == ("", []), "the node says it, not each pod"
+    for name in ("one", "two"):
         agent.drop(name)
     agent.until_gone("one", "two")
 

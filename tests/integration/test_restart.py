@@ -1,5 +1,6 @@
 """An agent that stops, is killed, or dies in the middle of a call: its pods do not notice."""
 
+import json
 import os
 import signal
 
@@ -7,7 +8,7 @@ import msgspec
 import pytest
 
 from api.faults import FaultPlan, KillProcess, When
-from tests.harness.agent import processes, until
+from tests.harness.agent import pod, processes, until
 
 FOREVER = "exec sleep 1000000"
 
@@ -276,3 +277,23 @@ def test_a_cgroup_that_a_killed_agent_left_is_removed_by_the_next(agent):
     assert agent.mains("web") == main
     agent.drop("web")
     agent.until_gone("web")
+
+
+def test_an_agent_killed_between_a_good_end_and_the_successor_starts_the_successor(agent):
+    marker, ill = agent.folder / "marker", agent.folder / "ill"
+    document = pod("job", marked(marker, "sleep 1000000"), folder=agent.folder, restart="OnFailure", grace=10)
+    probe = {"exec": {"command": ["sh", "-c", f"! test -e {ill}"]}, "periodSeconds": 1, "failureThreshold": 1}
+    document["spec"]["containers"][0]["livenessProbe"] = probe
+    agent.write("job.yaml", json.dumps(document))
+    agent.start(env=plan(agent, KillProcess(port="runtime", call="StopContainer", when=When.AFTER)))
+    agent.until_status("job", "Running")
+    agent.until(lambda: starts(marker) == 1, "it began")
+    ill.touch()
+    agent.process.wait(30)
+    assert agent.process.returncode == -signal.SIGKILL
+    agent.until(lambda: "stop" in marker.read_text(), "it ended well")
+    ill.unlink()
+    agent.start()
+    agent.until(lambda: starts(marker) == 2, "its successor runs", 40.0)
+    agent.until_status("job", "Running")
+    assert agent.row("job")["restarts"] == 1

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.containers.cri import cgroups_of
 from tests.harness.cgroups import BOMB, blind, first_value, stamps, tasks
 from tests.harness.containerd import CGROUPS
 from tests.harness.node import container
@@ -94,6 +95,40 @@ def test_pods_of_each_class_have_their_values_until_they_are_gone(limited):
     node.until(
         lambda: first_value([root / "burstable"], "cpu.shares") == "2", "Burstable has nothing to give"
     )
+
+
+def test_a_pod_that_asks_for_its_amounts_as_a_whole_shares_them_among_its_containers(limited):
+    node = limited
+
+    def put(milli, memory):
+        amounts = {"cpu": f"{milli}m", "memory": f"{memory}Mi"}
+        spec = {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container(name, FOREVER) for name in ("a", "b")],
+            "resources": {"requests": amounts, "limits": amounts},
+        }
+        node.write_pod("whole", {"name": "whole", "uid": "fixed-whole"}, spec)
+
+    put(300, 48)
+    node.start()
+    node.until_running("whole")
+    paths, before = groups(node, "whole"), node.mains("whole")
+    assert shown(paths) == ("307", "30000", str(48 * MI))
+    assert {path.parent.name for path in paths} == {"kubepods"}, "it is Guaranteed as a whole"
+    assert node.pod("whole")["status"]["qosClass"] == "Guaranteed"
+
+    def own(name):
+        place = cgroups_of(node.mains("whole")[name][0])["memory"]
+        return (CGROUPS / "memory" / place.strip("/") / "memory.limit_in_bytes").read_text().strip()
+
+    assert {own(name) for name in ("a", "b")} == {str(48 * MI)}, "what a container leaves open is the pod's"
+    for milli, memory in ((500, 64), (200, 32)):
+        put(milli, memory)
+        values = (str(milli * 1024 // 1000), str(milli * 100), str(memory * MI))
+        node.until(lambda values=values: shown(paths) == values, "the pod as a whole has other amounts")
+        assert {own(name) for name in ("a", "b")} == {str(memory * MI)}
+    assert node.mains("whole") == before
+    assert node.explain("whole")["problems"] == []
 
 
 def test_a_container_that_forks_without_end_stays_within_its_pods_limit(limited):

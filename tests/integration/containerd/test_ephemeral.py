@@ -87,6 +87,10 @@ class Here:
         """Return the process id of a running container."""
         return self.runtime.link.pid(self.until_state(name, "running")["containerID"].rpartition("/")[2])
 
+    def explained(self):
+        """Return what the agent explains of the pod."""
+        return self.agent.view.explain("default/web")
+
     def reasons(self):
         """Return the events of the pod by reason and container."""
         return {(row.reason, row.field_path): row.count for row in self.agent.view.events("")}
@@ -140,6 +144,9 @@ def test_one_that_is_added_looks_into_the_processes_of_its_target(here):
     until(lambda: "sleep 1000000" in log.read_text(), "it sees the other's process", 10.0)
     assert here.container("main") == began, "the pod's own container noticed nothing"
     assert here.reasons()["Started", "spec.ephemeralContainers{look}"] == 1
+    told = here.explained()
+    assert told.waits_for == ""
+    assert told.containers[-1].startswith("look (ephemeral): runs since")
     conditions = {c["type"]: c["status"] for c in here.status()["conditions"]}
     assert (here.status()["phase"], conditions["Ready"]) == ("Running", "True")
 
@@ -148,6 +155,15 @@ def test_one_that_ended_is_not_started_again_not_even_by_another_life_of_the_age
     pod = pod_of(looker("look", "echo once; exit 7"))
     here.tell(pod)
     ended = here.until_state("look", "terminated")
+    until(
+        lambda: (
+            here.explained().containers[-1]
+            == "look (ephemeral): ended with exit code 7 (Error); not to be started again"
+        ),
+        "its end is explained",
+        10.0,
+        lambda: str(here.explained()),
+    )
     assert ended["state"]["terminated"]["exitCode"] == 7
     here.until_state("main", "running")
     here.stop()
@@ -173,6 +189,14 @@ def test_one_without_a_target_has_processes_of_its_own_and_one_of_an_unknown_tar
         lambda: str(waiting),
     )
     assert here.container("lost")["state"]["waiting"]["message"] == "unable to find target container none"
+    told = here.explained()
+    assert told.waits_for.startswith(
+        "a definition of container lost that can be configured: unable to find target"
+    )
+    assert (
+        "lost (ephemeral): waits, CreateContainerConfigError: unable to find target container none"
+        in told.containers
+    )
 
 
 def test_a_pod_whose_work_is_done_ends_with_what_looks_into_it(here):

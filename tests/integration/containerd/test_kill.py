@@ -7,7 +7,7 @@ import pytest
 
 from api.faults import When
 from tests.harness.agent import processes
-from tests.harness.node import dies, plan
+from tests.harness.node import container, dies, plan
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"
@@ -74,6 +74,22 @@ def test_an_agent_killed_at_a_stop_finishes_it_when_it_is_back(node, call, side)
     node.until(lambda: node.mains("stays") == stays, "the other is shown as it was")
     assert node.row("stays")["restarts"] == 0
     assert node.printed("stays") == [["start"]]
+
+
+def test_an_agent_killed_between_a_good_end_and_the_successor_starts_the_successor(node):
+    ill = {"exec": {"command": ["sh", "-c", "! test -e /tmp/ill"]}, "periodSeconds": 1, "failureThreshold": 1}
+    main = container("main", "trap 'echo end; exit 0' TERM; echo on; sleep 1000000 & wait", livenessProbe=ill)
+    node.put_pod("job", main, restartPolicy="OnFailure", terminationGracePeriodSeconds=10)
+    node.start(env=plan(node, call="StopContainer", when=When.AFTER))
+    node.until_running("job")
+    assert node.verb("exec", "job", "--", "touch", "/tmp/ill").returncode == 0
+    dies(node)
+    # Its policy alone would take the end with 0 for the end of the pod.
+    node.until(lambda: node.printed("job") == [["on", "end"]], "it ended well")
+    node.start()
+    node.until(lambda: node.printed("job") == [["on", "end"], ["on"]], "its successor runs", 40.0)
+    node.until_running("job")
+    assert node.row("job")["restarts"] == 1
 
 
 def test_a_killed_agent_finds_its_pods_again_and_changes_nothing(node_of_each):

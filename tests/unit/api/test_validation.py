@@ -237,6 +237,8 @@ ROWS = [
     ("spec.os", {"name": "beos"}, "spec.os.name", "linux, windows"),
     ("spec.preemptionPolicy", "x", "spec.preemptionPolicy", "Never"),
     ("spec.overhead", {"cpu": "-1"}, "spec.overhead.cpu", "not negative"),
+    ("spec", {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"cpu": "300m"}}}, {"name": "b", "image": "i", "resources": {"requests": {"cpu": "200m"}}}], "resources": {"requests": {"cpu": "400m"}}}, "spec.resources.requests.cpu", "at least 500m"),
+    ("spec", {"containers": [{"name": "a", "image": "i", "resources": {"requests": {"memory": "1Mi"}, "limits": {"memory": "2Gi"}}}], "resources": {"limits": {"memory": "1Gi"}}}, "spec.containers[0].resources.limits.memory", "at most the limit of the pod as a whole"),
     ("spec.resources", {"limits": {"ephemeral-storage": "1"}}, "spec.resources.limits.ephemeral-storage", "cpu, memory"),
     ("spec.serviceAccountName", "A", "spec.serviceAccountName", "a DNS name"),
 ]  # fmt: skip

@@ -421,6 +421,14 @@ def test_the_logs_of_a_pod_that_nothing_names_any_more_are_found_by_its_uid():
     assert (removal.log_directory, removal.find_logs) == ("", True)
 
 
+def test_the_end_of_an_orphans_container_is_told():
+    hand = Hand(TinyWorld(shown(box(), instance("a"))))
+    hand.kill(cause=KillCause.ORPHAN), hand.settle()
+    (event,) = (event for event in hand.state.events if event.reason == "Exited")
+    assert (event.type, event.container, event.count) == ("Normal", "a", 1)
+    assert event.message == "Container a exited with code 143 (Error)"
+
+
 def test_folders_that_can_not_be_removed_keep_the_page():
     hand = running_pod(wanted())
     hand.kill(), hand.settle_until(RemovePodFolders)

@@ -212,3 +212,26 @@ def test_where_cgroups_may_not_be_written_no_pod_complains():
     hand.update(wanted(burstable())), hand.settle()
     assert hand.status.phase == "Running"
     assert not [event for event in hand.state.events if "cgroup" in event.message.lower()]
+
+
+def test_a_limit_that_the_kernel_did_not_take_is_tried_again_until_it_does():
+    hand = Hand(node=FACTS)
+    text = "/x/memory.limit_in_bytes: could not be set to 1: Device or resource busy"
+    hand.world.made = PodCgroupMade(unapplied=(text,))
+    hand.update(wanted("a")), hand.settle()
+    assert hand.status.phase == "Running", "nothing waits for it"
+    said = explain(hand.state, hand.now, hand.wall)
+    assert said.problems == (f"its cgroup does not have all its limits: {text}",)
+    (step,) = said.next
+    assert (step.what, 0 < step.in_s <= 10) == ("EnsurePodCgroup is tried again", True)
+    for most in (10, 20):
+        assert most - 1 < hand.wake_at - hand.now <= most + 0.1
+        asked = hand.ring()
+        assert [type(call) for call in asked] == [EnsurePodCgroup]
+        hand.settle()
+    hand.world.made = PodCgroupMade()
+    hand.ring(), hand.settle()
+    said = explain(hand.state, hand.now, hand.wall)
+    assert (said.problems, said.next, hand.state.hold("(limits)")) == ((), (), None)
+    (event,) = (event for event in hand.state.events if event.reason == "FailedPodCgroupLimit")
+    assert event.count == 3

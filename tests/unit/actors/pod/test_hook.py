@@ -35,6 +35,7 @@ from api.objects.container import (
     LifecycleHandler,
     Probe,
     SleepAction,
+    TCPSocketAction,
 )
 from tests.unit.actors.pods import IMAGE, UID, box, instance, shown, wanted
 from tests.unit.actors.tiny import Hand, TinyWorld, running_pod
@@ -568,3 +569,23 @@ def test_the_marks_of_a_pod_that_ended_are_gone():
     hand.kill(deleted=False), hand.settle()
     assert not isinstance(hand.state.life, Terminated)
     assert memo_of(hand).hooks == ()
+
+
+# ---------------------------------------------------------------- what can not be called
+
+TCP = LifecycleHandler(tcp_socket=TCPSocketAction(port=80))
+
+
+def test_a_pre_stop_hook_over_tcp_fails_and_the_stop_follows_at_once():
+    hand = Hand()
+    hand.update(wanted(hooked(stop=TCP), grace=20)), hand.settle()
+    hand.kill(), hand.settle()
+    assert events(hand, "FailedPreStopHook") == [("FailedPreStopHook", "PreStopHook failed")]
+    assert stopped(hand) == [("a", 20)]
+
+
+def test_a_post_start_hook_over_tcp_fails_the_start_and_says_what_to_use():
+    hand = Hand()
+    hand.update(wanted(hooked(start=TCP), policy="Never")), hand.settle()
+    assert events(hand, "FailedPostStartHook") == [("FailedPostStartHook", "PostStartHook failed")]
+    assert stopped(hand) == [("a", 30)]

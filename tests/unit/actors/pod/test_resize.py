@@ -5,6 +5,7 @@ from actors.pod.resize import due_changes
 from api.confinement import Resources
 from api.containers import ContainerState, CreateContainer, StartContainer, StopContainer, UpdateContainer
 from api.errors import FailureKind
+from api.host import Remember
 from api.messages.pod import Resize, UpdatePod
 from api.objects.container import Container, ContainerResizePolicy, ResourceRequirements
 from api.objects.pod import Pod
@@ -101,6 +102,37 @@ def test_a_restart_for_a_resize_counts_for_no_end_of_the_pod():
     assert hand.state.observed.containers[0].resources.cpu_shares == 1024
 
 
+def test_an_agent_that_dies_between_such_an_end_and_the_next_instance_starts_it_all_the_same():
+    how = (("cpu", "RestartContainer"),)
+    hand = running(amounts(policy=how), policy="OnFailure")
+    pod = wanted(amounts(cpu="1", policy=how), policy="OnFailure")
+    hand.update(pod, generation=2)
+    hand.settle_until(StopContainer)
+    written = [call for call in hand.started if isinstance(call, Remember)]
+    assert [call.durable for call in written] == [True], "what is meant is written before it is stopped"
+    hand.world.exit("a", 0, hand.wall)
+    later = Hand(hand.world, node=FACTS)
+    later.update(pod), later.settle()
+    assert later.status.phase == "Running"
+    assert later.state.observed.containers[0].resources.cpu_shares == 1024
+    # What that life is started with ends for good when it ends well.
+    later.world.exit("a", 0, later.wall), later.observe(), later.settle()
+    assert later.status.phase == "Succeeded"
+
+
+def test_an_agent_that_dies_before_the_stop_decides_anew():
+    how = (("cpu", "RestartContainer"),)
+    hand = running(amounts(policy=how), policy="OnFailure")
+    hand.update(wanted(amounts(cpu="1", policy=how), policy="OnFailure"), generation=2)
+    hand.settle_until(StopContainer)
+    # Meanwhile the resize was taken back, and the container ends well by itself.
+    later = Hand(hand.world, node=FACTS)
+    later.update(wanted(amounts(policy=how), policy="OnFailure")), later.settle()
+    assert later.state.memo.renewed == ()
+    later.world.exit("a", 0, later.wall), later.observe(), later.settle()
+    assert later.status.phase == "Succeeded"
+
+
 def test_a_container_that_is_never_restarted_is_not_stopped_for_its_resize():
     how = (("cpu", "RestartContainer"),)
     hand = running(amounts(policy=how), policy="Never")
@@ -157,7 +189,10 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     assert any(event.reason == "ResizeError" for event in hand.state.events)
     hand.world.exit("b", 3, hand.wall), hand.observe(), hand.settle()
     assert [c.restart_count for c in hand.status.container_statuses] == [0, 1]
-    hand.wait(60), hand.update(wanted(amounts("a", memory="32Mi"), amounts("b")), generation=3), hand.settle()
+    said = explain(hand.state, hand.now, hand.wall)
+    assert said.problems == ("resize in progress: it broke",)
+    assert [step.what for step in said.next] == ["UpdateContainer is tried again"]
+    hand.ring(), hand.settle()
     assert due_changes(hand.state) == ()
 
 

@@ -106,3 +106,21 @@ def test_what_was_given_survives_the_agent():
     again = House(expected=("api",), page=before.page)
     again.listed()
     assert given(again.snapshot(asking("a", "9"), source="api")) == {"a": ("2", "Infeasible")}
+
+
+def test_what_a_pod_asks_for_as_a_whole_is_given_and_withheld_like_its_containers_amounts():
+    def whole(cpu):
+        pod = asking("a", "100m")
+        asks = ResourceRequirements(requests={"cpu": cpu}, limits={"cpu": cpu})
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=asks))
+
+    def offered(actions):
+        (told_a,) = [message for _, message in told(actions, UpdatePod) if message.pod.metadata.uid == "a"]
+        return told_a.pod.spec.resources.limits["cpu"], told_a.resize and told_a.resize.reason
+
+    house = running(whole("1"), asking("b", "2"))
+    assert offered(update(house, whole("2"))) == ("2", None)
+    confined(house, "a")
+    assert offered(update(house, whole("3"))) == ("2", "Deferred")
+    assert offered(update(house, whole("9"))) == ("2", "Infeasible")
+    assert offered(update(house, whole("1"))) == ("1", None)
