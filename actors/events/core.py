@@ -26,6 +26,7 @@ WRITE_S = 10.0
 CLAIM_S = 600.0
 """After so long the actor of every pod has said that it is there."""
 NS = 1_000_000_000
+NEVER = float("inf")
 KEEP_S = 3600
 """So long the events of a pod that is gone are kept."""
 
@@ -56,6 +57,14 @@ def absorb(
 ) -> EventsState:
     """Return what is known after `message`."""
     match message:
+        case EventSeen() | KeepEvents():
+            # Its page is due WRITE_S after its first change: no reason to look at all others before.
+            state = replace(state, idle_until=min(state.idle_until, now + WRITE_S))
+        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
+            return state
+        case _:
+            state = replace(state, idle_until=float("-inf"))
+    match message:
         case EventSeen():
             record = claimed(state, message.uid, message.namespace, message.pod)
             return changed(state, message.uid, record, with_event(record.page, message), now)
@@ -66,8 +75,6 @@ def absorb(
             return released(state, uid, wall)
         case Outcome():
             return answered(state, message, now)
-        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
-            return state
         case _:
             assert_never(message)
 
@@ -146,14 +153,18 @@ def plan(state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], Op
     """Recall first, then write the page that waited longest, if it waited long enough."""
     if not state.recalled:
         return recall(state, now, new_op)
+    if now < state.idle_until and state.writing is None:
+        return Decision(state=state, wake_at=state.idle_until if state.idle_until < NEVER else None)
     state = settled(state, now, wall)
     if state.writing is not None:
         return Decision(state=state, wake_at=settle_at(state))
-    due = sorted((due_at(record), uid) for uid, record in state.records.items() if is_dirty(record, wall))
-    if not due or due[0][0] > now:
-        wakes = [at for at, _ in due[:1]] + [at for at in (settle_at(state), expiry(state, now, wall)) if at]
-        return Decision(state=state, wake_at=min(wakes, default=None))
-    uid = due[0][1]
+    dirty = ((due_at(record), uid) for uid, record in state.records.items() if is_dirty(record, wall))
+    first, uid = min(dirty, default=(NEVER, Uid("")))
+    if first > now:
+        wakes = [at for at in (settle_at(state), expiry(state, now, wall)) if at is not None]
+        idle_until = min([first, *wakes])
+        wake_at = idle_until if idle_until < NEVER else None
+        return Decision(state=replace(state, idle_until=idle_until), wake_at=wake_at)
     record = state.records[uid]
     op, outdated = new_op(), is_outdated(record, wall)
     call = Forget(section=SECTION, key=uid) if outdated else write(uid, record.page)

@@ -70,6 +70,8 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """What is being written, None for a page that is being removed."""
     settled: bool = False
     """Pages that no pod claimed have been given up."""
+    idle_until: Instant = float("-inf")
+    """Before then no page is due to be written or forgotten, as far as the last look at all of them showed."""
 
 
 def rows(state: EventsState, uid: Uid | None = None) -> tuple[EventRow, ...]:

@@ -7,15 +7,19 @@ from actors.pod.event import named
 from actors.pod.grouping import CGROUPS
 from actors.pod.hookcall import HOOK_CALLS
 from actors.pod.image import IMAGES
+from actors.pod.plan import rewriting
 from actors.pod.probe import PROBES
 from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
+from api.errors import OperatingError
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.pod import PodMessage
 from api.ports import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
+
+LAST_WRITE_S = 1.0
 
 
 class PodActor(CoreActor[PodMessage]):
@@ -37,6 +41,18 @@ class PodActor(CoreActor[PodMessage]):
         left_over = ctx.in_flight()
         hooks = tuple(op for op in left_over if ctx.call_name(op) in HOOK_CALLS)
         return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, left_over, hooks)
+
+    def on_stop(self, ctx: Context) -> None:
+        """Try once more to write what the ledger did not take: the disk may have room again."""
+        ledger, stage = self.ports["ledger"], rewriting(self.state)
+        if stage is None or not hasattr(ledger, "perform"):
+            return
+        for one in stage.calls:
+            try:
+                ledger.perform(one.call, LAST_WRITE_S)
+            except OperatingError as error:
+                _, name = named(self.state)
+                ctx.log.warning("the ledger still takes nothing", pod=name, why=str(error))
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
         """Decide on one message, and tell the operator what became of the pod."""

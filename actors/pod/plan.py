@@ -87,13 +87,20 @@ from api.objects import pod as v1
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
     """Choose the next stage as if no call were in flight."""
     stage = stage_of_life(state, now, wall)
-    if stage.calls or state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
+    again = rewriting(state)
+    if stage.calls or again is None or state.rewrite_at is None:
         return stage
     if now < state.rewrite_at:
         wakes = [at for at in (stage.wake_at, state.rewrite_at) if at is not None]
         return msgspec.structs.replace(stage, wake_at=min(wakes))
-    again = remember(state, state.remembered, "writing again what the ledger did not take")
     return msgspec.structs.replace(stage, calls=again.calls, memo=again.memo, why=again.why)
+
+
+def rewriting(state: PodState) -> Stage | None:
+    """Return the stage that writes what the ledger did not take, None when it took all."""
+    if state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
+        return None
+    return remember(state, state.remembered, "writing again what the ledger did not take")
 
 
 def stage_of_life(state: PodState, now: Instant, wall: WallNs) -> Stage:

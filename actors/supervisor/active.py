@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from actors.rules.allocation import with_allocated
+from actors.rules.identity import kept_for_each
 from actors.supervisor.state import ActiveKey, Charge, SupervisorState, Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePod, ActivePods
@@ -16,11 +17,10 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     """Tell all watchers which pods are active, unless they know."""
     if not state.watchers:
         return state
-    active = [charge for charge in work.charges.values() if is_active(charge)]
-    keys = tuple(key_of(charge) for charge in active)
+    keys = tuple(key for charge in work.charges.values() if (key := key_of(charge)) is not None)
     if keys == state.active_told:
         return state
-    message = ActivePods(pods=tuple(active_pod(charge) for charge in active))
+    message = ActivePods(pods=tuple(active_pod(work.charges[key.uid]) for key in keys))
     work.actions += [Tell(to=path, message=message) for path in state.watchers]
     return replace(state, active_told=keys)
 
@@ -42,9 +42,11 @@ def is_ending(charge: Charge) -> bool:
     return stopping or charge.kill is not None or charge.preemption is not None
 
 
-def key_of(charge: Charge) -> ActiveKey:
-    """Return what makes an active pod another one than before."""
-    assert charge.verdict is not None
+@kept_for_each
+def key_of(charge: Charge) -> ActiveKey | None:
+    """Return what makes an active pod another one than before, None for a pod that is not active."""
+    if charge.verdict is None or not is_active(charge):
+        return None
     return ActiveKey(
         uid=charge.uid,
         revision=charge.revision,

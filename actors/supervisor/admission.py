@@ -34,10 +34,11 @@ def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide on every pod on which that can be done now."""
     state = without_strangers(state)
     if is_ready(state):
-        state = restore(state, work)
-        fresh = [c for c in work.charges.values() if is_open(c)]
-        if fresh:
-            state = decide_on(state, work, fresh, now)
+        waiting = [charge for charge in work.charges.values() if is_open(charge)]
+        if waiting:
+            state = restore(state, work, waiting)
+            fresh = [c for c in work.charges.values() if is_open(c)]
+            state = decide_on(state, work, fresh, now) if fresh else state
     return state
 
 
@@ -48,7 +49,7 @@ def is_ready(state: SupervisorState) -> bool:
 
 def is_open(charge: Charge) -> bool:
     """Tell whether a pod waits for its verdict."""
-    return charge.pod is not None and charge.verdict is None and charge.kill is None and not charge.stopping
+    return charge.verdict is None and charge.pod is not None and charge.kill is None and not charge.stopping
 
 
 def without_strangers(state: SupervisorState) -> SupervisorState:
@@ -62,10 +63,10 @@ def without_strangers(state: SupervisorState) -> SupervisorState:
     return replace(state, book=replace(state.book, recalled=left, edition=state.book.edition + 1))
 
 
-def restore(state: SupervisorState, work: Work) -> SupervisorState:
+def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> SupervisorState:
     """Give back the verdicts of an earlier life, and one to whatever runs or has ended already."""
-    for charge in tuple(work.charges.values()):
-        if not is_open(charge) or charge.pod is None:
+    for charge in waiting:
+        if charge.pod is None:
             continue
         state, after = claimed(state, charge)
         if after.verdict is None and is_past_judging(state, charge, charge.pod):

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from actors.rules.admission import House
 from actors.rules.allocation import allocated_of, grows, joined
 from actors.rules.fit import Load, shortages
+from actors.rules.identity import kept_for_each
 from actors.rules.request import Claim, claim_of
 from actors.supervisor.admission import house_of, is_ready
 from actors.supervisor.state import Charge, SupervisorState, Work
@@ -37,6 +38,7 @@ def resize(state: SupervisorState, work: Work) -> SupervisorState:
     return state
 
 
+@kept_for_each
 def is_asking(charge: Charge) -> bool:
     """Tell whether a pod that was admitted asks for other amounts than it has."""
     verdict, pod = charge.verdict, charge.pod

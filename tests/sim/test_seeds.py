@@ -31,9 +31,6 @@ def test_fifty_seeds_keep_every_rule_and_reach_every_point():
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.xfail(
-    reason="of these, seeds 1029 (a container whose turn never comes) and 1134 (an attempt started twice) fail"
-)
 def test_two_hundred_seeds_keep_every_rule():
     hold(range(1000, 1200))
 

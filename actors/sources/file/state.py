@@ -183,9 +183,13 @@ def file_row(entry: FileEntry) -> SourceRow:
     return SourceRow(source="file", where=entry.path, status=status, pod=pod, problems=said)
 
 
+SAID = ("files", "ignored", "failure", "listed", "missing", "deaf", "recall_problem")
+"""The fields that rows are made from."""
+
+
 def changed_rows(before: FileState, after: FileState) -> tuple[SourceRow, ...]:
     """Return the rows that say something else than before: what an operator wants to be told, once one reading was made."""
-    if before is after or not after.listed:
+    if not after.listed or all(getattr(before, name) is getattr(after, name) for name in SAID):
         return ()
     known = set(rows(before)) if before.listed else set()
     return tuple(row for row in rows(after) if row not in known)

@@ -86,7 +86,7 @@ from runtime.drivers.memory.world import World
 
 DEFAULT_IMAGES = (
     ImageRow(id="sha256:" + "0" * 64, names=(HOST_IMAGE,), pinned=True),
-    ImageRow(id="sha256:" + "1" * 64, names=("memory.local/any:1",), size_bytes=1 << 20),
+    ImageRow(id="sha256:" + "1" * 64, names=("memory.local/any:1",), size_bytes=1 << 20, pinned=True),
 )
 
 ExecBehave = Callable[[str, tuple[str, ...]], Behaviour]

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from actors.pod.actor import PodActor
 from actors.pod.core import RECALL_TRIES
 from actors.pod.explain import explain
 from actors.pod.report import STATUS_MANAGER, SUPERVISOR
@@ -28,13 +29,14 @@ from api.containers import (
     StopSandbox,
 )
 from api.errors import FailureKind
-from api.host import Forget, MakePodFolders, Recall, Remember, RemovePodFolders
+from api.host import Forget, MakePodFolders, Recall, RecallAll, Remember, RemovePodFolders
 from api.ids import Path
 from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import ClearPod, KillCause
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
 from api.objects.container import Container
+from runtime.drivers.memory.host import MemoryLedger
 from tests.unit.actors.pods import IMAGE, UID, box, instance, shown, wanted
 from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, running_pod
 
@@ -650,6 +652,18 @@ def test_what_the_ledger_did_not_take_is_written_again_when_the_pod_is_idle():
     assert (hand.status.phase, MEMO_SECTION in hand.world.pages) == ("Running", False)
     hand.ring(), hand.settle()
     assert (MEMO_SECTION in hand.world.pages, hand.state.rewrite_at) == (True, None)
+
+
+def test_what_the_ledger_did_not_take_is_written_at_an_orderly_stop_if_there_is_room_again():
+    hand, ledger = Hand(), MemoryLedger()
+    hand.update(wanted())
+    PodActor(hand.state, {"ledger": ledger}).on_stop(None)
+    assert not ledger.perform(RecallAll(section=MEMO_SECTION), 1.0).entries, "nothing was refused"
+    hand.settle_until(Remember).fail(Remember)
+    hand.settle()
+    PodActor(hand.state, {"ledger": ledger}).on_stop(None)
+    [(key, _)] = ledger.perform(RecallAll(section=MEMO_SECTION), 1.0).entries
+    assert key == hand.state.uid
 
 
 def test_a_container_that_never_started_and_whose_definition_changed_is_removed_not_stopped():
