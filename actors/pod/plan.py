@@ -101,7 +101,7 @@ def rewriting(state: PodState) -> Stage | None:
     """Return the stage that writes what the ledger did not take, None when it took all."""
     if state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
         return None
-    return remember(state, state.remembered, "writing again what the ledger did not take")
+    return remember(state, state.memo, "writing again what the ledger did not take")
 
 
 def stage_of_life(state: PodState, now: Instant, wall: WallNs) -> Stage:

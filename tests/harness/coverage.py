@@ -116,7 +116,6 @@ REQUIRED: tuple[tuple[str, str], ...] = (
 
 EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
     *(("evicted for", signal.value) for signal in Signal),
-    ("evicted for", "emptydirfs.limit"),
     *(("images for", signal.value) for signal in Signal if signal.value.startswith(("nodefs", "imagefs"))),
     *(("pressure", pressure.value) for pressure in Pressure),
     ("victim", "gone"),

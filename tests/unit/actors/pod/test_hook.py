@@ -283,6 +283,18 @@ def test_a_hook_runs_once_for_an_instance_however_often_it_is_stopped():
     assert len(calls(hand, StopContainer)) == 2
 
 
+def test_a_hook_runs_once_also_when_the_ledger_takes_nothing_and_what_it_missed_is_written_again():
+    hand = running_pod(wanted(hooked("a", stop=execs(DRAIN)), hooked("b", stop=execs(DRAIN)), grace=60))
+    hand.kill(), hand.fail(Remember)
+    for op in [flight.op for flight in hand.state.hooks]:
+        hand.end(op, took=0)
+    hand.fail(StopContainer, FailureKind.REJECTED), hand.fail(Remember)
+    hand.fail(StopContainer, FailureKind.REJECTED), hand.settle()
+    hand.ring(), hand.settle()
+    assert all(mark.ended for mark in hand.state.memo.hooks)
+    assert len(calls(hand, ExecInContainer)) == 2
+
+
 def test_a_pause_before_the_stop_is_an_alarm():
     hand = running_pod(wanted(hooked(stop=sleeps(7))))
     hand.kill(), hand.settle()
