@@ -457,6 +457,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("stiff", "actors.pod.resize", "due_changes", give_nothing_in_place),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
-    Mutant("undertaker", "actors.oom.core", "counted", count_twice),
+    Mutant("double-toll", "actors.oom.core", "counted", count_twice),
     Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more),
 )
