@@ -20,6 +20,7 @@ from actors.images.state import Fetching, ImagesState
 from actors.oom.state import SELF as OOM
 from actors.oom.state import OomState
 from actors.pod.containerconfig import own_grace_s
+from actors.pod.core import RECALL_TRIES
 from actors.pod.hook import instance_of
 from actors.pod.mark import HookKind
 from actors.pod.state import (
@@ -238,6 +239,9 @@ class Checker:
         if known is not None and before is None:
             # A new incarnation knows what the ledger knows, as a new life of the agent does.
             self.recall(after.uid)
+        if gave_up_the_ledger(before, after):
+            self.forgotten(after.uid, "status")
+            book = self.book(after.uid)
         if after.desired is not None:
             book.desired = True
             book.own_grace_s = own_grace_s(after.desired)
@@ -427,6 +431,12 @@ class Checker:
                     self.fail("no operation outlives its deadline", f"{row.path} {operation}", row.path)
             if row.path.startswith(f"{PODS}foreign"):
                 self.fail("no actor for what is not ours", row.path)
+
+
+def gave_up_the_ledger(before: PodState | None, after: PodState) -> bool:
+    """Tell whether a pod goes on, and says so, without what the ledger may know of it."""
+    was_recalling = before is not None and isinstance(before.life, Recalling)
+    return was_recalling and not isinstance(after.life, Recalling) and after.recall_failures >= RECALL_TRIES
 
 
 def all_statuses(status: PodStatus) -> tuple[ContainerStatus, ...]:
