@@ -371,8 +371,14 @@ def located_no_more(status: ContainerStatus) -> ContainerStatus:
     """Close the books on a container of a terminated pod: its last known end counts, never a guess over it."""
     if status.state.terminated:
         return status
-    if status.last_state.terminated and not status.state.running:
-        return msgspec.structs.replace(status, state=ContainerState(terminated=status.last_state.terminated))
+    last = status.last_state.terminated
+    if last and not status.state.running:
+        # The instance that followed was made and never ran: the end is that of the one before it.
+        return msgspec.structs.replace(
+            status,
+            state=ContainerState(terminated=last),
+            container_id=last.container_id or status.container_id,
+        )
     gone = lost("The container could not be located when the pod was terminated")
     return msgspec.structs.replace(status, state=ContainerState(terminated=gone))
 
