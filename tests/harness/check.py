@@ -332,6 +332,9 @@ class Checker:
                 self.live.get(self.names[row.uid], set()).discard((row.uid, row.container_id))
                 assert row.exit_code is not None
                 self.exits[row.container_id] = row.exit_code
+            case Happening.REMOVED:
+                # The world takes away what runs, too.
+                self.live.get(self.names[row.uid], set()).discard((row.uid, row.container_id))
             case Happening.TERM_SENT:
                 self.terms.setdefault(row.container_id, row.at)
             case Happening.SANDBOX_STARTED:
@@ -361,6 +364,7 @@ class Checker:
         """Take over what the ledger holds as the truth that this life of the agent begins with."""
         self._referee.agent_began(self.world.time.now())
         self.states.clear()
+        self.kernel_books = KernelBooks()
         self.seen_sources.clear()
         self._touched = None
         if self.evictions is not None:

@@ -55,6 +55,8 @@ class Reckoning:
     over_at: float = float("-inf")
     last_deed: Deed | None = None
     """The one before the present one."""
+    dedicated: bool = False
+    """When that was over, images were known to be on a disk of their own."""
 
 
 class EvictionBook:
@@ -160,6 +162,7 @@ class EvictionBook:
         before = own.doing
         if before is not None and deed(before) != deed(state.doing):
             own.over_at, own.last_deed, own.doing = now, before, None
+            own.dedicated = own.usage is not None and own.usage.node.dedicated_image_fs is True
             said = self._not_over(before, now)
             if said:
                 yield said
@@ -234,7 +237,8 @@ class EvictionBook:
             yield f"{name} is chosen by a reading of {as_of:.1f}, older than the last deed at {own.over_at:.1f}"
         if self._scarcity is not None and not self._scarcity.was_read(signal, available, as_of):
             yield f"{name} is chosen since {available} of {signal} were read at {as_of:.1f}, which they were not"
-        if signal in ON_DISK and not (own.usage.node.dedicated_image_fs and signal in ON_DISK[:2]):
+        dedicated = own.dedicated or own.usage.node.dedicated_image_fs is True
+        if signal in ON_DISK and not (dedicated and signal in ON_DISK[:2]):
             last = own.last_deed
             if not isinstance(last, Reclaiming) or last.signal is not signal:
                 yield f"{name} has to go for {signal} before unused images did"
