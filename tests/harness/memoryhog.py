@@ -60,7 +60,7 @@ def hog_goes_and_pressure_returns(agent, put):
     assert (resource, least, request, again) == ("memory", LEAST_MIB * MIB, "16Mi", "memory")
     assert 0 < available < least
     assert used > 16 * MIB
-    assert kernel.has(available, used, agree), (available, used, kernel.readings[-5:])
+    assert kernel.has(available, used), (available, used, kernel.readings[-5:])
     assert [c["reason"] for c in disruption(status)] == ["TerminationByKubelet"]
     assert status["containerStatuses"][0]["state"]["terminated"]["reason"] != "OOMKilled"
     assert node_events(agent, "EvictionThresholdMet") == [

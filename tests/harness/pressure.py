@@ -77,9 +77,20 @@ class Kernel:
             except (OSError, KeyError, StopIteration):
                 return
 
-    def has(self, available, used, is_close):
-        """Tell whether one reading is close to these two."""
-        return any(is_close(available, one) and is_close(used, other) for one, other in self.readings)
+    def has(self, available, used):
+        """Tell whether the kernel said these two: at one reading, or in between of two while what is used grew."""
+        before = (PODS_MIB * MIB, 0)
+        for reading in self.readings:
+            least, most = sorted((before[0], reading[0]))
+            if is_between(available, least, most) and is_between(used, before[1], reading[1]):
+                return True
+            before = reading
+        return False
+
+
+def is_between(value, least, most):
+    """Tell whether a figure is between two others, or differs from one of them by two per cent at most."""
+    return least <= value <= most or agree(value, least) or agree(value, most)
 
 
 def is_as_the_kernel_says(agent, name):
