@@ -9,7 +9,6 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from actors.cgroups.core import event_rows as cgroup_rows
 from actors.cgroups.state import SELF as CGROUPS
 from actors.cgroups.state import CgroupsState
 from actors.config.core import ConfigState
@@ -19,16 +18,13 @@ from actors.events.state import EventsState
 from actors.events.state import rows as event_rows
 from actors.events.wire import event_object
 from actors.eviction.explain import explain as explain_eviction
-from actors.eviction.report import event_rows as eviction_rows
 from actors.eviction.state import SELF as EVICTION
 from actors.eviction.state import EvictionState
-from actors.imagegc.report import events_of
 from actors.imagegc.state import SELF as IMAGE_GC
 from actors.imagegc.state import ImageGCState
 from actors.imageview import ImageView, wanted_images
 from actors.logs.state import LogRotatorState
 from actors.logs.state import event_rows as log_rows
-from actors.oom.report import event_rows as oom_rows
 from actors.oom.report import kill_lines
 from actors.oom.report import notice as oom_notice
 from actors.oom.state import SELF as OOM
@@ -43,6 +39,7 @@ from actors.probes.explain import probe_rows
 from actors.probes.state import SELF as PROBES
 from actors.probes.state import ProberState
 from actors.rules.instance import instances_of
+from actors.rules.nodeevent import node_event_rows
 from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
 from actors.sources.http.core import HttpState
@@ -92,6 +89,13 @@ from api.objects.pod import Pod, PodList
 PODS, CONFIG, PLEG = Path("/node/pods"), Path("/node/config"), Path("/node/pleg")
 FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
+TELLS_OF_NODE = (
+    (IMAGE_GC, ImageGCState),
+    (CGROUPS, CgroupsState),
+    (EVICTION, EvictionState),
+    (OOM, OomState),
+)
+"""Who keeps facts about the node, and as what."""
 C = TypeVar("C", Wanted, EphemeralContainer)
 
 
@@ -237,18 +241,10 @@ class View(ImageView, UsageView):
         seen = recorder if isinstance(recorder, EventsState) else EventsState()
         uid = self._uid_of(pod, seen) if pod else None
         rows = [*event_rows(seen, uid)]
-        collector = self._kernel.committed(IMAGE_GC)
-        if not pod and isinstance(collector, ImageGCState):
-            rows += events_of(collector)
-        groups = self._kernel.committed(CGROUPS)
-        if not pod and isinstance(groups, CgroupsState):
-            rows += cgroup_rows(groups)
-        evictor = self._kernel.committed(EVICTION)
-        if not pod and isinstance(evictor, EvictionState):
-            rows += eviction_rows(evictor)
-        watcher = self._kernel.committed(OOM)
-        if not pod and isinstance(watcher, OomState):
-            rows += oom_rows(watcher)
+        for path, kind in () if pod else TELLS_OF_NODE:
+            state = self._kernel.committed(path)
+            if isinstance(state, kind):
+                rows += node_event_rows(state.happenings, state.node_name)
         rotator = self._kernel.committed(LOGS)
         if isinstance(rotator, LogRotatorState):
             inits = frozenset(

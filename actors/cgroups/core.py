@@ -13,12 +13,13 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.cgroups.state import Asked, CgroupsState, Happening
+from actors.cgroups.state import Asked, CgroupsState
 from actors.cgroups.tree import groups_of
 from actors.rules.cgrouppath import PODS, pods_path, reserved_path
+from actors.rules.nodeevent import NodeEvent
+from actors.rules.nodeevent import told as told_again
 from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.ids import Instant, OpId, WallNs
-from api.introspection import EventRow
 from api.lifecycle import Decision, Start
 from api.messages.cgroups import CgroupsMessage, PodCpuAsked
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -28,7 +29,6 @@ DEADLINE_S = 30.0
 FIRST_RETRY_S = 1.0
 GATHER_S = 0.5
 """How long changes of what pods ask for are gathered: a hundred pods that start together are one write."""
-HAPPENINGS = 20
 CONSEQUENCE = "pods run without limits of their own as a whole"
 
 
@@ -140,13 +140,10 @@ def happened(
     state: CgroupsState, wall: WallNs, kind: str, reason: str, message: str, *, once: bool = False
 ) -> CgroupsState:
     """Add a fact; an equal one counts up, unless it is told only once."""
-    known = next((one for one in state.happenings if (one.reason, one.message) == (reason, message)), None)
-    if known is not None and once:
+    if once and any((one.reason, one.message) == (reason, message) for one in state.happenings):
         return state
-    count = known.count + 1 if known is not None else 1
-    others = tuple(one for one in state.happenings if one is not known)
-    fact = Happening(at=wall, type=kind, reason=reason, message=message, count=count)
-    return replace(state, happenings=(*others, fact)[-HAPPENINGS:])
+    fact = NodeEvent(at=wall, type=kind, reason=reason, message=message)
+    return replace(state, happenings=told_again(state.happenings, fact))
 
 
 # ---------------------------------------------------------------- plan
@@ -182,22 +179,3 @@ def start(
     action = Start(op=op, port=port, call=call, deadline_s=DEADLINE_S)
     sent = call.groups if isinstance(call, EnsureNodeCgroups) else ()
     return Decision(state=replace(state, op=op, sent=sent), actions=(action,))
-
-
-# ---------------------------------------------------------------- views
-
-
-def event_rows(state: CgroupsState) -> tuple[EventRow, ...]:
-    """Return the facts as events of the node."""
-    return tuple(
-        EventRow(
-            at=one.at,
-            namespace="",
-            pod=f"node/{state.node_name}",
-            type=one.type,
-            reason=one.reason,
-            message=one.message,
-            count=one.count,
-        )
-        for one in state.happenings
-    )

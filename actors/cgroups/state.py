@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.nodeevent import NodeEvent
 from api.cgroup import NodeCgroup
-from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.ids import Instant, OpId, Path, Uid
 from api.node import NodeFacts
 
 SELF = Path("/node/cgroups")
@@ -17,16 +18,6 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     milli: int
     at: Instant
     """When it was said last."""
-
-
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact worth an event of the node."""
-
-    at: WallNs
-    type: str
-    reason: str
-    message: str
-    count: int = 1
 
 
 class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,5 +43,5 @@ class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
     """Calls in a row that failed."""
     notice: str = ""
     """Why pods are not limited as a whole, in one sentence; empty where they are."""
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[NodeEvent, ...] = ()
     """One of each reason and message, oldest first."""

@@ -16,7 +16,6 @@ from actors.eviction.state import (
     USAGE,
     Clearing,
     EvictionState,
-    Happening,
     Killing,
     Reclaiming,
     Victim,
@@ -29,6 +28,7 @@ from actors.eviction.verdict import (
     reclaims_images,
     usage_rows,
 )
+from actors.rules.nodeevent import NodeEvent, told
 from actors.rules.ranking import low_on
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
@@ -55,7 +55,6 @@ SILENCE_S = 35.0
 PODS_AGAIN_S = 60.0
 HARD_GRACE_S = 1
 KEPT_VICTIMS = 20
-HAPPENINGS = 20
 EVICTED = "Evicted"
 LATE = "Container runtime did not kill the pod within specified grace period."
 
@@ -338,10 +337,8 @@ def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
 
 def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:
     """Add a fact about the node; an equal one counts up."""
-    known = next((one for one in state.happenings if (one.reason, one.message) == (reason, message)), None)
-    others = tuple(one for one in state.happenings if one is not known)
-    fact = Happening(at=wall, reason=reason, message=message, count=known.count + 1 if known else 1)
-    return replace(state, happenings=(*others, fact)[-HAPPENINGS:])
+    fact = NodeEvent(at=wall, reason=reason, message=message)
+    return replace(state, happenings=told(state.happenings, fact))
 
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:

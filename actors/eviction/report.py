@@ -6,7 +6,6 @@ import msgspec
 
 from actors.eviction.state import Clearing, EvictionState, Reclaiming
 from actors.rules.ear import fell_deaf
-from api.introspection import EventRow
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,19 +50,3 @@ def report(before: EvictionState, after: EvictionState) -> tuple[Line, ...]:
         facts = {"why": after.ear.why}
         lines.append(Line(text="memory is looked at in rounds only", facts=facts, warning=True))
     return tuple(lines)
-
-
-def event_rows(state: EvictionState) -> tuple[EventRow, ...]:
-    """Return the facts as events of the node."""
-    return tuple(
-        EventRow(
-            at=one.at,
-            namespace="",
-            pod=f"node/{state.node_name}",
-            type="Warning",
-            reason=one.reason,
-            message=one.message,
-            count=one.count,
-        )
-        for one in state.happenings
-    )

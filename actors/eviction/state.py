@@ -17,8 +17,9 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.ear import Ear
+from actors.rules.nodeevent import NodeEvent
 from api.eviction import EvictionPolicy, Observation, Pressure, Signal, Threshold
-from api.ids import Instant, Path, Uid, WallNs
+from api.ids import Instant, Path, Uid
 from api.messages.eviction import ActivePod
 from api.usage import Usage
 
@@ -76,15 +77,6 @@ class Reclaiming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     until: Instant
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact about the node that its events should tell."""
-
-    at: WallNs
-    reason: str
-    message: str
-    count: int = 1
-
-
 class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that EvictionManager knows."""
 
@@ -136,7 +128,7 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """By signal."""
     note: str = ""
     """Why nothing was done about what is short, empty when there is nothing to say."""
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[NodeEvent, ...] = ()
 
     hears: bool = False
     """There is a stream of the kernel, and a threshold that it can tell of."""

@@ -6,13 +6,13 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc import disk
-from actors.imagegc.state import Dropping, Happening, ImageGCState, Looking, Round, Settling
+from actors.imagegc.state import Dropping, ImageGCState, Looking, Round, Settling
+from actors.rules.nodeevent import NodeEvent, told
 from api.ids import Instant, WallNs
-from api.introspection import Collection, EventRow, ImageDecision, ImageGCRow, ImageVerdict
+from api.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
 
 RETRY_S = 30.0
 KEPT_RUNS = 8
-HAPPENINGS = 20
 
 
 def finish(
@@ -87,10 +87,8 @@ def doing(current: Round) -> str:
 
 def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
     """Add a fact; one that was told before counts up, whatever its figures."""
-    known = next((one for one in state.happenings if one.reason == reason), None)
-    others = tuple(one for one in state.happenings if one.reason != reason)
-    fresh = Happening(at=wall, reason=reason, message=message, count=known.count + 1 if known else 1)
-    return replace(state, happenings=(*others, fresh)[-HAPPENINGS:])
+    fact = NodeEvent(at=wall, reason=reason, message=message)
+    return replace(state, happenings=told(state.happenings, fact, whatever_it_says=True))
 
 
 # ---------------------------------------------------------------- for people
@@ -129,22 +127,6 @@ def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
     if before.failures and not after.failures:
         lines.append(Said(text="image collection works again"))
     return tuple(lines)
-
-
-def events_of(state: ImageGCState) -> tuple[EventRow, ...]:
-    """Return the facts as events of the node."""
-    return tuple(
-        EventRow(
-            at=one.at,
-            namespace="",
-            pod=f"node/{state.node_name}",
-            type="Warning",
-            reason=one.reason,
-            message=one.message,
-            count=one.count,
-        )
-        for one in state.happenings
-    )
 
 
 def standing(state: ImageGCState, now: Instant) -> ImageGCRow:

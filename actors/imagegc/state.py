@@ -14,8 +14,9 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.imagegc.look import Look
+from actors.rules.nodeevent import NodeEvent
 from api.containers import RuntimeCall
-from api.ids import Instant, OpId, Path, WallNs
+from api.ids import Instant, OpId, Path
 from api.images import ImageFs, ImageRow
 from api.introspection import Collection, ImageVerdict
 
@@ -104,15 +105,6 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last look."""
 
 
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact about the node that its events should tell."""
-
-    at: WallNs
-    reason: str
-    message: str
-    count: int = 1
-
-
 class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ImageGCManager knows."""
 
@@ -138,7 +130,7 @@ class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     last: Collection | None = None
     collected: tuple[Collection, ...] = ()
     """The last rounds that somebody asked for, oldest first."""
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[NodeEvent, ...] = ()
     """The last facts, oldest first; one that repeats counts up and moves to the end."""
     rounds: int = 0
     removed: int = 0

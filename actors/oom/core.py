@@ -9,8 +9,9 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, Happening, OomState, Seen, Toll
+from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, OomState, Seen, Toll
 from actors.rules.ear import deaf, is_due, listening, wakes
+from actors.rules.nodeevent import NodeEvent, told
 from api.containers import Container, ListPods, PodListing, RuntimePod
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Action, Decision, Listen, Start, Tell
@@ -29,7 +30,6 @@ SETTLED_S = 2.0
 """A log that is open for so long can be read; one that may not be ends at once."""
 KEPT_KILLS = 50
 KEPT_TOLLS = 512
-HAPPENINGS = 20
 SHORTEST_ID = 8
 """A shorter word may be in a path by chance."""
 
@@ -87,10 +87,8 @@ def system_message(kill: OomKill) -> str:
 
 def happened(state: OomState, wall: WallNs, message: str) -> OomState:
     """Add a fact about the node; an equal one counts up."""
-    known = next((one for one in state.happenings if one.message == message), None)
-    others = tuple(one for one in state.happenings if one is not known)
-    fact = Happening(at=wall, reason=SYSTEM_OOM, message=message, count=known.count + 1 if known else 1)
-    return replace(state, happenings=(*others, fact)[-HAPPENINGS:])
+    fact = NodeEvent(at=wall, reason=SYSTEM_OOM, message=message)
+    return replace(state, happenings=told(state.happenings, fact))
 
 
 def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:

@@ -7,7 +7,6 @@ import msgspec
 from actors.oom.state import OomState, Seen, Toll
 from actors.rules.ear import fell_deaf
 from api.ids import Uid, WallNs
-from api.introspection import EventRow
 
 NS = 1_000_000_000
 
@@ -57,22 +56,6 @@ def toll_facts(toll: Toll, kills: tuple[Seen, ...]) -> Mapping[str, object]:
     if last is not None:
         facts.update(process=last.process, pid=last.pid, limit_of=last.group)
     return facts
-
-
-def event_rows(state: OomState) -> tuple[EventRow, ...]:
-    """Return the facts as events of the node."""
-    return tuple(
-        EventRow(
-            at=one.at,
-            namespace="",
-            pod=f"node/{state.node_name}",
-            type="Warning",
-            reason=one.reason,
-            message=one.message,
-            count=one.count,
-        )
-        for one in state.happenings
-    )
 
 
 def kill_lines(state: OomState, wall: WallNs) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.ear import Ear
+from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path, Uid, WallNs
 from api.oom import OomKill
 
@@ -39,15 +40,6 @@ class Toll(msgspec.Struct, frozen=True, kw_only=True):
     pod: str
     container: str
     kills: int
-
-
-class Happening(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact about the node that its events should tell."""
-
-    at: WallNs
-    reason: str
-    message: str
-    count: int = 1
 
 
 class OomState(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,4 +70,4 @@ class OomState(msgspec.Struct, frozen=True, kw_only=True):
     """The container that was counted last comes last."""
     system: int = 0
     """Kills for want of memory of the machine as a whole."""
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[NodeEvent, ...] = ()

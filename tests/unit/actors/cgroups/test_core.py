@@ -4,7 +4,7 @@ import itertools
 
 import msgspec
 
-from actors.cgroups.core import decide, event_rows
+from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
 from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.errors import Failure, FailureKind
@@ -62,7 +62,7 @@ class Hand:
         return self.started[-1].groups[1].limits.cpu_shares
 
     def told(self):
-        return [(row.type, row.reason, row.message, row.count) for row in event_rows(self.state)]
+        return [(row.type, row.reason, row.message, row.count) for row in self.state.happenings]
 
 
 def at_work(**made):

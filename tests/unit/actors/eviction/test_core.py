@@ -15,8 +15,9 @@ from actors.eviction.core import (
     decide,
 )
 from actors.eviction.explain import explain
-from actors.eviction.report import event_rows, report
+from actors.eviction.report import report
 from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming
+from actors.rules.nodeevent import node_event_rows
 from api.eviction import EvictionPolicy, Pressure, Quantity, Signal, Threshold
 from api.lifecycle import Tell
 from api.messages.events import EventSeen
@@ -191,7 +192,7 @@ def test_a_hard_threshold_takes_the_largest_pod_at_once_with_the_numbers_in_its_
     assert [one.to for one in hand.actions if isinstance(one.message, KillPod)] == [PODS]
     assert [one.to for one in hand.actions if isinstance(one.message, EventSeen)] == [EVENTS]
     assert hand.pressure == (Pressure.MEMORY,)
-    [fact] = event_rows(hand.state)
+    [fact] = node_event_rows(hand.state.happenings, hand.state.node_name)
     assert (fact.reason, fact.message, fact.pod) == (
         "EvictionThresholdMet",
         "Attempting to reclaim memory",

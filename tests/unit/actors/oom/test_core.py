@@ -3,8 +3,9 @@
 import itertools
 
 from actors.oom.core import GIVE_UP_S, KEPT_KILLS, LIST_AGAIN_S, SETTLED_S, SILENCE_S, decide
-from actors.oom.report import event_rows, kill_lines, notice, report
+from actors.oom.report import kill_lines, notice, report
 from actors.oom.state import OOMS, SELF, USAGE, OomState
+from actors.rules.nodeevent import node_event_rows
 from api.containers import Container, ContainerState, ListPods, PodListing, RuntimePod
 from api.errors import Failure, FailureKind
 from api.lifecycle import Listen, Start, Tell
@@ -84,12 +85,14 @@ def test_it_begins_by_listening():
 
 def test_a_kill_of_the_machines_own_is_an_event_of_the_node():
     hand = Hand().kill(group="/", limit="/", process="java", pid=77)
-    [row] = event_rows(hand.state)
+    [row] = node_event_rows(hand.state.happenings, hand.state.node_name)
     assert (row.pod, row.type, row.reason) == ("node/n", "Warning", "SystemOOM")
     assert row.message == "System OOM encountered, victim process: java, pid: 77"
     assert hand.actions == ()
     hand.kill(group="/", limit="/", process="", pid=0)
-    assert event_rows(hand.state)[-1].message == "System OOM encountered"
+    assert (
+        node_event_rows(hand.state.happenings, hand.state.node_name)[-1].message == "System OOM encountered"
+    )
     assert [text for text, _ in hand.lines] == ["node event", "node event"]
 
 
@@ -97,7 +100,7 @@ def test_the_same_event_again_counts_and_is_told_when_it_has_doubled():
     hand = Hand()
     for _ in range(20):
         hand.kill(group="/", limit="/")
-    assert [row.count for row in event_rows(hand.state)] == [20]
+    assert [row.count for row in node_event_rows(hand.state.happenings, hand.state.node_name)] == [20]
     assert [facts["count"] for _, facts in hand.lines] == [1, 2, 4, 8, 16]
 
 
@@ -109,7 +112,7 @@ def test_a_kill_in_a_container_counts_for_it_and_is_no_event():
     hand.listed(pod("other", "f" * 32, "u2"), pod())
     assert hand.counts == {("default", "web", "main"): 1}
     assert hand.state.open == ()
-    assert event_rows(hand.state) == ()
+    assert node_event_rows(hand.state.happenings, hand.state.node_name) == ()
     assert hand.lines == [
         (
             "container was short of memory",
@@ -128,7 +131,7 @@ def test_a_kill_in_a_container_counts_for_it_and_is_no_event():
 
 def test_a_victim_in_a_container_when_the_machine_is_short_is_both():
     hand = Hand().kill(limit="/").listed(pod())
-    assert len(event_rows(hand.state)) == 1
+    assert len(node_event_rows(hand.state.happenings, hand.state.node_name)) == 1
     assert hand.counts == {("default", "web", "main"): 1}
 
 
