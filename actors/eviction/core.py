@@ -89,10 +89,10 @@ def absorb(  # noqa: C901  # one case per message
     match message:
         case UsageRead(usage=usage):
             return answered(with_usage(state, usage, now), usage), ()
-        case ActivePods(pods=pods, leaving=leaving):
+        case ActivePods(pods=pods, leaving=leaving, whole=whole):
             active = {one.uid for one in pods}
             asked = {uid: at for uid, at in state.asked.items() if uid in active}
-            return when_gone(replace(state, pods=pods, leaving=leaving, asked=asked), now)
+            return when_gone(replace(state, pods=pods, leaving=leaving, whole=whole, asked=asked), now)
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
                 return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
@@ -129,6 +129,8 @@ def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[Eviction
     if path == PODS:
         if isinstance(state.doing, Clearing):
             state = replace(state, doing=replace(state.doing, done=True))
+        until = now + KILL_WAIT_S
+        state = replace(state, settled=False, settling_until=until)
         return replace(state, told=None, pods_asked_at=float("-inf")), ()
     if path == USAGE:
         return replace(state, heard_at=float("-inf")), ()
@@ -165,16 +167,28 @@ def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionS
     state = listen(state, actions, now)
     state = follow_hint(state, actions, now)
     state = tell_pressure(state, actions, now)
-    if state.doing is None and state.usage is not None and is_settled(state, now):
+    state = settle(state, actions, now)
+    if state.doing is None and state.usage is not None and state.settled:
         state = act(state, actions, now, wall)
     return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, now))
 
 
-def is_settled(state: EvictionState, now: Instant) -> bool:
-    """Tell whether it is known which pods there are, and no victim of an earlier incarnation may still be ending."""
-    if state.pods is None:
-        return False
-    return now >= state.settling_until or not (state.leaving or any(one.ending for one in state.pods))
+def settle(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
+    """Decide on nothing that was read before all pods were known and whom an earlier life asked to go was gone."""
+    if state.doing is not None:
+        return state
+    late = now >= state.settling_until
+    if state.pods is None or not (late or is_quiet(state)):
+        return replace(state, deed_at=now, settled=False)
+    if state.settled or late:
+        return replace(state, settled=True)
+    actions.append(Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF)))
+    return replace(state, deed_at=now, settled=True)
+
+
+def is_quiet(state: EvictionState) -> bool:
+    """Tell whether all pods are known, and none of them is on its way out."""
+    return state.whole and not state.leaving and not any(one.ending for one in state.pods or ())
 
 
 def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
@@ -344,6 +358,8 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return when to look again at the latest."""
     due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
+    if not state.settled and state.pods is not None:
+        due_at.append(state.settling_until)
     if state.doing is not None:
         due_at.append(state.doing.until)
     ends = (at + state.policy.transition_s for at in state.last_seen.values())

@@ -89,6 +89,9 @@ def intent(state: EvictionState, now: Instant) -> str:
     if state.usage is None or state.pods is None:
         missing = "what is used" if state.usage is None else "which pods there are"
         return f"nothing is decided before it is known {missing}"
+    if not state.settled:
+        left = max(0.0, state.settling_until - now)
+        return f"nothing is decided before all pods are known and those that were ending are gone, {left:.0f} s more at most"
     for one, excess in over_limit(state, now):
         return f"pod {name_of(one)} would be evicted: {excess.message.strip()}"
     if not state.ripe:

@@ -92,6 +92,8 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """None before the supervisor said which there are."""
     leaving: tuple[Uid, ...] = ()
     """Pods that no source wants any more, of which something may be left."""
+    whole: bool = False
+    """These are all pods, and each has said how far it is."""
     pods_asked_at: Instant = float("-inf")
 
     observations: tuple[Observation, ...] = ()
@@ -118,7 +120,9 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     reclaimed_at: Instant = float("-inf")
     reclaims: int = 0
     settling_until: Instant = float("-inf")
-    """An earlier incarnation's victim may still be ending until then."""
+    """A victim of an earlier life, this manager's or the supervisor's, is waited for until then."""
+    settled: bool = False
+    """All pods are known and no such victim is ending, or that was waited for long enough."""
 
     asked: Mapping[Uid, Instant] = {}
     """Pods that were asked to go, and when."""

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from actors.rules.allocation import with_allocated
 from actors.rules.identity import kept_for_each
-from actors.supervisor.admission import is_ready
-from actors.supervisor.state import ActiveKey, Charge, SupervisorState, Work
+from actors.supervisor.admission import is_ready, is_unheard
+from actors.supervisor.state import ActiveKey, ActiveTold, Charge, SupervisorState, Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePod, ActivePods
 from api.messages.supervisor import PodLife
@@ -21,17 +21,20 @@ NOTHING_LEFT = (PodLife.FINISHED, PodLife.GONE)
 def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     """Tell all watchers which pods are active, unless they know.
 
-    Before it is known what the sources want, what was decided on it and what runs, less than the truth would be told.
+    Before it is known what was decided earlier and what runs, less than the truth would be told.
     """
     if not state.watchers or state.number < 0 or not is_ready(state):
         return state
     keys = tuple(key for charge in work.charges.values() if (key := key_of(charge)) is not None)
     leaving = tuple(charge.uid for charge in work.charges.values() if is_leaving(charge))
-    if (keys, leaving) == state.active_told:
+    whole = state.all_ready and not any(is_unheard(charge) for charge in work.charges.values())
+    told = ActiveTold(keys=keys, leaving=leaving, whole=whole)
+    if told == state.active_told:
         return state
-    message = ActivePods(pods=tuple(active_pod(work.charges[key.uid]) for key in keys), leaving=leaving)
+    pods = tuple(active_pod(work.charges[key.uid]) for key in keys)
+    message = ActivePods(pods=pods, leaving=leaving, whole=whole)
     work.actions += [Tell(to=path, message=message) for path in state.watchers]
-    return replace(state, active_told=(keys, leaving))
+    return replace(state, active_told=told)
 
 
 def is_active(charge: Charge) -> bool:

@@ -188,6 +188,11 @@ def push_aside(work: Work, verdict: Waiting, house: House) -> House:
     return after
 
 
+def is_unheard(charge: Charge) -> bool:
+    """Tell whether a pod that an earlier life admitted may have ended since, or be ending: its actor is about to say."""
+    return not charge.fresh and charge.life in (None, PodLife.RECALLING)
+
+
 def house_of(state: SupervisorState, work: Work) -> House:
     """Return everybody who takes something of the node."""
     house = House()
@@ -202,14 +207,12 @@ def tenants(state: SupervisorState, work: Work) -> Iterator[Tenant]:
         verdict = charge.verdict
         if verdict is None or verdict.refusal is not None or charge.life in ENDED:
             continue
-        # One that an earlier life admitted may have ended since; its actor is about to say so.
-        unheard = not charge.fresh and charge.life in (None, PodLife.RECALLING)
         ending = charge.pod is None or charge.kill is not None or charge.preemption is not None
         yield Tenant(
             uid=charge.uid,
             name=verdict.name,
             claim=joined(charge.held, verdict.claim) if charge.held is not None else verdict.claim,
-            leaving=unheard or ending or charge.life is PodLife.TERMINATING,
+            leaving=is_unheard(charge) or ending or charge.life is PodLife.TERMINATING,
             pod=None if charge.died else charge.pod,
         )
     for uid, verdict in (state.book.recalled or {}).items():

@@ -101,6 +101,14 @@ class ActiveKey(msgspec.Struct, frozen=True, kw_only=True):
     allocated: tuple[Allocated, ...]
 
 
+class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What watchers were told last of the pods that are active."""
+
+    keys: tuple[ActiveKey, ...]
+    leaving: tuple[Uid, ...]
+    whole: bool
+
+
 class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that PodSupervisor knows."""
 
@@ -134,7 +142,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """Whose actors were told so."""
     watchers: tuple[Path, ...] = ()
     """Who is told which pods are active."""
-    active_told: tuple[tuple[ActiveKey, ...], tuple[Uid, ...]] | None = None
+    active_told: ActiveTold | None = None
     """What they were told last; None: somebody is to be told again."""
     sweep: tuple[OpId, ...] = ()
     """The look for what pods that nobody owns left on disk: its calls in flight."""

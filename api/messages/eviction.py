@@ -30,11 +30,14 @@ class ActivePods(Message, frozen=True, kw_only=True):
     pods: tuple[ActivePod, ...] = ()
     leaving: tuple[Uid, ...] = ()
     """Those whom no source wants any more: they end, and what they had may be there still."""
+    whole: bool = True
+    """False while a source has not spoken yet, or a pod of an earlier life of the agent has not said whether it ends."""
 
     def brief(self) -> str:
         """Return one line for traces."""
         ending = sum(one.ending for one in self.pods)
-        return f"ActivePods {len(self.pods)} ending={ending} leaving={len(self.leaving)}"
+        so_far = "" if self.whole else " so far"
+        return f"ActivePods {len(self.pods)} ending={ending} leaving={len(self.leaving)}{so_far}"
 
     def conflation_key(self) -> str | None:
         """Keep the newest."""

@@ -396,6 +396,14 @@ class Checker:
                 statuscheck.keep(book, status)
         self.books[uid] = book
 
+    def evicted_before(self) -> tuple[Uid, ...]:
+        """Return the pods whose eviction was durable when this life of the agent began."""
+        return tuple(
+            uid
+            for uid, book in self.books.items()
+            if book.killed and book.kill is not None and book.kill.cause is KillCause.EVICTED
+        )
+
     def check_leases(self, system: SimSystem) -> None:
         """At rest the puller knows what pods want, no more and no less, and keeps nothing beside that for long."""
         puller = system.committed(PULLER)

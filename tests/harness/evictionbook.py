@@ -6,7 +6,7 @@ compares each victim with it and with the world. It asks the manager only what i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming, Victim
@@ -62,8 +62,16 @@ class Reckoning:
 class EvictionBook:
     """The rules of eviction, over one seed."""
 
-    def __init__(self, world: World, coverage: Coverage, *, pressure_may_be_lost: bool) -> None:
+    def __init__(
+        self,
+        world: World,
+        coverage: Coverage,
+        *,
+        doomed: Callable[[], tuple[Uid, ...]],
+        pressure_may_be_lost: bool,
+    ) -> None:
         self._world, self._scarcity, self._coverage = world, world.scarcity, coverage
+        self._doomed = doomed
         self._told_s = TOLD_AGAIN_S if pressure_may_be_lost else TOLD_S
         self._number: tuple[int, int] = (-1, -1)
         self._state: EvictionState | None = None
@@ -93,6 +101,8 @@ class EvictionBook:
                 # It began a moment before its first message: that is when it began to wait for others' victims.
                 self._number, self._own = number, Reckoning(began_at=state.settling_until - KILL_WAIT_S)
             self._state = state
+            if now < self._own.began_at + KILL_WAIT_S and self._earlier():
+                self._own.over_at = now
             said = self._take(message, state, now)
             if said is not None:
                 return said
@@ -201,6 +211,10 @@ class EvictionBook:
         self._coverage.note("victim", "gone")
         return f"{before.victim.name} is taken for gone, and {left}" if left else ""
 
+    def _earlier(self) -> str:
+        """Return what is left of pods that an earlier life of the agent evicted."""
+        return "; ".join(f"of {uid} {left}" for uid in self._doomed() if (left := self._left(uid)))
+
     def _left(self, uid: Uid) -> str:
         """Return what is left of a pod that takes something of the node."""
         pod = self._world.runtime._world.pod(uid)
@@ -224,6 +238,8 @@ class EvictionBook:
         ending = bool(own.leaving) or any(one.ending for one in own.active.values())
         if now < own.began_at + KILL_WAIT_S and ending:
             yield f"{name} is chosen while a victim of an earlier incarnation may be ending"
+        if now < own.began_at + KILL_WAIT_S and (earlier := self._earlier()):
+            yield f"{name} is chosen while there are others whom an earlier life of the agent evicted: {earlier}"
         if victim.signal not in [signal.value for signal in Signal]:
             return
         signal = Signal(victim.signal)

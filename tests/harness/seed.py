@@ -123,7 +123,9 @@ class SeedRun:
         self.seam.on_jump = self.checker.wall_jumped
         self.world.seam = self.seam
         lost = any(isinstance(one, DropMessage) and one.message == "NodePressure" for one in plan.faults)
-        self.checker.evictions = EvictionBook(self.world, self.coverage, pressure_may_be_lost=lost)
+        self.checker.evictions = EvictionBook(
+            self.world, self.coverage, doomed=self.checker.evicted_before, pressure_may_be_lost=lost
+        )
         self.trace = trace
 
     def see(self, path: Path, message: Message) -> None:

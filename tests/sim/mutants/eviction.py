@@ -97,7 +97,12 @@ def let_everybody_in(right):
 
 def ignore_the_dying(right):
     """A new incarnation does not wait for the victim of the last one."""
-    return lambda state, now: state.pods is not None
+    return lambda state: state.whole
+
+
+def hear_half_of_it(right):
+    """What is told of pods is taken for the whole truth while some of them have not said whether they end."""
+    return lambda state: right(replace(state, whole=True))
 
 
 def bury_the_living(right):
@@ -125,6 +130,7 @@ EVICTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, eviction=True),
     Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
     Mutant("innkeeper", "actors.supervisor.admission", "refused_under", let_everybody_in, eviction=True),
-    Mutant("successor", "actors.eviction.core", "is_settled", ignore_the_dying, eviction=True),
+    Mutant("successor", "actors.eviction.core", "is_quiet", ignore_the_dying, eviction=True),
+    Mutant("rash heir", "actors.eviction.core", "is_quiet", hear_half_of_it, eviction=True),
     Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, eviction=True),
 )

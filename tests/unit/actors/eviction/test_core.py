@@ -244,8 +244,35 @@ def test_an_earlier_victim_whose_manifest_is_removed_is_waited_for():
     hand.free = 0
     hand.tell(ActivePods(pods=(pod("tiny"),), leaving=("hog",)))
     assert hand.read(5.0).kill is None
-    hand.tell(ActivePods(pods=(pod("tiny"),)))
-    assert hand.kill.uid == "tiny"
+    hand.tell(ActivePods(pods=(pod("tiny"),)), 1.0)
+    assert hand.kill is None, "what was read before is not what is left now"
+    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [USAGE]
+    assert hand.read(0.5, age_s=1.0).kill is None, "that reading was begun before"
+    assert hand.read(1.0).kill.uid == "tiny"
+
+
+def test_nobody_goes_before_all_pods_are_known_but_what_never_speaks_is_not_waited_for_long():
+    hand = Hand(HARD)
+    hand.free = 0
+    pods = (pod("tiny"), pod("hog"))
+    hand.tell(ActivePods(pods=pods, whole=False))
+    assert hand.read(5.0).kill is None
+    assert "before all pods are known" in explain(hand.state, hand.now).doing
+    assert hand.wake_at <= hand.state.settling_until
+    assert hand.read(15.0).kill is None
+    assert hand.read(9.0).kill is None
+    assert hand.read(2.0).kill.uid == "hog"
+
+
+def test_after_a_supervisor_began_anew_all_pods_must_be_known_again():
+    hand = Hand(HARD)
+    hand.read(60.0)
+    hand.tell(Restarted(path=PODS, incarnation=1, cause="x"))
+    hand.free = 0
+    hand.tell(ActivePods(pods=(pod("tiny"),), whole=False))
+    assert hand.read(5.0).kill is None
+    hand.tell(ActivePods(pods=(pod("tiny"),)), 1.0)
+    assert hand.read(1.0).kill.uid == "tiny"
 
 
 def test_the_same_reading_told_again_decides_nothing():
@@ -287,8 +314,11 @@ def test_what_an_earlier_incarnation_asked_to_go_is_waited_for():
     hand.free = 0
     hand.tell(ActivePods(pods=(replace(pod("hog"), ending=True), pod("tiny"))))
     assert hand.read(5.0).kill is None
-    hand.tell(ActivePods(pods=(pod("tiny"),)))
-    assert hand.kill.uid == "tiny"
+    hand.tell(ActivePods(pods=(pod("tiny"),)), 1.0)
+    assert hand.kill is None, "what was read before is not what is left now"
+    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [USAGE]
+    assert hand.read(0.5, age_s=1.0).kill is None, "that reading was begun before"
+    assert hand.read(1.0).kill.uid == "tiny"
 
 
 def test_a_pod_of_which_nothing_is_known_is_kept():
