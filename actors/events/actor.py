@@ -4,14 +4,13 @@ from collections.abc import Mapping
 
 from actors.events.core import begin, decide, unwritten
 from actors.events.state import EventsState
+from actors.lastwrite import write_at_last
 from api.lifecycle import Decision
 from api.messages.events import EventsMessage
 from api.messages.kernel import KernelMessage
 from api.ports import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
-
-LAST_WRITE_S = 1.0
 
 
 class EventRecorder(CoreActor[EventsMessage]):
@@ -29,10 +28,7 @@ class EventRecorder(CoreActor[EventsMessage]):
 
     def on_stop(self, ctx: Context) -> None:
         """Write what is not written, as far as the time that is left to it goes: an orderly end loses nothing."""
-        ledger = self.ports["ledger"]
-        if hasattr(ledger, "perform"):
-            for call in unwritten(self.state, ctx.wall()):
-                ledger.perform(call, LAST_WRITE_S)
+        write_at_last(self.ports["ledger"], unwritten(self.state, ctx.wall()), ctx)
 
     def decide(self, message: EventsMessage | KernelMessage, ctx: Context) -> Decision[EventsState]:
         """Decide on one message."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from actors.lastwrite import write_at_last
 from actors.pod.core import begin, decide
 from actors.pod.event import named
 from actors.pod.grouping import CGROUPS
@@ -11,15 +12,12 @@ from actors.pod.plan import rewriting
 from actors.pod.probe import PROBES
 from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
-from api.errors import OperatingError
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.pod import PodMessage
 from api.ports import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
-
-LAST_WRITE_S = 1.0
 
 
 class PodActor(CoreActor[PodMessage]):
@@ -44,15 +42,9 @@ class PodActor(CoreActor[PodMessage]):
 
     def on_stop(self, ctx: Context) -> None:
         """Try once more to write what the ledger did not take: the disk may have room again."""
-        ledger, stage = self.ports["ledger"], rewriting(self.state)
-        if stage is None or not hasattr(ledger, "perform"):
-            return
-        for one in stage.calls:
-            try:
-                ledger.perform(one.call, LAST_WRITE_S)
-            except OperatingError as error:
-                _, name = named(self.state)
-                ctx.log.warning("the ledger still takes nothing", pod=name, why=str(error))
+        stage = rewriting(self.state)
+        if stage is not None:
+            write_at_last(self.ports["ledger"], [one.call for one in stage.calls], ctx)
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
         """Decide on one message, and tell the operator what became of the pod."""

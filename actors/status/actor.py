@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from actors.status.core import decide
+from actors.lastwrite import write_at_last
+from actors.status.core import decide, unwritten
 from actors.status.state import StatusState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -24,3 +25,7 @@ class StatusManager(CoreActor[StatusMessage]):
     def decide(self, message: StatusMessage | KernelMessage, ctx: Context) -> Decision[StatusState]:
         """Decide on one message."""
         return decide(self.state, message, ctx.now(), ctx.new_op)
+
+    def on_stop(self, ctx: Context) -> None:
+        """Write what was gathered."""
+        write_at_last(self.ports["ledger"], unwritten(self.state), ctx)

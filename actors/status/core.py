@@ -1,7 +1,7 @@
 """StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
 
-A change during a write causes another write right after it. Terminal statuses are written durably: an exit code that was
-published once is never lost again. Standalone, the ledger is where statuses are kept; a later issue sends them to an
+Changes of a moment are written together; a change during a write causes another write right after it. Terminal statuses
+are written at once and durably: an exit code that was published once is never lost again. Standalone, the ledger is where statuses are kept; a later issue sends them to an
 API server as well.
 """
 
@@ -23,6 +23,8 @@ from api.objects.podstatus import PodStatus
 DEADLINE_S = 30.0
 RETRY_S = 1.0
 RETRY_LIMIT_S = 60.0
+GATHER_S = 1.0
+"""For how long changes of a pod that is not over are gathered: its start makes four of them."""
 TERMINAL = ("Succeeded", "Failed")
 
 
@@ -37,12 +39,12 @@ def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Inst
     """Return what is known after `message`."""
     match message:
         case PodStatusComposed():
-            return composed(state, message)
+            return composed(state, message, now)
         case ForgetPodStatus(uid=uid):
             # An unknown one may still be in the ledger, from an earlier life of the agent.
             unknown = Version(uid=uid, namespace="", name="", status=PodStatus())
             version = state.versions.get(uid, unknown)
-            return with_version(state, replace(version, forgotten=True, retry_at=float("-inf")))
+            return with_version(state, replace(version, forgotten=True, retry_at=now, due_at=now))
         case Outcome():
             return written(state, message, now)
         case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
@@ -51,15 +53,17 @@ def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Inst
             assert_never(message)
 
 
-def composed(state: StatusState, message: PodStatusComposed) -> StatusState:
+def composed(state: StatusState, message: PodStatusComposed, now: Instant) -> StatusState:
     """Take in a status: an equal one is no new version."""
     old = state.versions.get(message.uid)
+    due_at = now if message.status.phase in TERMINAL else now + GATHER_S
     fresh = Version(
         uid=message.uid,
         namespace=message.namespace,
         name=message.name,
         status=message.status,
         finished=message.finished,
+        due_at=due_at,
     )
     if old is None:
         return with_version(state, fresh)
@@ -67,7 +71,12 @@ def composed(state: StatusState, message: PodStatusComposed) -> StatusState:
         # What others wrote may have changed: it is not for us to publish.
         return with_version(state, replace(old, status=message.status))
     again = replace(
-        old, status=message.status, finished=message.finished, version=old.version + 1, forgotten=False
+        old,
+        status=message.status,
+        finished=message.finished,
+        version=old.version + 1,
+        forgotten=False,
+        due_at=min(due_at, old.due_at) if is_dirty(old) else due_at,
     )
     return with_version(state, again)
 
@@ -96,10 +105,11 @@ def plan(state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decisi
     wakes: list[Instant] = []
     changed: dict[Uid, Version] = {}
     for uid, version in state.versions.items():
-        if version.writing is not None or not (version.forgotten or version.stored < version.version):
+        if version.writing is not None or not is_dirty(version):
             continue
-        if now < version.retry_at:
-            wakes.append(version.retry_at)
+        due_at = max(version.retry_at, version.due_at)
+        if now < due_at:
+            wakes.append(due_at)
             continue
         op = new_op()
         actions.append(Start(op=op, port="ledger", call=write_of(version), deadline_s=DEADLINE_S))
@@ -109,7 +119,17 @@ def plan(state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decisi
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
 
 
-def write_of(version: Version) -> msgspec.Struct:
+def is_dirty(version: Version) -> bool:
+    """Tell whether the ledger does not hold what is known of a pod."""
+    return version.forgotten or version.stored < version.version
+
+
+def unwritten(state: StatusState) -> tuple[Remember | Forget, ...]:
+    """Return the calls that write everything that is not written: for an orderly end."""
+    return tuple(write_of(version) for version in state.versions.values() if is_dirty(version))
+
+
+def write_of(version: Version) -> Remember | Forget:
     """Return the call that brings the ledger up to date for one pod."""
     if version.forgotten:
         return Forget(section=SECTION, key=version.uid)

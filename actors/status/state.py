@@ -25,6 +25,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     """It is to be removed from the ledger."""
     writing: OpId | None = None
     writing_version: int = 0
+    due_at: Instant = float("-inf")
+    """When it is to be written; what comes before is written with it."""
     retry_at: Instant = float("-inf")
     failures: int = 0
 

@@ -1,23 +1,35 @@
 """The stream ``runtime.events``: which pods to look at. Hints only, never the truth."""
 
 import threading
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from api.containers import RuntimeChanged
 from api.errors import Failure
-from api.ids import Uid
+from api.ids import Instant, Uid
 from api.messages import Message
 from api.ports import Undo
 from runtime.drivers.cri.poller import Poller
 
 Push = Callable[[Message], None]
 Ended = Callable[[Failure | None], None]
-SOON_S = 0.25
-"""How long hints of changes that are told otherwise too are gathered: one start of a pod makes five of them."""
+SOON_S = 1.0
+"""For how long nothing more must have changed of a pod before changes that are told otherwise too are hinted at.
+
+One start of a pod makes five of them, on a busy runtime seconds apart.
+"""
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Changes of one pod that are hinted at together."""
+
+    due_at: Instant
 
 
 class Hints:
-    """Pushes `RuntimeChanged`: at once for what nobody else tells, a moment later for the rest."""
+    """Pushes `RuntimeChanged`: at once for what nobody else tells, when a pod has come to rest for the rest."""
 
     name = "runtime.events"
 
@@ -26,7 +38,7 @@ class Hints:
         self._opened = opened
         self._lock = threading.Lock()
         self._listeners: list[tuple[Push, Ended]] = []
-        self._gathered: set[Uid] = set()
+        self._gathered: dict[Uid, Gathered] = {}
 
     def open(self, push: Push, ended: Ended) -> Undo:
         """Begin to feed `push`, on any thread."""
@@ -44,18 +56,21 @@ class Hints:
     def now(self, uid: Uid) -> None:
         """Say at once that something of a pod changed."""
         with self._lock:
-            self._gathered.discard(uid)
+            self._gathered.pop(uid, None)
             listeners = list(self._listeners)
         for push, _ in listeners:
             push(RuntimeChanged(uid=uid))
 
     def soon(self, uid: Uid) -> None:
-        """Say within a moment that something of a pod changed, once for all changes until then."""
+        """Say that something of a pod changed once it has come to rest, once for all changes until then."""
         with self._lock:
-            if not self._listeners or uid in self._gathered:
+            known = self._gathered.get(uid)
+            if known is not None:
+                known.due_at = time.monotonic() + SOON_S
+            if not self._listeners or known is not None:
                 return
-            self._gathered.add(uid)
-        self._poller.after(SOON_S, lambda: self._due(uid))
+            gathered = self._gathered[uid] = Gathered(due_at=time.monotonic() + SOON_S)
+        self._poller.after(SOON_S, lambda: self._due(uid, gathered))
 
     def end(self, failure: Failure) -> None:
         """Tell every listener that no more comes."""
@@ -64,8 +79,12 @@ class Hints:
         for _, ended in listeners:
             ended(failure)
 
-    def _due(self, uid: Uid) -> None:
+    def _due(self, uid: Uid, gathered: Gathered) -> None:
         with self._lock:
-            due = uid in self._gathered
-        if due:
+            if self._gathered.get(uid) is not gathered:
+                return
+            left_s = gathered.due_at - time.monotonic()
+        if left_s > 0:
+            self._poller.after(left_s, lambda: self._due(uid, gathered))
+        else:
             self.now(uid)

@@ -9,7 +9,6 @@ from api.containers import (
     ANNOTATION_OWNER,
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
-    LABEL_POD_UID,
     Container,
     PodListing,
     RuntimePod,
@@ -24,11 +23,11 @@ from runtime.drivers.cri.known import Known, is_unfinished
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.rows import ALL, PodRows, Rows
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import UNIMPLEMENTED
 
-LIST_LIMIT_S = 30.0
 LOOK_LIMIT_S = 15.0
 """For one inspection: a container whose runtime hangs must not hold up its pod for ever."""
 UNFINISHED_PAUSE_S = 0.01
@@ -41,8 +40,7 @@ class View:
 
     def __init__(self, link: Link, known: Known, poller: Poller) -> None:
         self._link, self._known, self._poller = link, known, poller
-        self._unlabelled: frozenset[Uid] = frozenset()
-        """Pods that somebody made without the label that a listing can be filtered by."""
+        self._rows = Rows(link, known)
 
     def hello(self) -> Steps[None]:
         """Shake hands, once: the name of the runtime is part of every container's id."""
@@ -77,19 +75,15 @@ class View:
     def pod(self, uid: Uid) -> Steps[RuntimePod]:
         """Show one pod as it is now."""
         yield from self.hello()
-        selector = {} if uid in self._unlabelled else {LABEL_POD_UID: uid}
-        sandboxes, containers = yield from self._rows(selector)
-        if not selector:
-            sandboxes = [row for row in sandboxes if row.metadata.uid == uid]
-            containers = [row for row in containers if self._known.uid_of(row) == uid]
+        rows: PodRows = yield self._rows.of(uid)
         gone = yield from self._complete(
-            [row.id for row in sandboxes if not self._known.settled(row.id)],
-            [row.id for row in containers if not self._known.settled(row.id)],
+            [row.id for row in rows.sandboxes if not self._known.settled(row.id)],
+            [row.id for row in rows.containers if not self._known.settled(row.id)],
         )
         return self._compose(
             uid,
-            [row for row in sandboxes if row.id not in gone],
-            [row for row in containers if row.id not in gone],
+            [row for row in rows.sandboxes if row.id not in gone],
+            [row for row in rows.containers if row.id not in gone],
         )
 
     def after_sandbox(self, uid: Uid, identity: str) -> Steps[RuntimePod]:
@@ -133,34 +127,6 @@ class View:
         sandboxes = [box for identity in ids if (box := self._known.sandbox(identity))]
         containers = [one for identity in ids if (one := self._known.container(identity))]
         return _put_together(uid, sandboxes, containers, {})
-
-    def _rows(self, selector: Mapping[str, str]) -> Steps[tuple[list[pb.PodSandbox], list[pb.Container]]]:
-        """List, both side by side, and take the rows in."""
-        answers = yield Together(
-            (
-                self._link.ask(
-                    cri.LIST_SANDBOXES,
-                    pb.ListPodSandboxRequest(filter=pb.PodSandboxFilter(label_selector=selector)),
-                    limit_s=LIST_LIMIT_S,
-                ),
-                self._link.ask(
-                    cri.LIST_CONTAINERS,
-                    pb.ListContainersRequest(filter=pb.ContainerFilter(label_selector=selector)),
-                    limit_s=LIST_LIMIT_S,
-                ),
-            )
-        )
-        for answer in answers:
-            if isinstance(answer, OperatingError):
-                raise answer
-        # Rows without metadata belong to no pod that could be named.
-        sandboxes = [row for row in answers[0].items if row.HasField("metadata")]
-        containers = [row for row in answers[1].containers if row.HasField("metadata")]
-        for sandbox in sandboxes:
-            self._known.see_sandbox(sandbox)
-        for container in containers:
-            self._known.see_container(container)
-        return sandboxes, containers
 
     def _complete(self, sandboxes: Sequence[str], containers: Sequence[str]) -> Steps[set[str]]:
         """Ask for what is missing of these ids, side by side; return those that are gone meanwhile."""
@@ -232,18 +198,10 @@ class View:
         """
         yield from self.hello()
         before = self._known.moment
-        sandboxes, containers = yield from self._rows({})
-        ids = [row.id for row in sandboxes] + [row.id for row in containers]
+        pods: Mapping[Uid, PodRows] = yield self._rows.of(ALL)
+        ids = [identity for rows in pods.values() for identity in rows.ids]
         self._known.keep(ids, before)
-        pods: dict[Uid, tuple[list[pb.PodSandbox], list[pb.Container]]] = {}
-        for sandbox in sandboxes:
-            pods.setdefault(Uid(sandbox.metadata.uid), ([], []))[0].append(sandbox)
-        for container in containers:
-            pods.setdefault(self._known.uid_of(container), ([], []))[1].append(container)
-        self._unlabelled = frozenset(
-            Uid(row.metadata.uid) for row in sandboxes if LABEL_POD_UID not in row.labels
-        )
-        shown_pods = (self._compose(uid, *pods[uid]) for uid in sorted(pods))
+        shown_pods = (self._compose(uid, pods[uid].sandboxes, pods[uid].containers) for uid in sorted(pods))
         complete = all(self._known.settled(identity) for identity in ids)
         return PodListing(
             pods=tuple(replace(pod, ours=pod.ours and bool(pod.uid)) for pod in shown_pods), complete=complete

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import threading
+import time
 
 import msgspec
 
@@ -36,6 +37,8 @@ from runtime.drivers.host.oserror import translate
 from runtime.drivers.host.slice import SUFFIX, Slices
 
 SLICE_DEADLINE_S = 10.0
+MOUNTED_FOR_S = 30.0
+"""How long what was found mounted counts: a hundred pods that come at once read it once."""
 
 
 class PodCgroups:
@@ -57,6 +60,8 @@ class PodCgroups:
         self._slices = slices or Slices()
         self._own_root = own_root
         self._lock = threading.Lock()
+        self._mounted: tuple[Hierarchy, ...] = ()
+        self._look_again_at = 0.0
         self._made: list[tuple[Hierarchy, str]] = []
         """Folders of the node's cgroups that were not there before, a parent before its children."""
         self._asked: tuple[str, ...] = ()
@@ -87,7 +92,13 @@ class PodCgroups:
                 remove_empty(hierarchy, folder)
 
     def _all(self) -> tuple[Hierarchy, ...]:
-        return mounted_hierarchies() if self._hierarchies is None else self._hierarchies
+        if self._hierarchies is not None:
+            return self._hierarchies
+        with self._lock:
+            now = time.monotonic()
+            if now >= self._look_again_at:
+                self._mounted, self._look_again_at = mounted_hierarchies(), now + MOUNTED_FOR_S
+            return self._mounted
 
     def _wanted(self) -> tuple[Hierarchy, ...]:
         return tuple(one for one in self._all() if one.unified or not set(WANTED).isdisjoint(one.controllers))

@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from api.cgroup import UNLIMITED, CgroupLimits
+from runtime.drivers.host import usagefile
 from runtime.drivers.host.oserror import DENIED, translate
 
 WANTED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "name=systemd")
@@ -64,8 +65,8 @@ def make_cgroup(hierarchy: Hierarchy, path: str) -> tuple[bool, tuple[str, ...]]
     Raises OSError.
     """
     made, troubles = False, []
-    above = ""
-    for name in path.strip("/").split("/"):
+    above = posixpath.dirname(path) if is_ready_for_children(hierarchy, posixpath.dirname(path)) else ""
+    for name in path.removeprefix(above).strip("/").split("/"):
         trouble = delegate(hierarchy, above) if hierarchy.unified else ""
         if trouble:
             troubles.append(trouble)
@@ -77,6 +78,15 @@ def make_cgroup(hierarchy: Hierarchy, path: str) -> tuple[bool, tuple[str, ...]]
         if "cpuset" in hierarchy.controllers and not hierarchy.unified:
             inherit_cpuset(hierarchy.folder(above))
     return made, tuple(troubles)
+
+
+def is_ready_for_children(hierarchy: Hierarchy, path: str) -> bool:
+    """Tell whether a cgroup can have children as it is: of version 2 each one above may still have to delegate."""
+    if hierarchy.unified or not path.strip("/") or not hierarchy.has(path):
+        return False
+    if "cpuset" not in hierarchy.controllers:
+        return True
+    return all(read(f"{hierarchy.folder(path)}/{name}").strip() for name in CPUSET)
 
 
 def delegate(hierarchy: Hierarchy, path: str) -> str:
@@ -229,8 +239,7 @@ def remove_empty(hierarchy: Hierarchy, folder: str) -> None:
 def read(path: str, missing: str = "") -> str:
     """Return a small file of the kernel, `missing` where there is none that may be read."""
     try:
-        with open(path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
-            return file.read()
+        return usagefile.read(path).decode("ascii", "replace")
     except FileNotFoundError:
         return missing
     except OSError:

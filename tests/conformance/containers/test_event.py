@@ -35,7 +35,7 @@ def test_each_change_of_a_pod_brings_a_hint(hearing):
 
 def test_an_exit_by_itself_brings_a_hint_and_the_truth_is_there_by_then(hearing):
     sandbox = hearing.run_sandbox()
-    container = hearing.run(sandbox, SleepThenExit(0.6, 8))
+    container = hearing.run(sandbox, SleepThenExit(2.5, 8))
     hearing.until(lambda: sandbox.uid in hearing.heard, "the hints of the start")
     began = hearing.driver.now()
     hearing.until(lambda: hearing.driver.now() - began > 0.2, "the hints of the start to be through")

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 
 from actors.rules.ownership import say_the_same
-from actors.status.core import decide
+from actors.status.core import GATHER_S, decide, unwritten
 from actors.status.state import StatusState
 from api.errors import Failure, FailureKind
 from api.host import Done, Forget, Remember
@@ -29,12 +29,18 @@ class Desk:
         self.open |= {a.op: a.call for a in decision.actions if isinstance(a, Start)}
         return calls
 
-    def status(self, phase, uid="u1", *, finished=False):
-        return self.give(
-            PodStatusComposed(
-                uid=Uid(uid), namespace="d", name="n", status=PodStatus(phase=phase), finished=finished
-            )
-        )
+    def tell(self, status, uid="u1"):
+        """Tell a status and let nothing pass."""
+        return self.give(PodStatusComposed(uid=Uid(uid), namespace="d", name="n", status=status))
+
+    def publish(self, status, uid="u1"):
+        """Tell a status and let the time pass in which changes are gathered."""
+        calls = self.tell(status, uid)
+        self.now += GATHER_S
+        return calls + self.give(Alarm(at=self.now))
+
+    def status(self, phase, uid="u1"):
+        return self.publish(PodStatus(phase=phase), uid)
 
     def forget(self, uid="u1"):
         return self.give(ForgetPodStatus(uid=Uid(uid)))
@@ -82,6 +88,21 @@ def test_a_change_during_a_write_is_written_right_after_and_only_the_newest():
     assert desk.disk == {"u1": "Failed"}
 
 
+def test_changes_of_a_moment_are_written_together_and_an_end_at_once():
+    desk = Desk()
+    for phase in ("Pending", "Running"):
+        assert desk.tell(PodStatus(phase=phase)) == []
+        desk.now += GATHER_S / 4
+    assert [call.key for call in unwritten(desk.state)] == ["u1"]
+    assert len(desk.ring()) == 1
+    assert desk.now == GATHER_S, "the first of them is not late because of the others"
+    desk.end()
+    assert (desk.disk, unwritten(desk.state)) == ({"u1": "Running"}, ())
+    assert desk.tell(PodStatus(phase="Pending")) == []
+    (write,) = desk.tell(PodStatus(phase="Failed"))
+    assert write.durable
+
+
 def test_pods_do_not_wait_for_each_other():
     desk = Desk()
     desk.status("Pending", "u1")
@@ -101,7 +122,7 @@ def test_failures_back_off_and_the_newest_is_written_in_the_end():
     for _ in range(8):
         assert desk.end(fails=True) == []
         waits.append(round(desk.wake_at - desk.now, 3))
-        assert desk.status(f"phase{len(waits)}") == [], "a change must not outrun the back-off"
+        assert desk.tell(PodStatus(phase=f"phase{len(waits)}")) == [], "a change must not outrun the back-off"
         assert len(desk.ring()) == 1
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     desk.end()
@@ -142,7 +163,7 @@ def published(desk, *conditions):
     status = PodStatus(
         phase="Running", conditions=tuple(PodCondition(type=kind, status=word) for kind, word in conditions)
     )
-    return desk.give(PodStatusComposed(uid=Uid("u1"), namespace="d", name="n", status=status))
+    return desk.publish(status)
 
 
 def test_what_others_wrote_makes_no_new_version_and_what_is_ours_does():

@@ -1,0 +1,180 @@
+"""Listings of sandboxes and containers; who comes while they are under way shares the next one.
+
+A runtime goes through all that it has for each listing, also for one of a single pod. A hundred pods that are looked at
+at once cost a few listings of everything instead of a hundred. An answer is never older than its question: what is
+under way already answers nobody who comes later.
+"""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from api.containers import LABEL_POD_UID
+from api.errors import Failure, FailureKind, OperatingError
+from api.ids import Instant, Uid
+from api.ports import Undo
+from runtime.drivers.cri.errand import Answer, Together, nothing
+from runtime.drivers.cri.known import Known
+from runtime.drivers.cri.link import Link
+from runtime.wire import cri
+from runtime.wire.generated import cri_pb2 as pb
+
+LIST_LIMIT_S = 30.0
+AT_ONCE = 2
+"""Listings under way: a pod alone is never behind another one's."""
+ALL = None
+"""Asks for the rows of all pods."""
+
+
+class PodRows:
+    """Rows of one pod, sandboxes and containers in the order of the listing."""
+
+    __slots__ = ("containers", "sandboxes")
+
+    def __init__(self) -> None:
+        self.sandboxes: list[pb.PodSandbox] = []
+        self.containers: list[pb.Container] = []
+
+    @property
+    def ids(self) -> list[str]:
+        """Return the ids of all of them."""
+        return [row.id for row in self.sandboxes] + [row.id for row in self.containers]
+
+
+@dataclass(slots=True, eq=False)
+class Waiter:
+    """Somebody who wants the rows of a pod, or of all."""
+
+    uid: Uid | None
+    until: Instant
+    answer: Answer | None
+    batch: "Batch | None" = None
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """Those who are answered by one listing."""
+
+    waiters: list[Waiter]
+    undo: Undo = field(default=nothing)
+
+
+class Rows:
+    """Lists for whoever asks. Its methods may be called on any thread."""
+
+    def __init__(self, link: Link, known: Known) -> None:
+        self._link, self._known = link, known
+        self._lock = threading.Lock()
+        self._under_way = 0
+        self._waiting: list[Waiter] = []
+        self.unlabelled: frozenset[Uid] = frozenset()
+        """Pods that somebody made without the label that a listing can be filtered by."""
+
+    def of(self, uid: Uid | None) -> "Question":
+        """Return what to ask for the rows of a pod, a `PodRows`, or of `ALL`, those by UID.
+
+        What has no pod's UID of any kind stands under the empty one.
+        """
+        return Question(self, uid)
+
+    def add(self, waiter: Waiter) -> Undo:
+        """Answer a waiter by a listing that begins now or later."""
+        with self._lock:
+            if self._under_way >= AT_ONCE:
+                self._waiting.append(waiter)
+                batch = None
+            else:
+                self._under_way += 1
+                batch = self._batch([waiter])
+        if batch is not None:
+            self._list(batch)
+        return lambda: self._give_up(waiter)
+
+    def _batch(self, waiters: list[Waiter]) -> Batch:
+        batch = Batch(waiters)
+        for waiter in waiters:
+            waiter.batch = batch
+        return batch
+
+    def _give_up(self, waiter: Waiter) -> None:
+        """Answer somebody who wants to wait no longer; a listing that nobody waits for is taken back."""
+        with self._lock:
+            answer, waiter.answer = waiter.answer, None
+            batch = waiter.batch
+            if batch is None and waiter in self._waiting:
+                self._waiting.remove(waiter)
+            alone = batch is not None and all(one.answer is None for one in batch.waiters)
+        if answer is not None:
+            answer(None, Failure(kind=FailureKind.CANCELLED, message="cancelled before it was listed"))
+        if batch is not None and alone:
+            batch.undo()
+
+    def _list(self, batch: Batch) -> None:
+        """Begin both listings, filtered where only one pod is asked for."""
+        uids = {waiter.uid for waiter in batch.waiters}
+        [uid] = uids if len(uids) == 1 else [ALL]
+        selector = {} if uid is ALL or uid in self.unlabelled else {LABEL_POD_UID: uid}
+        sandboxes = pb.ListPodSandboxRequest(filter=pb.PodSandboxFilter(label_selector=selector))
+        containers = pb.ListContainersRequest(filter=pb.ContainerFilter(label_selector=selector))
+        asks = (
+            self._link.ask(cri.LIST_SANDBOXES, sandboxes),
+            self._link.ask(cri.LIST_CONTAINERS, containers),
+        )
+        patience_s = max(waiter.until for waiter in batch.waiters) - time.monotonic()
+        batch.undo = Together(asks).begin(
+            min(LIST_LIMIT_S, patience_s), lambda replies, _: self._over(batch, replies, whole=not selector)
+        )
+
+    def _over(self, batch: Batch, replies: Sequence[Any], *, whole: bool) -> None:
+        """Begin the next listing, then answer those of this one."""
+        failure = next((one.failure() for one in replies if isinstance(one, OperatingError)), None)
+        rows = {} if failure is not None else self._take_in(replies, whole=whole)
+        with self._lock:
+            following = self._batch(self._waiting) if self._waiting else None
+            self._waiting = []
+            if following is None:
+                self._under_way -= 1
+            answers = [(waiter.uid, waiter.answer) for waiter in batch.waiters]
+            for waiter in batch.waiters:
+                waiter.answer = None
+        if following is not None:
+            self._list(following)
+        for uid, answer in answers:
+            if answer is not None:
+                found = rows if uid is ALL else rows.get(uid) or PodRows()
+                answer(None if failure is not None else found, failure)
+
+    def _take_in(self, replies: Sequence[Any], *, whole: bool) -> Mapping[Uid, PodRows]:
+        """Make the rows known; return them by pod. Rows without metadata belong to no pod that could be named."""
+        rows: dict[Uid, PodRows] = {}
+        unlabelled = set()
+        for sandbox in replies[0].items:
+            if not sandbox.HasField("metadata"):
+                continue
+            self._known.see_sandbox(sandbox)
+            uid = Uid(sandbox.metadata.uid)
+            rows.setdefault(uid, PodRows()).sandboxes.append(sandbox)
+            if LABEL_POD_UID not in sandbox.labels:
+                unlabelled.add(uid)
+        for container in replies[1].containers:
+            if container.HasField("metadata"):
+                self._known.see_container(container)
+                rows.setdefault(self._known.uid_of(container), PodRows()).containers.append(container)
+        if whole:
+            self.unlabelled = frozenset(unlabelled)
+        return rows
+
+
+class Question:
+    """The rows of a pod, or of all, as something that an errand asks for."""
+
+    __slots__ = ("_rows", "_uid")
+
+    def __init__(self, rows: Rows, uid: Uid | None) -> None:
+        self._rows, self._uid = rows, uid
+
+    def begin(self, left_s: float, answer: Answer) -> Undo:
+        """Answer with rows that were listed from now on."""
+        return self._rows.add(Waiter(self._uid, time.monotonic() + left_s, answer))
