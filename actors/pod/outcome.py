@@ -256,14 +256,17 @@ def linked_log(state: PodState, container_id: str) -> PodState:
 
 
 def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
-    """Take in that the sandbox is there: tell what was cut when it was configured; its files are read anew next time."""
+    """Take in that the sandbox is there: tell what was cut when it was configured.
+
+    The node's files that it was made with serve its first container too; for the next one they are read anew.
+    """
     if again:
         text = "Pod sandbox changed, it will be killed and re-created."
         state = with_event(state, wall, "Normal", "SandboxChanged", text)
     if state.desired is not None and state.files is not None:
         for warning in sandbox_warnings(state.desired, state.node, state.files):
             state = with_event(state, wall, "Warning", warning.reason, warning.message)
-    return replace(state, files=None)
+    return state
 
 
 def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:

@@ -11,6 +11,7 @@ of one section that come together share the folder's fsync. `Forget` is never du
 harms nobody, and UIDs do not come back. Nothing read here ever prevents a start.
 """
 
+import contextlib
 import itertools
 import os
 import stat
@@ -80,8 +81,11 @@ class FileLedger:
         sealed = seal(call.data, f"{call.section}/{call.key}")
         folder = self._root / call.section
         try:
-            self._make_folder(folder)
-            self._replace(folder, call.key, sealed, durable=call.durable)
+            try:
+                self._replace(str(folder), call.key, sealed, durable=call.durable)
+            except FileNotFoundError:
+                self._make_folder(folder)
+                self._replace(str(folder), call.key, sealed, durable=call.durable)
             if call.durable:
                 self._sync_of(call.section).sync(folder)
         except OSError as error:
@@ -89,8 +93,6 @@ class FileLedger:
         return Done()
 
     def _make_folder(self, folder: Path) -> None:
-        if folder.is_dir():
-            return
         for path in (self._root, folder):
             try:
                 path.mkdir(mode=0o700, parents=path == self._root)
@@ -101,8 +103,9 @@ class FileLedger:
                 # The name of a new folder is part of what a durable entry needs.
                 _fsync_folder(path.parent)
 
-    def _replace(self, folder: Path, key: str, sealed: bytes, *, durable: bool) -> None:
-        new = folder / f"{NEW_PREFIX}{os.getpid()}-{next(self._numbers)}"
+    def _replace(self, folder: str, key: str, sealed: bytes, *, durable: bool) -> None:
+        # Paths are put together as text: this is done some hundred times when a hundred pods come at once.
+        new = f"{folder}/{NEW_PREFIX}{os.getpid()}-{next(self._numbers)}"
         fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             try:
@@ -113,9 +116,10 @@ class FileLedger:
                     os.fsync(fd)
             finally:
                 os.close(fd)
-            new.replace(folder / key)
+            os.replace(new, f"{folder}/{key}")  # noqa: PTH105
         except OSError:
-            new.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(new)  # noqa: PTH108
             raise
 
     def _forget(self, call: Forget) -> Done:
