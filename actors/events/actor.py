@@ -4,7 +4,6 @@ from collections.abc import Mapping
 
 from actors.events.core import begin, decide, unwritten
 from actors.events.state import EventsState
-from actors.lastwrite import write_at_last
 from api.lifecycle import Decision
 from api.messages.events import EventsMessage
 from api.messages.kernel import KernelMessage
@@ -28,7 +27,7 @@ class EventRecorder(CoreActor[EventsMessage]):
 
     def on_stop(self, ctx: Context) -> None:
         """Write what is not written, as far as the time that is left to it goes: an orderly end loses nothing."""
-        write_at_last(self.ports["ledger"], unwritten(self.state, ctx.wall()), ctx)
+        self.perform_at_last("ledger", unwritten(self.state, ctx.wall()), ctx)
 
     def decide(self, message: EventsMessage | KernelMessage, ctx: Context) -> Decision[EventsState]:
         """Decide on one message."""

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from actors.lastwrite import write_at_last
 from actors.pod.core import begin, decide
 from actors.pod.event import named
 from actors.pod.grouping import CGROUPS
@@ -44,7 +43,7 @@ class PodActor(CoreActor[PodMessage]):
         """Try once more to write what the ledger did not take: the disk may have room again."""
         stage = rewriting(self.state)
         if stage is not None:
-            write_at_last(self.ports["ledger"], [one.call for one in stage.calls], ctx)
+            self.perform_at_last("ledger", [one.call for one in stage.calls], ctx)
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
         """Decide on one message, and tell the operator what became of the pod."""

@@ -390,13 +390,14 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
         started=started_names(state),
         ready=ready_names(state),
         node=replace(state.node, ips=state.node.ips or ((state.node_ip,) if state.node_ip else ())),
-        wall=wall,
     )
-    status = with_ephemeral(compose(facts), facts)
     state = with_refusals(state, stage, wall)
+    if facts == state.composed_of:
+        return state
+    status = with_ephemeral(compose(facts, wall), facts)
     # A state of which nothing changed stays the very same, and what was found out about it holds on.
     if status == state.base:
-        return state
+        return replace(state, composed_of=facts)
     state = with_resize_events(with_changes(state, status, wall), status, wall)
     return replace(state, base=status)
 

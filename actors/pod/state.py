@@ -12,6 +12,7 @@ import msgspec
 
 from actors.pod.config.volume import SubPath
 from actors.pod.mark import HookRun, Marks
+from actors.pod.status import Facts
 from actors.rules.backoff import Backoff
 from actors.rules.instance import instances_of
 from api.cgroup import CgroupLimits
@@ -248,6 +249,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger holds durably enough; None before the recall."""
     base: PodStatus = PodStatus()
     """The last status composed, or recalled: what the next one is built on."""
+    composed_of: Facts | None = None
+    """Of which `base` was composed and found the same: nothing new can come of them."""
     rewrite_at: Instant | None = None
     """When to write `remembered` again, which the ledger did not take."""
     observed: RuntimePod | None = None

@@ -83,7 +83,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ready: tuple[str, ...] = ()
     """Containers that count as ready."""
     node: NodeFacts = NodeFacts()
-    wall: WallNs
 
     @property
     def containers(self) -> int:
@@ -92,8 +91,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers)
 
 
-def compose(facts: Facts) -> PodStatus:
-    """Compose the whole status."""
+def compose(facts: Facts, wall: WallNs) -> PodStatus:
+    """Compose the whole status; `wall` is when what is new in it became true."""
     pod, base = facts.pod, facts.base
     waiting = {
         name: ContainerStateWaiting(reason=reason, message=text) for name, reason, text in facts.waiting
@@ -131,7 +130,7 @@ def compose(facts: Facts) -> PodStatus:
             phase,
             statuses,
             base.conditions,
-            facts.wall,
+            wall,
             sandbox_ready=not needs_sandbox,
             disruption=facts.disruption if facts.terminal else None,
             inits=inits,
@@ -147,7 +146,7 @@ def compose(facts: Facts) -> PodStatus:
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         qos_class=qos_class(pod.spec),
-        start_time=base.start_time or pod.status.start_time or rfc3339(facts.wall),
+        start_time=base.start_time or pod.status.start_time or rfc3339(wall),
         observed_generation=max(pod.metadata.generation, base.observed_generation),
     )
 

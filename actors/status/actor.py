@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-from actors.lastwrite import write_at_last
 from actors.status.core import decide, unwritten
 from actors.status.state import StatusState
 from api.lifecycle import Decision
@@ -28,4 +27,4 @@ class StatusManager(CoreActor[StatusMessage]):
 
     def on_stop(self, ctx: Context) -> None:
         """Write what was gathered."""
-        write_at_last(self.ports["ledger"], unwritten(self.state), ctx)
+        self.perform_at_last("ledger", unwritten(self.state), ctx)

@@ -1,9 +1,12 @@
 """The shell around a pure core: it calls `decide`, keeps the state, performs the actions, sets the alarm."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
+from api.errors import OperatingError
 from api.lifecycle import Action, Cancel, Decision, Listen, Start, Tell, Unlisten
 from api.messages.kernel import KernelMessage
 from api.ports import BlockingPort, Port, Stream
@@ -11,6 +14,7 @@ from runtime.kernel.actor import Actor, Context
 from runtime.kernel.trace import cut
 
 M = TypeVar("M", contravariant=True)
+LAST_CALL_S = 1.0
 
 
 class CoreActor(Actor[M], Generic[M]):
@@ -44,6 +48,18 @@ class CoreActor(Actor[M], Generic[M]):
         decision = self.begin(ctx)
         if decision is not None:
             self._carry_out(decision, ctx)
+
+    def perform_at_last(self, port: str, calls: Iterable[msgspec.Struct], ctx: Context) -> None:
+        """Carry out calls on a blocking port in `on_stop`, when no outcome is told any more, until one fails."""
+        driver = self.ports[port]
+        if not hasattr(driver, "perform"):
+            return
+        for call in calls:
+            try:
+                driver.perform(call, LAST_CALL_S)
+            except OperatingError as error:
+                ctx.log.warning("failed at last", port=port, call=type(call).__name__, why=str(error))
+                return
 
     def receive(self, message: M | KernelMessage, ctx: Context) -> None:
         """Carry out what the core decides on `message`."""

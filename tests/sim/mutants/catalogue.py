@@ -248,8 +248,8 @@ def tell_the_time(right):
 def begin_anew(right):
     """A pod begins with each status that is composed of it."""
 
-    def compose(facts):
-        return right(replace(facts, base=replace(facts.base, start_time=None)))
+    def compose(facts, wall):
+        return right(replace(facts, base=replace(facts.base, start_time=None)), wall)
 
     return compose
 
