@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from threading import Event
 
-from tests.harness.agent import Agent, pod, until
+from tests.harness.agent import USUAL_INTERVALS, Agent, pod, until
 from tests.harness.budget import Row, show
 from tests.harness.netpeer import HttpPeer, saying
 from tests.harness.usage import cpu_s, resident_bytes
@@ -110,7 +110,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("--period", type=int, default=10, metavar="S", help="how often each is made (10)")
     args = parser.parse_args(words)
     folder = Path(tempfile.mkdtemp(prefix="nodeagent-bench-"))
-    agent = Agent(folder)
+    agent = Agent(folder, **USUAL_INTERVALS)
     try:
         agent.start()
         rows = flips(agent) + many(agent, args.probes, args.period)

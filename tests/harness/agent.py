@@ -32,6 +32,9 @@ MARK = "HARNESS_FOLDER"
 """Environment variable of every container made by `pod`: names the folder of the agent that runs it."""
 CGROUPS = Path("/sys/fs/cgroup")
 
+USUAL_INTERVALS = {"fileCheckFrequency": "20s", "httpCheckFrequency": "20s"}
+"""Between readings of what nothing announced: the default. Tests wait a second; what is measured is an operator's."""
+
 
 class _OverUnix(http.client.HTTPConnection):
     def __init__(self, path, timeout_s):

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event
 
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.agent import pod
+from tests.harness.agent import USUAL_INTERVALS, pod
 from tests.harness.barecri import BareCri, p50_ms
 from tests.harness.budget import Row, show
 from tests.harness.containerd import Containerd
@@ -54,7 +54,7 @@ class Bed:
         self.bare = BareCri(
             self.containerd.socket, folder / "bare", self.containerd.cgroup_root, self.manifest
         )
-        self.agent = Node(folder / "a", self.containerd, maxPods=pods + 10)
+        self.agent = Node(folder / "a", self.containerd, maxPods=pods + 10, **USUAL_INTERVALS)
 
     @staticmethod
     def manifest(name: str) -> dict:

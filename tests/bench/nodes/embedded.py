@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Event
 
 from runtime.drivers.embedded.keeper.process import all_pids
-from tests.harness.agent import Agent, until
+from tests.harness.agent import USUAL_INTERVALS, Agent, until
 from tests.harness.budget import Row, show
 from tests.harness.usage import cpu_s, parent, private_bytes, read, resident_bytes, started_at
 
@@ -146,7 +146,7 @@ def burst(agent: Agent, count: int) -> list[Row]:
 def measure(count: int, singles: int) -> int:
     """Measure, print the table and return how the process is to exit."""
     folder = Path(tempfile.mkdtemp(prefix="nodeagent-bench-"))
-    agent = Agent(folder)
+    agent = Agent(folder, **USUAL_INTERVALS)
     left = ""
     try:
         agent.start()
