@@ -112,7 +112,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     ("kernel", "counted a kill"),
     ("end", "everything removed"),
 )
-"""What fifty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
+"""What thirty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
 
 EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
     *(("evicted for", signal.value) for signal in Signal),
@@ -130,4 +130,4 @@ EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
     *(("kill", name) for name in KILLS),
     ("end", "everything removed"),
 )
-"""What fifty seeds of a node that runs short must reach."""
+"""What sixty seeds of a node that runs short must reach."""

@@ -214,7 +214,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.text(), VALUES))
 def test_any_json_object_is_read_as_itself(value):
     assert read(msgspec.json.encode(value)) == value
