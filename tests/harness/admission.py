@@ -11,7 +11,7 @@ from api.host import Remember
 from api.ids import Path, Uid
 from api.messages import Message
 from api.messages.kernel import Outcome
-from runtime.drivers.memory.history import Happening, HistoryRow
+from runtime.drivers.memory.history import Cause, Happening, HistoryRow
 from tests.harness.world import World
 
 SUPERVISOR = Path("/node/pods")
@@ -82,7 +82,7 @@ class Admissions:
 
     def take_row(self, world: World, row: HistoryRow, over: set[Uid]) -> str:
         """Return what is wrong with a start: the pod was refused, or does not fit beside what runs."""
-        if row.what is Happening.EXITED:
+        if row.what is Happening.EXITED or (row.what is Happening.REMOVED and row.cause is Cause.WORLD):
             self.live.get(row.uid, set()).discard(row.container_id)
             return ""
         if row.what not in (Happening.STARTED, Happening.SANDBOX_STARTED):
