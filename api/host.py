@@ -168,14 +168,15 @@ class Remember(HostCall, frozen=True, kw_only=True):
 
 
 class Forget(HostCall, frozen=True, kw_only=True):
-    """Remove one entry -> Done; a missing one is fine."""
+    """Remove one entry -> Done; a missing one is fine. `durable`: no power failure brings it back once that is done."""
 
     section: str
     key: str
+    durable: bool = False
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"Forget {self.section}/{self.key}"
+        return f"Forget {self.section}/{self.key}{' durable' if self.durable else ''}"
 
 
 class Recall(HostCall, frozen=True, kw_only=True):

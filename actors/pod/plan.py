@@ -461,8 +461,9 @@ def leave_nothing(state: PodState) -> Stage:
         return Stage(calls=groups, why="removing its cgroup")
     if not state.cleaned:
         return Stage(calls=(folder_removal(state),), why="removing its folders and logs")
-    # The page goes last: it is what tells the next life of the agent that there is something left to remove.
-    forget = Forget(section=MEMO_SECTION, key=state.uid)
+    # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,
+    # as it was written: a static pod comes back under its UID, and a power failure would end its next life with this one's end.
+    forget = Forget(section=MEMO_SECTION, key=state.uid, durable=True)
     return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
 
 

@@ -1,8 +1,9 @@
 """StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
 
 Changes of a moment are written together; a change during a write causes another write right after it. Terminal statuses
-are written at once and durably: an exit code that was published once is never lost again. Standalone, the ledger is where statuses are kept; a later issue sends them to an
-API server as well.
+are written at once and durably: an exit code that was published once is never lost again. What replaces or removes them
+is durable too: a static pod comes back under its UID, and must not be given the end of its earlier life by a power
+failure. Standalone, the ledger is where statuses are kept; a later issue sends them to an API server as well.
 """
 
 from collections.abc import Callable
@@ -70,12 +71,14 @@ def composed(state: StatusState, message: PodStatusComposed, now: Instant) -> St
     if not old.forgotten and say_the_same(old.status, message.status) and old.finished == message.finished:
         # What others wrote may have changed: it is not for us to publish.
         return with_version(state, replace(old, status=message.status))
+    version = old.version + 1
     again = replace(
         old,
         status=message.status,
         finished=message.finished,
-        version=old.version + 1,
+        version=version,
         forgotten=False,
+        anew=version if old.forgotten else old.anew,
         due_at=min(due_at, old.due_at) if is_dirty(old) else due_at,
     )
     return with_version(state, again)
@@ -132,12 +135,12 @@ def unwritten(state: StatusState) -> tuple[Remember | Forget, ...]:
 def write_of(version: Version) -> Remember | Forget:
     """Return the call that brings the ledger up to date for one pod."""
     if version.forgotten:
-        return Forget(section=SECTION, key=version.uid)
+        return Forget(section=SECTION, key=version.uid, durable=True)
     return Remember(
         section=SECTION,
         key=version.uid,
         data=msgspec.msgpack.encode(version.status),
-        durable=version.status.phase in TERMINAL,
+        durable=version.status.phase in TERMINAL or version.stored < version.anew,
     )
 
 

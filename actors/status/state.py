@@ -23,6 +23,8 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     stored: int = 0
     forgotten: bool = False
     """It is to be removed from the ledger."""
+    anew: int = 0
+    """The version with which the pod came back before it was forgotten; 0: it did not."""
     writing: OpId | None = None
     writing_version: int = 0
     due_at: Instant = float("-inf")

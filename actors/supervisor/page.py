@@ -113,7 +113,7 @@ def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], 
 def page_write(verdicts: Mapping[Uid, Verdict]) -> Remember | Forget:
     """Return the call that lets the ledger hold these verdicts; nothing is left of a page that says nothing."""
     if not verdicts:
-        return Forget(section=SECTION, key=KEY)
+        return Forget(section=SECTION, key=KEY, durable=True)
     return Remember(section=SECTION, key=KEY, data=encoded(verdicts), durable=True)
 
 

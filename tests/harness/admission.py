@@ -11,7 +11,7 @@ from api.host import Remember
 from api.ids import Path, Uid
 from api.messages import Message
 from api.messages.kernel import Outcome
-from runtime.drivers.memory.history import Happening, HistoryRow
+from runtime.drivers.memory.history import Cause, Happening, HistoryRow
 from tests.harness.world import World
 
 SUPERVISOR = Path("/node/pods")
@@ -39,11 +39,23 @@ class Admissions:
         """Note that nothing is left of a pod: the same UID is judged anew."""
         self.told.pop(uid, None)
 
+    def take_page(self, world: World) -> None:
+        """Take in what the ledger says; whom it names no more and of whom nothing is left is judged anew.
+
+        That is a pod whose manifest went while no agent lived, before anything was made or written of it: no later life
+        has an actor for it that could be seen to end. Of whom anything is left is held to what it was told.
+        """
+        page = world.ledger._now.get((SECTION, KEY))
+        if page is self._page:
+            return
+        self._page, self._verdicts = page, dict(decoded(page))
+        for uid in sorted(self.told.keys() - self._verdicts.keys()):
+            if not is_left(world, uid):
+                self.forget(uid)
+
     def verdict(self, world: World, uid: Uid) -> Verdict | None:
         """Return what the ledger says of a pod."""
-        page = world.ledger.read(SECTION).get(Uid(KEY))
-        if page is not self._page:
-            self._page, self._verdicts = page, dict(decoded(page))
+        self.take_page(world)
         return self._verdicts.get(uid)
 
     def take_state(self, world: World, before: PodState | None, after: PodState) -> str:
@@ -70,7 +82,7 @@ class Admissions:
 
     def take_row(self, world: World, row: HistoryRow, over: set[Uid]) -> str:
         """Return what is wrong with a start: the pod was refused, or does not fit beside what runs."""
-        if row.what is Happening.EXITED:
+        if row.what is Happening.EXITED or (row.what is Happening.REMOVED and row.cause is Cause.WORLD):
             self.live.get(row.uid, set()).discard(row.container_id)
             return ""
         if row.what not in (Happening.STARTED, Happening.SANDBOX_STARTED):
@@ -108,6 +120,14 @@ class Admissions:
             return ""
         had = {uid: milli_of_shares(shares) for uid, shares in sorted(given.items()) if shares}
         return f"containers that run have more CPU than the node: {had}"
+
+
+def is_left(world: World, uid: Uid) -> bool:
+    """Tell whether anything is left of a pod: an actor, a page of its own in the ledger, a sandbox."""
+    if any((section, uid) in world.ledger._now for section in ("pods", "status")):
+        return True
+    lives = world.system is not None and world.alive and Path(f"{SUPERVISOR}/{uid}") in world.system._cells
+    return lives or bool(world.runtime._world.pod(uid).sandboxes)
 
 
 def shares_shown(container: Container) -> int:

@@ -179,6 +179,7 @@ class Checker:
             rows, self._rows = history[self._rows :], len(history)
             for row in rows:
                 self._take_row(row)
+        self.admissions.take_page(self.world)
         doubles = self.world.runtime.doubles
         if doubles:
             self.fail("an image is fetched once for all who want it", doubles[0], PULLER)
@@ -238,7 +239,7 @@ class Checker:
         book = self.book(after.uid)
         if known is not None and before is None:
             # A new incarnation knows what the ledger knows, as a new life of the agent does.
-            self.recall(after.uid)
+            self.recall(after.uid, known[1])
         if gave_up_the_ledger(before, after):
             self.forgotten(after.uid, "status")
             book = self.book(after.uid)
@@ -363,6 +364,7 @@ class Checker:
     def agent_started(self) -> None:
         """Take over what the ledger holds as the truth that this life of the agent begins with."""
         self._referee.agent_began(self.world.time.now())
+        last = {state.uid: state for _, state in self.states.values()}
         self.states.clear()
         self.kernel_books = KernelBooks()
         self.seen_sources.clear()
@@ -370,10 +372,15 @@ class Checker:
         if self.evictions is not None:
             self.evictions.agent_started()
         for uid in list(self.books):
-            self.recall(uid)
+            self.recall(uid, last.get(uid))
 
-    def recall(self, uid: Uid) -> None:
-        """Set one book to what the ledger holds."""
+    def recall(self, uid: Uid, before: PodState | None) -> None:
+        """Set one book to what the ledger holds; `before` is what its actor last knew.
+
+        A pod whose ledger page is missing, damaged, or was not taken when it was last to be written, which the agent
+        said in each case, may have forgotten what it started: where all containers are restarted, nothing but the page
+        and the status has their numbers once the records are removed. What the status still says of them counts.
+        """
         ledger = self.world.ledger
         memo_data = ledger._now.get(("pods", uid))
         status_data = ledger._now.get(("status", uid))
@@ -382,10 +389,9 @@ class Checker:
             memo_data = None
         memo = msgspec.msgpack.decode(memo_data, type=PodMemo) if memo_data else None
         book = Book(reported=old.reported, own_grace_s=old.own_grace_s, restarting=old.restarting)
-        if memo is None:
-            # The ledger was full or its page is damaged, which the agent says: its restarts may be counted anew.
+        if memo is None or (before is not None and before.rewrite_at is not None):
             self._referee.forget(uid)
-        else:
+        if memo is not None:
             book.over, book.killed = memo.terminated, memo.kill is not None
             if memo.kill is not None:
                 book.kill, book.kill_since = memo.kill, min(old.kill_since, self.world.time.now())

@@ -234,7 +234,7 @@ class Calls:
         known = self._known.container(identity)
         if known is None or known.state not in (c.ContainerState.CREATED, c.ContainerState.EXITED):
             try:
-                self._view.take((yield self._view.look_at_container(identity, verbose=False)))
+                yield from self._view.look(identity)
             except NotFoundError:
                 return (yield from self._after(call.uid))
             known = self._known.container(identity)
@@ -253,6 +253,8 @@ class Calls:
         try:
             yield self._link.ask(cri.UPDATE, message)
         except OperatingError as error:
+            # What failed may have come through all the same.
+            self._known.tell_amounts(identity, None)
             yield from self._raise_for_state(identity, error, LIVE)
         self._known.tell_amounts(identity, call.resources)
         pod = yield from self._after(call.uid)

@@ -1,8 +1,10 @@
 """What is known of each sandbox and container by its id, so that an unchanged pod costs two listings and nothing more.
 
 Most of an object never changes, and states only go forward: created, running, exited. So a row of a listing is
-compared by its state alone, and what an inspection told of a state holds for as long as that state does. An object is
-*settled* when nothing that can be known of its present state is missing.
+compared by its state alone, and what an inspection told of a state holds for as long as that state does. Only the
+amounts that confine a container change within a state, by our own hand: an inspection that began before such a change
+may tell of what was, whenever its answer comes. An object is *settled* when nothing that can be known of its present
+state is missing.
 """
 
 import threading
@@ -35,11 +37,13 @@ class Known:
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
         self._settled: set[str] = set()
+        self._resized: dict[str, int] = {}
+        """The moment at which the amounts of each container may last have become others."""
         self._digests: dict[str, str] = {}
 
     @property
     def moment(self) -> int:
-        """Return a number that grows with every new id."""
+        """Return a number that grows with every new id and every change of amounts."""
         return self._count
 
     def sandbox(self, identity: str) -> Sandbox | None:
@@ -58,14 +62,19 @@ class Known:
         """Return the digest of the spec that an object was made from, empty when another agent made it."""
         return self._digests.get(identity, "")
 
-    def tell_amounts(self, identity: str, given: Resources) -> None:
-        """Take in that a container was confined otherwise; it is to be looked at anew, for runtimes that tell."""
+    def tell_amounts(self, identity: str, given: Resources | None) -> None:
+        """Take in that a container was confined otherwise, or, with None, that it may have been.
+
+        It is to be looked at anew, for runtimes that tell.
+        """
         with self._lock:
             known = self._containers.get(identity)
             if known is None:
                 return
             self._settled.discard(identity)
-            if known.resources is not None:
+            self._count += 1
+            self._resized[identity] = self._count
+            if given is not None and known.resources is not None:
                 self._containers[identity] = replace(known, resources=known.resources.updated(given))
 
     def of_pod(self, uid: Uid) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -139,12 +148,18 @@ class Known:
         if ready and pid:
             self._lives(status.id, sandbox.uid, pid, True)
 
-    def tell_container(self, status: pb.ContainerStatus, pid: int) -> None:
-        """Take in an inspection; an answer that others have overtaken changes nothing."""
+    def tell_container(self, status: pb.ContainerStatus, pid: int, begun: int) -> bool:
+        """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated.
+
+        An answer that others have overtaken changes nothing. It is no answer where the amounts became others meanwhile,
+        and not a whole one while an exit is not recorded.
+        """
         with self._lock:
             known = self._containers.get(status.id)
             if known is None or (known.state is ContainerState.EXITED and status.id in self._settled):
-                return
+                return False
+            if self._resized.get(status.id, 0) > begun:
+                return True
             container = shown.with_details(known, status, pid)
             self._containers[status.id] = container
             if container.state is ContainerState.UNKNOWN or is_unfinished(status):
@@ -155,6 +170,7 @@ class Known:
         if container.state is ContainerState.RUNNING and container.pid:
             uid = sandbox.uid if sandbox is not None else Uid(status.labels.get(LABEL_POD_UID, ""))
             self._lives(status.id, uid, container.pid, False)
+        return is_unfinished(status)
 
     def tell_start_failure(self, identity: str, message: str) -> None:
         """Say why a container that was to be started ended without ever running, where the runtime does not."""
@@ -188,6 +204,7 @@ class Known:
                 self._containers.pop(identity, None)
                 self._settled.discard(identity)
                 self._digests.pop(identity, None)
+                self._resized.pop(identity, None)
         for identity in gone:
             self._gone(identity)
 

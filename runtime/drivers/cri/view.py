@@ -19,7 +19,7 @@ from api.errors import NotFoundError, OperatingError, UnavailableError
 from api.ids import Uid
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.errand import Ask, Steps, Together
-from runtime.drivers.cri.known import Known, is_unfinished
+from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import Poller
@@ -32,7 +32,7 @@ LOOK_LIMIT_S = 15.0
 """For one inspection: a container whose runtime hangs must not hold up its pod for ever."""
 UNFINISHED_PAUSE_S = 0.01
 UNFINISHED_LOOKS = 50
-"""How often an exit is looked at again whose code is not recorded yet."""
+"""How often is looked again, above all for an exit whose code is not recorded yet."""
 
 
 class View:
@@ -90,12 +90,13 @@ class View:
         """Show a pod whose sandbox was just made: that alone, when nothing else is known of the pod."""
         if self._known.of_pod(uid) != ((), ()):
             return (yield from self.pod(uid))
+        begun = self._known.moment
         try:
             answer = yield self._look_at_sandbox(identity)
         except OperatingError:
             return (yield from self.pod(uid))
         self._known.see_sandbox(shown.row_of_sandbox(answer.status))
-        self.take(answer)
+        self._take(answer, begun)
         return (yield from self._alone(uid, identity))
 
     def after_container(
@@ -108,6 +109,7 @@ class View:
         others = () if made_from is not None else (identity,)
         if self._known.of_pod(uid) != ((sandbox_id,), others):
             return (yield from self.pod(uid))
+        begun = self._known.moment
         try:
             answer = yield self.look_at_container(identity, verbose=made_from is None)
         except OperatingError:
@@ -117,7 +119,7 @@ class View:
             if row is None:
                 return (yield from self.pod(uid))
             self._known.see_container(row)
-        self.take(answer)
+        self._take(answer, begun)
         return (yield from self._alone(uid, sandbox_id, identity))
 
     def _alone(self, uid: Uid, *ids: str) -> Steps[RuntimePod]:
@@ -136,6 +138,7 @@ class View:
                 break
             asks: list[Ask] = [self._look_at_sandbox(identity) for identity in sandboxes]
             asks += [self.look_at_container(identity, verbose=True) for identity in containers]
+            begun = self._known.moment
             answers = yield Together(asks)
             unfinished = []
             for identity, answer in zip((*sandboxes, *containers), answers, strict=True):
@@ -143,21 +146,25 @@ class View:
                     gone.add(identity)
                 elif isinstance(answer, OperatingError):
                     raise answer
-                elif self.take(answer):
+                elif self._take(answer, begun):
                     unfinished.append(identity)
             sandboxes, containers = (), unfinished
             if unfinished:
                 yield Pause(self._poller, UNFINISHED_PAUSE_S)
         return gone
 
-    def take(self, answer: Any) -> bool:
-        """Take in an inspection; return whether it tells of an exit that is not recorded yet."""
+    def look(self, identity: str) -> Steps[None]:
+        """Look at one container, without its pid. Raises NotFoundError when it is gone."""
+        begun = self._known.moment
+        self._take((yield self.look_at_container(identity, verbose=False)), begun)
+
+    def _take(self, answer: Any, begun: int) -> bool:
+        """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated."""
         pid = shown.pid_of(answer.info)
         if isinstance(answer, pb.PodSandboxStatusResponse):
             self._known.tell_sandbox(answer.status, pid)
             return False
-        self._known.tell_container(answer.status, pid)
-        return is_unfinished(answer.status)
+        return self._known.tell_container(answer.status, pid, begun)
 
     def _look_at_sandbox(self, identity: str) -> Ask:
         return self._link.ask(

@@ -143,9 +143,11 @@ class ExitWatch:
 
     def _ask(self, entry: _Watched) -> None:
         """Ask the runtime what became of it; the answer comes on gRPC's thread and goes on here."""
+        assert self.known is not None
+        begun = self.known.moment
 
         def answered(reply: object, failure: Failure | None) -> None:
-            self._poller.submit(lambda: self._answered(entry, reply, failure))
+            self._poller.submit(lambda: self._answered(entry, reply, failure, begun))
 
         if entry.is_sandbox:
             request = pb.PodSandboxStatusRequest(pod_sandbox_id=entry.identity, verbose=not entry.ended)
@@ -154,14 +156,14 @@ class ExitWatch:
             look = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
             self._link.channel.begin(cri.CONTAINER_STATUS, look, LOOK_LIMIT_S, answered)
 
-    def _answered(self, entry: _Watched, reply: object, failure: Failure | None) -> None:
+    def _answered(self, entry: _Watched, reply: object, failure: Failure | None, begun: int) -> None:
         if not entry.wanted:
             return
         assert self.known is not None
         pid = 0
         if isinstance(reply, pb.ContainerStatusResponse):
             pid = shown.pid_of(reply.info)
-            self.known.tell_container(reply.status, pid)
+            self.known.tell_container(reply.status, pid, begun)
         elif isinstance(reply, pb.PodSandboxStatusResponse):
             pid = shown.pid_of(reply.info)
             self.known.tell_sandbox(reply.status, pid)

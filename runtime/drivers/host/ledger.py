@@ -6,9 +6,9 @@ ledger/<section>/<key>.damaged-<n>    one that could not be read, set aside for 
 ledger/<section>/.new-*               a write in progress; a crash may leave one, the next reading of all removes it
 ```
 
-A write replaces the whole entry by a rename. A durable one is on disk, with its folder, before it completes; writers
-of one section that come together share the folder's fsync. `Forget` is never durable: an entry of a UID that is gone
-harms nobody, and UIDs do not come back. Nothing read here ever prevents a start.
+A write replaces the whole entry by a rename. A durable one is on disk, with its folder, before it completes, and so is
+a durable removal; those of one section that come together share the folder's fsync. Nothing read here ever prevents a
+start.
 """
 
 import contextlib
@@ -124,9 +124,12 @@ class FileLedger:
 
     def _forget(self, call: Forget) -> Done:
         check_ledger_names(call.section, call.key)
-        path = self._root / call.section / call.key
+        folder = self._root / call.section
+        path = folder / call.key
         try:
             path.unlink(missing_ok=True)
+            if call.durable and folder.is_dir():
+                self._sync_of(call.section).sync(folder)
         except OSError as error:
             raise translate(error, f"could not remove ledger entry {path}") from error
         return Done()

@@ -104,6 +104,8 @@ class Referee:
                 self._shown.add(row.container_id)
             case Happening.REMOVED if row.cause is Cause.WORLD:
                 self._lost[row.uid, row.name, row.attempt] = row.at
+                # Of one whose process the runtime had lost track of, no end is told: it goes with its record.
+                self._running.get((row.uid, row.name), set()).discard(row.container_id)
             case Happening.REMOVED if row.cause is Cause.AGENT:
                 if row.running:
                     yield f"{where}: running container {row.name} ({row.container_id}) was removed"

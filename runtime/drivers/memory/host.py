@@ -139,7 +139,7 @@ class MemoryLedger:
     """The port ``ledger`` in memory.
 
     It survives a kill of the agent. A kill of the machine (`lose_power`) may lose what was not written durably, and
-    may bring back what was forgotten.
+    may bring back what was not forgotten durably.
     """
 
     name = "ledger"
@@ -162,6 +162,8 @@ class MemoryLedger:
                 case Forget():
                     check_ledger_names(call.section, call.key)
                     self._now.pop((call.section, call.key), None)
+                    if call.durable:
+                        self._disk.pop((call.section, call.key), None)
                     self._damaged.discard((call.section, call.key))
                     return Done()
                 case Recall():

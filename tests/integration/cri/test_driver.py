@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from api.confinement import Resources
 from api.containers import (
     ANNOTATION_OWNER,
     LABEL_POD_UID,
@@ -23,6 +24,7 @@ from api.containers import (
     SandboxState,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from api.errors import FailureKind
 from api.images import ImageAuth, ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
@@ -448,3 +450,61 @@ def test_what_vanishes_between_listing_and_looking_is_left_out(runtime, hands):
     pod = hands.create(sandbox, "true")
     assert runtime.server.count("ListContainers")
     assert pod.containers == ()
+
+
+# -- amounts that change
+
+
+@pytest.fixture
+def resize(hands):
+    """Return the call that gives a container, which nobody but a later driver looks at, other amounts."""
+    sandbox = hands.sandbox()
+    made = hands.create(sandbox, "sleep", "100").containers[0]
+    return UpdateContainer(uid=sandbox.uid, container_id=made.id, resources=Resources(cpu_shares=300))
+
+
+@pytest.fixture
+def later(runtime, tmp_path):
+    later = Hands(runtime.endpoint, tmp_path)
+    yield later
+    later.runtime.close()
+
+
+def shares(pod):
+    return pod.containers[0].resources.cpu_shares
+
+
+def look_from_before(runtime, later, resize):
+    """Begin an inspection that the runtime has carried out, but whose answer is on its way still."""
+    first = iter((True,))
+    old = runtime.server.hold("ContainerStatus", lambda _: next(first, False), after=True)
+    answers, _ = later.begin(InspectPod(uid=resize.uid))
+    until(lambda: old.held, "an inspection of before")
+    return old, answers
+
+
+def test_an_inspection_from_before_a_resize_is_not_what_the_resize_returns(runtime, later, resize):
+    old, answers = look_from_before(runtime, later, resize)
+    listing = runtime.server.hold("ListContainers")
+    resized, _ = later.begin(resize)
+    until(lambda: listing.held, "the resize to be looked after")
+    old.release()
+    until(lambda: answers, "the inspection")
+    listing.release()
+    until(lambda: resized, "the resize")
+    assert (shares(answers[0]), shares(resized[0])) == (300, 300)
+
+
+def test_an_inspection_from_before_a_resize_that_comes_after_it_changes_nothing(runtime, later, resize):
+    old, answers = look_from_before(runtime, later, resize)
+    assert shares(later.call(resize)) == 300
+    old.release()
+    until(lambda: answers, "the inspection")
+    assert (shares(answers[0]), shares(later.call(InspectPod(uid=resize.uid)))) == (300, 300)
+
+
+def test_a_resize_that_nobody_answered_may_have_come_through(runtime, later, resize):
+    assert shares(later.call(InspectPod(uid=resize.uid))) == 0
+    runtime.server.hold("UpdateContainerResources", after=True)
+    assert later.call(resize, deadline_s=0.3).kind is FailureKind.TIMED_OUT
+    assert shares(later.call(InspectPod(uid=resize.uid))) == 300

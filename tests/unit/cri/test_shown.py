@@ -2,6 +2,7 @@
 
 import pytest
 
+from api.confinement import Resources
 from api.containers import (
     ANNOTATION_TERMINATION_PATH,
     ContainerIds,
@@ -213,22 +214,22 @@ def test_what_was_inspected_holds_until_a_listing_shows_a_newer_state():
     book, lives, _ = known()
     book.see_container(row())
     assert not book.settled(ID)
-    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7)
+    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
     assert book.settled(ID)
     assert lives == [(ID, "", 7, False)]
     book.see_container(row())
     assert book.settled(ID)
     book.see_container(row(state=pb.CONTAINER_EXITED))
     assert not book.settled(ID)
-    book.tell_container(status(exit_code=4), 0)
+    assert not book.tell_container(status(exit_code=4), 0, book.moment)
     assert (book.settled(ID), book.container(ID).exit_code) == (True, 4)
 
 
 def test_an_answer_that_was_overtaken_changes_nothing():
     book, _, _ = known()
     book.see_container(row())
-    book.tell_container(status(exit_code=4), 0)
-    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7)
+    book.tell_container(status(exit_code=4), 0, book.moment)
+    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
     book.see_container(row())
     assert (book.container(ID).state, book.container(ID).exit_code) == (EXITED, 4)
 
@@ -236,8 +237,25 @@ def test_an_answer_that_was_overtaken_changes_nothing():
 def test_an_unfinished_exit_stays_to_be_asked_for():
     book, _, _ = known()
     book.see_container(row(state=pb.CONTAINER_EXITED))
-    book.tell_container(status(finished_at=0), 0)
+    assert book.tell_container(status(finished_at=0), 0, book.moment)
     assert (book.settled(ID), book.container(ID).state) == (False, RUNNING)
+
+
+@pytest.mark.parametrize(("given", "shares"), [(Resources(cpu_shares=9), 9), (None, 7)])
+def test_what_was_asked_before_the_amounts_may_have_changed_is_to_be_asked_again(given, shares):
+    def answer(cpu_shares):
+        linux = pb.LinuxContainerResources(cpu_shares=cpu_shares)
+        return status(state=pb.CONTAINER_RUNNING, resources=pb.ContainerResources(linux=linux))
+
+    book, _, _ = known()
+    book.see_container(row())
+    begun = book.moment
+    book.tell_container(answer(7), 0, begun)
+    book.tell_amounts(ID, given)
+    assert book.tell_container(answer(7), 0, begun)
+    assert (book.settled(ID), book.container(ID).resources.cpu_shares) == (False, shares)
+    assert not book.tell_container(answer(8), 0, book.moment)
+    assert (book.settled(ID), book.container(ID).resources.cpu_shares) == (True, 8)
 
 
 def test_what_a_complete_listing_does_not_hold_is_forgotten_unless_it_is_newer():

@@ -76,6 +76,12 @@ def test_only_a_durable_write_waits_for_the_disk_and_then_for_file_and_folder(le
     assert synced == []
     remember(ledger, "a", durable=True)
     assert synced == [False, True]
+    ledger.perform(Forget(section="pods", key="first"), 5.0)
+    assert synced == [False, True]
+    ledger.perform(Forget(section="pods", key="a", durable=True), 5.0)
+    assert synced == [False, True, True]
+    ledger.perform(Forget(section="nothing", key="here", durable=True), 5.0)
+    assert synced == [False, True, True]
 
 
 def test_a_write_cut_short_by_a_crash_is_cleaned_up_and_hurts_nobody(ledger, tmp_path):

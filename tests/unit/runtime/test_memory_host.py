@@ -17,6 +17,8 @@ def test_a_power_cut_keeps_what_was_durable_and_may_lose_the_rest():
         ledger.perform(Remember(section="p", key="fresh", data=b"2"), 5)
         ledger.perform(Remember(section="p", key="gone", data=b"3", durable=True), 5)
         ledger.perform(Forget(section="p", key="gone"), 5)
+        ledger.perform(Remember(section="p", key="over", data=b"4", durable=True), 5)
+        ledger.perform(Forget(section="p", key="over", durable=True), 5)
         ledger.lose_power()
         entries = dict(ledger.perform(RecallAll(section="p"), 5).entries)
         assert entries.pop("safe") == b"1"

@@ -236,6 +236,20 @@ def test_a_container_that_runs_twice_is_a_violation():
     assert ["runs twice" in v for v in hands.runtime.violations()] == [True]
 
 
+@pytest.mark.parametrize("by_the_agent", [False, True])
+def test_a_lost_container_runs_until_it_is_stopped_or_somebody_else_takes_it_away(by_the_agent):
+    hands = Hands()
+    sandbox = hands.sandbox()
+    lost = hands.container(sandbox, "run", attempt=0)
+    hands.runtime.lose_track(lost.id)
+    if by_the_agent:
+        hands.call(RemoveContainer(uid=sandbox.uid, container_id=lost.id))
+    else:
+        hands.runtime.remove_behind_our_back(lost.id)
+    hands.container(sandbox, "run", attempt=1)
+    assert ["runs twice" in v for v in hands.runtime.violations()] == [True] * by_the_agent
+
+
 def test_removing_what_runs_is_a_violation():
     hands = Hands()
     sandbox = hands.sandbox()

@@ -411,6 +411,7 @@ def test_a_deleted_pod_leaves_nothing_and_its_page_goes_last():
     hand.kill(), hand.settle()
     assert kinds(hand.started)[-3:] == [RemoveSandbox, RemovePodFolders, Forget]
     assert hand.started[-2] == RemovePodFolders(uid=UID, log_directory="/logs/default_web_u1")
+    assert hand.started[-1].durable, "it would be the end of a static pod that is put back"
     assert (hand.world.view.sandboxes, hand.world.pages, hand.world.folders) == ((), {}, False)
 
 

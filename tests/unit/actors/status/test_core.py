@@ -159,6 +159,17 @@ def test_a_pod_that_comes_back_while_it_is_forgotten_is_written_again():
     assert desk.disk == {"u1": "Pending"}
 
 
+def test_no_power_failure_brings_back_the_end_of_an_earlier_life():
+    desk = Desk()
+    desk.status("Failed"), desk.end()
+    assert [(type(c), c.durable) for c in desk.forget()] == [(Forget, True)]
+    desk.status("Pending")
+    desk.end(fails=True)
+    assert [(type(c), c.durable) for c in desk.ring()] == [(Remember, True)]
+    desk.end()
+    assert [c.durable for c in desk.status("Running")] == [False]
+
+
 def published(desk, *conditions):
     status = PodStatus(
         phase="Running", conditions=tuple(PodCondition(type=kind, status=word) for kind, word in conditions)
