@@ -4,6 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("any machine", deadline=None)
+"""An example that takes long says something of the machine, and nothing of what is tested."""
+settings.load_profile("any machine")
 
 pytest_plugins = ("tests.harness.lab",)
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from api.errors import DeniedError, NotFoundError
@@ -70,7 +70,6 @@ def test_timestamps_stand_once_before_each_line(log):
 
 
 @given(logs(), st.integers(0, 6))
-@settings(deadline=None)
 def test_a_tail_is_the_lines_that_ended_last_each_of_them_whole(log, wanted):
     data, ended = log
     out = joined_tail(data, wanted)

@@ -70,7 +70,7 @@ def named(cls, api_version="v1"):
     return objects(cls).map(lambda raw: {**raw, "apiVersion": api_version, "kind": cls.__name__})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(named(Pod))
 def test_a_pod_survives_every_codec_unchanged(raw):
     fitted = fit(raw, Pod)
@@ -83,7 +83,7 @@ def test_a_pod_survives_every_codec_unchanged(raw):
     assert read_document(msgspec.json.encode(raw), "x").json == msgspec.json.encode(raw)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(named(Pod))
 def test_equal_pods_hash_and_encode_alike_whatever_the_order_of_their_keys(raw):
     pod = msgspec.convert(raw, Pod)
@@ -100,7 +100,7 @@ def turned(value):
     return [turned(item) for item in value] if isinstance(value, list) else value
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(named(Pod))
 def test_defaults_are_idempotent_and_rules_never_fail_on_any_pod(raw):
     pod = default_pod(msgspec.convert(raw, Pod))
@@ -109,14 +109,14 @@ def test_defaults_are_idempotent_and_rules_never_fail_on_any_pod(raw):
     assert all(path.startswith(("metadata.", "spec.")) for path in paths)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(named(Event))
 def test_an_event_survives_the_way_through_its_other_version(raw):
     event = SCHEME.decode(raw, "x").object
     assert SCHEME.decode(SCHEME.encode(event, api_version="events.k8s.io/v1"), "x").object == event
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(named(KubeletConfiguration, "kubelet.config.k8s.io/v1beta1"))
 def test_a_configuration_survives_and_its_rules_never_fail(raw):
     decoded = SCHEME.decode(raw, "x")
@@ -136,7 +136,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.dictionaries(st.sampled_from([*Pod.__struct_encode_fields__, "Spec", "x"]), PLAIN))
 def test_whatever_stands_in_a_document_is_fitted_or_told_never_raised(raw):
     decoded = SCHEME.read({"apiVersion": "v1", "kind": "Pod", **raw}, "x")

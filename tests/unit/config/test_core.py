@@ -277,7 +277,7 @@ class Merge(RuleBasedStateMachine):
 
 
 TestMerge = Merge.TestCase
-TestMerge.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
+TestMerge.settings = settings(max_examples=60, stateful_step_count=20)
 
 
 def test_an_unmerged_field_is_not_lost_on_the_way():

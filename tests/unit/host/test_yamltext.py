@@ -214,20 +214,20 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.dictionaries(st.text(), VALUES))
 def test_any_json_object_is_read_as_itself(value):
     assert read(msgspec.json.encode(value)) == value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text() | st.text("{}[]:-&*!|>'\"#%@, \n\tab01<?"))
 def test_any_text_is_read_or_told_never_raised(text):
     document = read_document(text.encode("utf-8", "replace"), "x")
     assert (document.json is None) == bool(document.problems)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary())
 def test_any_bytes_are_read_or_told_never_raised(data):
     document = read_document(data, "x")

@@ -232,7 +232,7 @@ def _cut(data, wire):
     return wire[:size], wire[size:]
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 50_000), min_size=1, max_size=4), st.data())
 def test_all_arrives_in_order_and_never_beyond_the_window(sizes, data):
     client, server = Session(), Session(server=True)

@@ -282,5 +282,5 @@ class LedgerMachine(RuleBasedStateMachine):
             assert recalled.damaged == ()
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=20)
 TestLedgerMachine = LedgerMachine.TestCase

@@ -551,4 +551,4 @@ class Folder(RuleBasedStateMachine):
 
 
 TestFolder = Folder.TestCase
-TestFolder.settings = settings(max_examples=50, stateful_step_count=20, deadline=None)
+TestFolder.settings = settings(max_examples=50, stateful_step_count=20)

@@ -123,7 +123,7 @@ def play(script, policy):
     return model
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(steps, st.sampled_from((1, 2, None)))
 def test_one_pull_per_key_no_wanted_image_removed_and_every_want_ends_up_ready(script, at_once):
     model = play(script, Policy(at_once=at_once, per_second=0))

@@ -270,7 +270,6 @@ TestPodMachine = PodMachine.TestCase
 TestPodMachine.settings = settings(
     max_examples=60,
     stateful_step_count=40,
-    deadline=None,
     # Shrinking forty steps takes minutes: take a failure's steps as they come, or add Phase.shrink by hand.
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
