@@ -100,11 +100,6 @@ def ignore_the_dying(right):
     return lambda state: state.whole
 
 
-def hear_half_of_it(right):
-    """What is told of pods is taken for the whole truth while some of them have not said whether they end."""
-    return lambda state: right(replace(state, whole=True))
-
-
 def bury_the_living(right):
     """A victim is taken for gone while its volumes are there."""
 
@@ -131,6 +126,5 @@ EVICTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
     Mutant("innkeeper", "actors.supervisor.admission", "refused_under", let_everybody_in, eviction=True),
     Mutant("successor", "actors.eviction.core", "is_quiet", ignore_the_dying, eviction=True),
-    Mutant("rash heir", "actors.eviction.core", "is_quiet", hear_half_of_it, eviction=True),
     Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, eviction=True),
 )
