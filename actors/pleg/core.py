@@ -23,6 +23,9 @@ from api.messages.supervisor import RuntimeListed, RuntimePresence
 SUPERVISOR = Path("/node/pods")
 DEAF_RELIST_S = 1.0
 """Between listings while no events flow, as a kubelet does."""
+PODS_A_PERIOD = 50
+"""With more pods listings are rarer: they repair what events missed, and cost what there is to list."""
+LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
 """How often an unchanged pod is told again, so that a lost message is repaired."""
 RETRY_LIMIT_S = 10.0
@@ -92,14 +95,13 @@ def absorb_listing(
     state: PlegState, listing: PodListing, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
     """Take in a complete listing: tell each pod that changed or was not told for a while, and the supervisor."""
-    period = state.relist_s if state.hearing else DEAF_RELIST_S
     state = replace(
         state,
         listed_at=as_of,
         failures=0,
         failure="",
         relists=state.relists + 1,
-        next_listing_at=now + period,
+        next_listing_at=now + period_s(state, len(listing.pods)),
     )
     actions: list[Action] = []
     present = {pod.uid: pod for pod in listing.pods}
@@ -127,6 +129,13 @@ def absorb_listing(
     )
     actions.append(Tell(to=SUPERVISOR, message=RuntimeListed(pods=presence, as_of=as_of)))
     return state, tuple(actions)
+
+
+def period_s(state: PlegState, pods: int) -> float:
+    """Return how long until the next listing: while events flow, the longer the more there is to list."""
+    if not state.hearing:
+        return DEAF_RELIST_S
+    return max(state.relist_s, min(state.relist_s * pods / PODS_A_PERIOD, LONGEST_PERIOD_S))
 
 
 def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 
+import pytest
 from msgspec.structs import replace
 
 from actors.pleg.core import decide, health
@@ -129,6 +130,15 @@ def test_it_lists_every_five_seconds_while_it_hears_and_every_second_while_it_is
     eye.give(StreamEnded(stream="runtime.events", failure=BROKEN))
     eye.list(POD)
     assert eye.wake_at - eye.now <= 1
+
+
+@pytest.mark.parametrize(("pods", "period_s"), [(1, 5), (50, 5), (110, 11), (250, 12)])
+def test_the_more_pods_there_are_the_rarer_they_are_listed_while_events_flow(pods, period_s):
+    eye = Eye()
+    eye.list(*(replace(POD, uid=Uid(f"u{number}")) for number in range(pods)))
+    assert eye.wake_at - eye.now == period_s
+    eye.give(StreamEnded(stream="runtime.events", failure=BROKEN))
+    assert eye.wake_at - eye.now == 1
 
 
 def test_an_unchanged_pod_is_told_again_once_a_minute():
