@@ -112,7 +112,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     ("kernel", "counted a kill"),
     ("end", "everything removed"),
 )
-"""What thirty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
+"""What twenty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
 
 EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
     *(("evicted for", signal.value) for signal in Signal),
