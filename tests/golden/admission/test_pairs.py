@@ -8,7 +8,6 @@ from pathlib import Path as File
 
 import msgspec
 import pytest
-import yaml
 
 from actors.rules.admission import Admitted, House, Refused, Tenant, Waiting, judge
 from actors.rules.request import claim_of
@@ -17,9 +16,9 @@ from api.node import NodeFacts, NodeTaint
 from api.objects.pod import Pod
 from api.poddefault import default_pod
 from api.quantity import parse
+from tests.golden.pair import hold
 
 PAIRS = sorted(File(__file__).parent.glob("*.yaml"))
-SPLIT = "\nexpect:\n"
 
 
 def node_of(raw):
@@ -99,16 +98,7 @@ def outcome_of(pair):
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
 def test_a_pair_comes_out_as_its_rule_says(path, request):
-    text = path.read_text()
-    head, _, _ = text.partition(SPLIT)
-    pair = yaml.safe_load(text)
-    assert pair["rule"], "a pair names the rule that it is written from"
-    found = outcome_of(pair)
-    if request.config.getoption("--update", default=False):
-        body = yaml.safe_dump(found, sort_keys=False, width=110)
-        path.write_text(head + SPLIT + "".join(f"  {line}\n" for line in body.splitlines()))
-        return
-    assert {key: found.get(key) for key in pair["expect"]} == pair["expect"]
+    hold(path, outcome_of, update=request.config.getoption("--update", default=False))
 
 
 def test_there_are_enough_pairs():

@@ -8,7 +8,6 @@ from pathlib import Path as File
 
 import msgspec
 import pytest
-import yaml
 
 from actors.pod.config.volume import SubPath, volume_plans
 from actors.pod.core import advance, decide
@@ -36,11 +35,11 @@ from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod, PodStatus
 from api.poddefault import default_pod
 from api.wallclock import wall_ns
+from tests.golden.pair import hold
 from tests.unit.actors.pods import NS, UID, WALL, box, instance, shown
 
 PAIRS = sorted(File(__file__).parent.glob("*.yaml"))
 LIVES = {"terminating": Terminating, "terminated": Terminated, "finished": Finished}
-SPLIT = "\nexpect:\n"
 
 
 def state_of(pair):
@@ -259,16 +258,7 @@ def seconds(text):
 
 @pytest.mark.parametrize("path", PAIRS, ids=lambda path: path.stem)
 def test_a_pair_comes_out_as_its_rule_says(path, request):
-    text = path.read_text()
-    head, _, _ = text.partition(SPLIT)
-    pair = yaml.safe_load(text)
-    assert pair["rule"], "a pair names the rule that it is written from"
-    found = outcome_of(pair)
-    if request.config.getoption("--update", default=False):
-        body = yaml.safe_dump(found, sort_keys=False, width=110)
-        path.write_text(head + SPLIT + "".join(f"  {line}\n" for line in body.splitlines()))
-        return
-    assert {key: found.get(key) for key in pair["expect"]} == pair["expect"]
+    hold(path, outcome_of, update=request.config.getoption("--update", default=False))
 
 
 def test_there_are_enough_pairs():
