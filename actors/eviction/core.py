@@ -358,10 +358,10 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return when to look again at the latest."""
     due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
-    if not state.settled and state.pods is not None:
-        due_at.append(state.settling_until)
     if state.doing is not None:
         due_at.append(state.doing.until)
+    elif not state.settled and state.pods is not None:
+        due_at.append(state.settling_until)
     ends = (at + state.policy.transition_s for at in state.last_seen.values())
     due_at += [end for end in ends if end > now]
     return min(due_at)

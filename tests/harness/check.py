@@ -41,7 +41,7 @@ from api.containers import Container, ContainerState, StopContainer
 from api.host import Remember
 from api.ids import Path, Uid
 from api.messages import Message
-from api.messages.kernel import Outcome
+from api.messages.kernel import Alarm, Outcome
 from api.messages.pod import KillCause, ProbeResult
 from api.messages.podconfig import PodsSeen
 from api.messages.probes import ProbeKind
@@ -66,6 +66,8 @@ WANTED_S = 150.0
 """So long a pod must have been wanted without a break before nobody may take it for unwanted."""
 OUR_KILL = 137
 HOT_STARTS = 9
+RINGS_AT_ONCE = 20
+"""So often an actor may be woken at one instant: whoever is told something anew sets its alarm anew."""
 HOT_WINDOW_S = 60.0
 """Waits of 0, 10, 20, 40 s allow four starts within this; kills of the agent and lost records a few more."""
 
@@ -126,6 +128,8 @@ class Checker:
         self.wall_jumps: list[float] = []
         self._referee = Referee()
         self._rows = 0
+        self._rings: dict[Path, tuple[float, int]] = {}
+        """By actor: when it was woken last, and how often at that instant."""
         self._updates = 0
         self._touched: Path | None = None
         self._wall_offset: int | None = None
@@ -161,6 +165,8 @@ class Checker:
     def see(self, path: Path, message: Message) -> None:
         """Note who is about to handle what."""
         self._touched = path
+        if isinstance(message, Alarm):
+            self._take_alarm(path)
         self.admissions.see(path, message)
         if self.evictions is not None:
             self.evictions.see(path, message)
@@ -170,6 +176,15 @@ class Checker:
             )
         elif isinstance(message, PodsSeen) and not message.restored:
             self.seen_sources.add(message.source)
+
+    def _take_alarm(self, path: Path) -> None:
+        """Count alarms of one actor that ring while no time passes."""
+        now = self.world.time.now()
+        at, count = self._rings.get(path, (now, 0))
+        count = count + 1 if at == now else 1
+        self._rings[path] = now, count
+        if count > RINGS_AT_ONCE:
+            self.fail("an alarm is for later", f"{path} was woken {count} times at {now:.3f} s", path)
 
     def on_step(self) -> None:
         """Apply every rule to what this step changed."""

@@ -275,6 +275,18 @@ def test_after_a_supervisor_began_anew_all_pods_must_be_known_again():
     assert hand.read(1.0).kill.uid == "tiny"
 
 
+def test_a_supervisor_that_begins_anew_during_a_deed_wakes_nobody_without_end():
+    hand = Hand(Threshold(signal=Signal.MEMORY, value=Quantity(amount=GI), grace_s=1.0), max_pod_grace_s=60)
+    hand.tell(ActivePods(pods=(pod("hog", grace=60),)))
+    hand.free = 0
+    assert hand.read().read().kill.grace_s == 60
+    hand.tell(Restarted(path=PODS, incarnation=1, cause="x"))
+    while isinstance(hand.state.doing, Killing):
+        assert hand.wake_at > hand.now
+        hand.tell(Alarm(at=hand.wake_at), hand.wake_at - hand.now)
+    assert hand.now >= hand.state.settling_until
+
+
 def test_the_same_reading_told_again_decides_nothing():
     hand = Hand(HARD, pods=())
     hand.free, hand.used = 0, {"late": MI}
