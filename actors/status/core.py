@@ -1,6 +1,6 @@
 """StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
 
-Changes of a moment are written together; a change during a write causes another write right after it. Terminal statuses
+Changes of a moment are written together until the pod runs; a change during a write causes another write right after it. Terminal statuses
 are written at once and durably: an exit code that was published once is never lost again. What replaces or removes them
 is durable too: a static pod comes back under its UID, and must not be given the end of its earlier life by a power
 failure. Standalone, the ledger is where statuses are kept; a later issue sends them to an API server as well.
@@ -25,7 +25,9 @@ DEADLINE_S = 30.0
 RETRY_S = 1.0
 RETRY_LIMIT_S = 60.0
 GATHER_S = 1.0
-"""For how long changes of a pod that is not over are gathered: its start makes four of them."""
+"""For how long changes of a pod that does not run yet are gathered. What runs is written at once: that it is ready must
+outlive the agent."""
+PENDING = "Pending"
 TERMINAL = ("Succeeded", "Failed")
 
 
@@ -57,7 +59,7 @@ def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Inst
 def composed(state: StatusState, message: PodStatusComposed, now: Instant) -> StatusState:
     """Take in a status: an equal one is no new version."""
     old = state.versions.get(message.uid)
-    due_at = now if message.status.phase in TERMINAL else now + GATHER_S
+    due_at = now + GATHER_S if message.status.phase == PENDING else now
     fresh = Version(
         uid=message.uid,
         namespace=message.namespace,

@@ -90,15 +90,18 @@ def test_a_change_during_a_write_is_written_right_after_and_only_the_newest():
 
 def test_changes_of_a_moment_are_written_together_and_an_end_at_once():
     desk = Desk()
-    for phase in ("Pending", "Running"):
-        assert desk.tell(PodStatus(phase=phase)) == []
+    for reason in ("", "Waits"):
+        assert desk.tell(PodStatus(phase="Pending", reason=reason)) == []
         desk.now += GATHER_S / 4
     assert [call.key for call in unwritten(desk.state)] == ["u1"]
     assert len(desk.ring()) == 1
     assert desk.now == GATHER_S, "the first of them is not late because of the others"
     desk.end()
-    assert (desk.disk, unwritten(desk.state)) == ({"u1": "Running"}, ())
-    assert desk.tell(PodStatus(phase="Pending")) == []
+    assert (desk.disk, unwritten(desk.state)) == ({"u1": "Pending"}, ())
+    assert len(desk.tell(PodStatus(phase="Running"))) == 1, (
+        "that it runs, and is ready, must outlive the agent"
+    )
+    desk.end()
     (write,) = desk.tell(PodStatus(phase="Failed"))
     assert write.durable
 
