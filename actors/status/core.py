@@ -1,9 +1,10 @@
 """StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
 
-Changes of a moment are written together until the pod runs; a change during a write causes another write right after it. Terminal statuses
-are written at once and durably: an exit code that was published once is never lost again. What replaces or removes them
-is durable too: a static pod comes back under its UID, and must not be given the end of its earlier life by a power
-failure. Standalone, the ledger is where statuses are kept; a later issue sends them to an API server as well.
+Changes of a moment are written together until the pod runs; a change during a write causes another write right after
+it. Terminal statuses are written at once and durably: an exit code that was published once is never lost again. What
+replaces or removes them is durable too: a static pod comes back under its UID, and must not be given the end of its
+earlier life by a power failure. Standalone, the ledger is where statuses are kept; a later issue sends them to an API
+server as well.
 """
 
 from collections.abc import Callable

@@ -58,7 +58,12 @@ class CoreActor(Actor[M], Generic[M]):
             try:
                 driver.perform(call, LAST_CALL_S)
             except OperatingError as error:
-                ctx.log.warning("failed at last", port=port, call=type(call).__name__, why=str(error))
+                ctx.log.warning(
+                    "a call failed as the actor stopped, the rest is left",
+                    port=port,
+                    call=type(call).__name__,
+                    why=str(error),
+                )
                 return
 
     def receive(self, message: M | KernelMessage, ctx: Context) -> None:

@@ -23,7 +23,8 @@ from runtime.wire.generated import cri_pb2 as pb
 
 LIST_LIMIT_S = 30.0
 AT_ONCE = 2
-"""Listings under way: a pod alone is never behind another one's."""
+"""Listings under way: one that is slow leaves room for another."""
+BUG = Failure(kind=FailureKind.UNAVAILABLE, message="the driver failed to read a listing: a bug, see the log")
 ALL = None
 """Asks for the rows of all pods."""
 
@@ -130,7 +131,14 @@ class Rows:
     def _over(self, batch: Batch, replies: Sequence[Any], *, whole: bool) -> None:
         """Begin the next listing, then answer those of this one."""
         failure = next((one.failure() for one in replies if isinstance(one, OperatingError)), None)
-        rows = {} if failure is not None else self._take_in(replies, whole=whole)
+        rows: Mapping[Uid, PodRows] | None = None
+        try:
+            rows = {} if failure is not None else self._take_in(replies, whole=whole)
+        finally:
+            # Also after a bug: whoever waits is told, and the next listing is begun.
+            self._answer(batch, rows or {}, failure if rows is not None else BUG)
+
+    def _answer(self, batch: Batch, rows: Mapping[Uid, PodRows], failure: Failure | None) -> None:
         with self._lock:
             following = self._batch(self._waiting) if self._waiting else None
             self._waiting = []

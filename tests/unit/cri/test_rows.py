@@ -132,6 +132,17 @@ def test_a_failure_is_that_of_all_who_shared_the_listing_and_the_next_one_is_beg
     assert runtime.filters == ["a"]
 
 
+def test_a_listing_that_can_not_be_read_holds_up_nobody(rows, runtime, log, monkeypatch):
+    for uid in UIDS:
+        look(rows, uid, log)
+    with monkeypatch.context() as broken:
+        broken.setattr(Known, "see_sandbox", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            runtime.reply("a")
+    assert log == [("a", FailureKind.UNAVAILABLE)]
+    assert runtime.filters == ["b", None]
+
+
 def test_who_gives_up_is_told_once_and_a_listing_for_nobody_is_taken_back(rows, runtime, log):
     give_up = look(rows, "a", log)
     look(rows, "b", log)
