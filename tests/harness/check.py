@@ -623,10 +623,12 @@ def running_is_true(checker: Checker, book: Book, before: PodState | None, after
     if before is not None and before.base is after.base:
         return ""
     for status in all_statuses(after.base):
-        if (status.state.running or status.ready) and status.container_id not in checker.ran:
-            return f"container {status.name} ({status.container_id or 'no id'})"
         ended = status.state.terminated
         prepared = status in after.base.init_container_statuses and ended is not None and ended.exit_code == 0
+        # Removed behind the agent's back, and its page damaged: then what came after it says that it ended well.
+        inferred = prepared and not status.container_id and checker.inits.ended_well(after, status.name)
+        if (status.state.running or status.ready) and status.container_id not in checker.ran and not inferred:
+            return f"container {status.name} ({status.container_id or 'no id'})"
         if status.ready and not status.state.running and not prepared:
             return f"container {status.name} is ready and does not run"
     return ""

@@ -44,6 +44,11 @@ class InitBook:
             return f"init container {row.name} starts while {mains} run"
         return ""
 
+    def ended_well(self, state: PodState, name: str) -> bool:
+        """Tell whether a plain init container really did its work in the sandbox that the pod has."""
+        shown = state.observed.sandboxes if state.observed is not None else ()
+        return bool(shown) and name in self._done.get(shown[0].id, ())
+
     def note(self, row: HistoryRow) -> None:
         """Note what happened."""
         order = dict(self._order.get(row.uid, ()))
