@@ -92,7 +92,11 @@ def absorb(
 def ask(
     state: UsageState, message: object, now: Instant, new_op: Callable[[], OpId]
 ) -> tuple[UsageState, tuple[Action, ...]]:
-    """Begin a round when it is due; read pods and folders as soon as it is known which pods there are."""
+    """Begin a round when it is due; read pods as soon as it is known which there are, and then folders.
+
+    Not both at once: each is a long row of short reads, and two of those in one interpreter cost twice as much as one
+    after the other.
+    """
     calls: list[tuple[Part, HostCall | Call]] = []
     if now >= state.next_round_at:
         state = replace(
@@ -116,6 +120,8 @@ def ask(
     elif isinstance(message, Outcome) and message.call == ListPods.__name__:
         # Also when the listing failed: who was there before is most likely there still.
         calls = after_listing(state, now)
+    elif isinstance(message, Outcome) and message.call == ReadPods.__name__:
+        calls = folders_due(state, now)
     actions: list[Action] = []
     under_way = {asked.part for asked in state.asked.values()}
     for part, call in calls:
@@ -152,27 +158,27 @@ def disks_of(state: UsageState) -> MeasureDisks:
 
 def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
     """Return the calls that need to know which pods there are; none about no pods."""
-    calls: list[tuple[Part, HostCall | Call]] = []
     pods = tuple(pod for pod in state.listed if alive(pod))
     places = tuple(place for pod in pods if (place := place_of(state, pod)).containers)
-    if places:
-        calls.append((Part.PODS, ReadPods(pods=places)))
-    due = [pod for pod in pods if pod.uid not in state.folders or now >= state.folders[pod.uid].due_at]
-    if due:
-        policy = state.policy
-        folders = tuple(
-            FolderPlace(
-                uid=pod.uid,
-                pod_folder=f"{policy.root_dir}/pods/{pod.uid}",
-                log_folder=f"{policy.log_root}/{pod.namespace}_{pod.name}_{pod.uid}",
-            )
-            for pod in due
-        )
-        calls.append((Part.FOLDERS, MeasureFolders(pods=folders)))
+    calls = [(Part.PODS, ReadPods(pods=places))] if places else folders_due(state, now)
     nameless = [pod.uid for pod in pods if any(is_nameless(state, c) for c in pod.containers)]
     ready = [uid for uid in nameless if now >= state.looked_at.get(uid, float("-inf")) + LOOK_AGAIN_S]
-    calls += [(Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE]]
-    return calls
+    return [*calls, *((Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE])]
+
+
+def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+    """Return the call that walks the folders of the pods whose turn it is; none when it is nobody's."""
+    policy = state.policy
+    folders = tuple(
+        FolderPlace(
+            uid=pod.uid,
+            pod_folder=f"{policy.root_dir}/pods/{pod.uid}",
+            log_folder=f"{policy.log_root}/{pod.namespace}_{pod.name}_{pod.uid}",
+        )
+        for pod in state.listed
+        if alive(pod) and (pod.uid not in state.folders or now >= state.folders[pod.uid].due_at)
+    )
+    return [(Part.FOLDERS, MeasureFolders(pods=folders))] if folders else []
 
 
 def is_nameless(state: UsageState, container: Container) -> bool:

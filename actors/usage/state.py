@@ -1,9 +1,8 @@
 """What UsageManager knows: the last believed reading of each part, what is asked for now, and who wants to be told.
 
 ```text
-period --> listing ---> pods (cgroups, /proc) -.
-       |          '---> folders (those due)  --+--> all in, or PUBLISH_S over --> Usage --> every watcher
-       '-> node, disks, image file system, runtime's stats
+period --> listing --> pods (cgroups, /proc) --> folders (those due) -.
+       '-> node, disks, image file system, runtime's stats -----------+--> all in, or PUBLISH_S over --> Usage --> watchers
 ```
 
 Each part is an operation of its own with its own deadline. One that hangs is left out: its rows stay as old as they are,

@@ -626,7 +626,7 @@ def running_is_true(checker: Checker, book: Book, before: PodState | None, after
         ended = status.state.terminated
         prepared = status in after.base.init_container_statuses and ended is not None and ended.exit_code == 0
         # Removed behind the agent's back, and its page damaged: then what came after it says that it ended well.
-        inferred = prepared and not status.container_id and checker.inits.ended_well(after, status.name)
+        inferred = prepared and not status.container_id and checker.inits.ended_well(after.uid, status.name)
         if (status.state.running or status.ready) and status.container_id not in checker.ran and not inferred:
             return f"container {status.name} ({status.container_id or 'no id'})"
         if status.ready and not status.state.running and not prepared:

@@ -19,6 +19,7 @@ class InitBook:
         """By pod: its init containers, and whether each is a sidecar."""
         self._done: dict[str, set[str]] = {}
         """By sandbox: plain init containers that ended with 0 in it, sidecars that were started in it."""
+        self._ended_well: set[tuple[Uid, str]] = set()
         self._mains: dict[str, set[str]] = {}
         """By sandbox: its regular containers that run."""
 
@@ -44,10 +45,9 @@ class InitBook:
             return f"init container {row.name} starts while {mains} run"
         return ""
 
-    def ended_well(self, state: PodState, name: str) -> bool:
-        """Tell whether a plain init container really did its work in the sandbox that the pod has."""
-        shown = state.observed.sandboxes if state.observed is not None else ()
-        return bool(shown) and name in self._done.get(shown[0].id, ())
+    def ended_well(self, uid: Uid, name: str) -> bool:
+        """Tell whether a plain init container of the pod really did its work once."""
+        return (uid, name) in self._ended_well
 
     def note(self, row: HistoryRow) -> None:
         """Note what happened."""
@@ -61,6 +61,7 @@ class InitBook:
                 self._mains.get(row.sandbox_id, set()).discard(row.container_id)
             case Happening.EXITED if not order[row.name] and row.exit_code == 0:
                 self._done.setdefault(row.sandbox_id, set()).add(row.name)
+                self._ended_well.add((row.uid, row.name))
             case _:
                 pass
 

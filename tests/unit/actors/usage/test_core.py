@@ -355,6 +355,24 @@ def test_a_part_that_hangs_holds_up_no_other_and_no_round(world, part):
     assert ReadNode in kinds(world.asked) or part is ReadNode
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_folders_are_walked_after_the_pods_were_read_whatever_became_of_that(world, fails):
+    world.hanging = {ReadPods}
+    world.failing = {ReadPods: TIMED_OUT} if fails else {}
+    world.begin(1)
+    assert MeasureFolders not in kinds(world.asked)
+    world.hanging = set()
+    world.settle()
+    assert kinds(world.asked).count(MeasureFolders) == 1
+
+
+def test_folders_are_walked_of_pods_of_which_nothing_runs(world):
+    world.pods = [pod("a", running=False)]
+    world.begin(1)
+    assert ReadPods not in kinds(world.asked)
+    assert MeasureFolders in kinds(world.asked)
+
+
 def test_rows_that_can_not_be_read_again_are_named_with_their_age_and_at_last_left_out(world):
     world.begin(WARM_ROUNDS + 1)
     world.hung_pods = {"a"}
