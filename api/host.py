@@ -392,8 +392,10 @@ def log_tail(text: bytes) -> bytes:
 
 # ---------------------------------------------------------------- cgroups of pods
 
-POD_CGROUP = re.compile(r"(?:/[A-Za-z0-9_.:@-]+)*/(?:kubepods[A-Za-z0-9_-]*-)?pod[A-Za-z0-9_.-]+", re.ASCII)
-"""A pod's own cgroup below the root of a hierarchy: ``.../pod<uid>``, or ``.../kubepods-...-pod<uid>.slice``."""
+POD_CGROUP = re.compile(
+    r"(?:/[A-Za-z0-9_.:@-]+)*/(?:(?:[A-Za-z0-9_.:@]+-)*kubepods-(?:[a-z]+-)?)?pod[A-Za-z0-9_.-]+", re.ASCII
+)
+"""A pod's own cgroup below the root of a hierarchy: ``.../pod<uid>``, or ``.../ROOT-kubepods-...-pod<uid>.slice``."""
 
 
 class RemovePodCgroup(HostCall, frozen=True, kw_only=True):
@@ -420,7 +422,7 @@ class PodCgroupRemoved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 def check_pod_cgroup(path: str) -> None:
     """Raise `RejectedError` for what cannot be a pod's own cgroup."""
     if POD_CGROUP.fullmatch(path) is None or any(part in (".", "..") for part in path.split("/")):
-        raise RejectedError(f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid>")
+        raise RejectedError(f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid> or pod<uid>.slice")
 
 
 # ---------------------------------------------------------------- credentials for registries
