@@ -422,7 +422,9 @@ class PodCgroupRemoved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 def check_pod_cgroup(path: str) -> None:
     """Raise `RejectedError` for what cannot be a pod's own cgroup."""
     if POD_CGROUP.fullmatch(path) is None or any(part in (".", "..") for part in path.split("/")):
-        raise RejectedError(f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid> or pod<uid>.slice")
+        raise RejectedError(
+            f"{path!r} is not the cgroup of a pod: that is a full path that ends in pod<uid> or pod<uid>.slice"
+        )
 
 
 # ---------------------------------------------------------------- credentials for registries
