@@ -5,6 +5,6 @@ actor.py    the surface actors are written against        shell.py       the she
 cell.py     a pykka actor, its incarnations, its end       context.py     handles, and what an incarnation may do
 mailbox.py  two lanes, bounds, conflation, accounts        supervision.py the verdict over a death
 system.py   the tree, dead letters, what people see        pooled.py sim.py  the two executors
-operations.py streams.py timers.py                         intercept.py trace.py  breaking and seeing
+operations.py offload.py streams.py timers.py              intercept.py trace.py  breaking and seeing
 ```
 """

@@ -9,13 +9,11 @@ start --> [queued] --before the effect--> port --after the effect--> settle --> 
              +---- cancelled before it began, or deadline passed ------+
 ```
 
-`Offload` finds threads for calls that hold theirs. Its bound is per port and class of call, so that a hundred
-blocking stops never starve a listing; all its threads are daemons, so that a hung call never holds up an exit.
+`runtime.kernel.offload` finds threads for calls that hold theirs.
 """
 
-from collections import deque
 from collections.abc import Callable
-from threading import Condition, Lock, Thread
+from threading import Lock
 from typing import Protocol
 
 import msgspec
@@ -30,11 +28,6 @@ from runtime.kernel.actor import Log
 from runtime.kernel.intercept import UNTOUCHED, Fate, Interceptor
 from runtime.kernel.meter import OK, Meters
 from runtime.kernel.trace import report
-
-DEFAULT_BOUND = 16
-"""Calls of one class on one blocking port that run at the same time, unless the port's `bounds` say otherwise."""
-IDLE_THREAD_S = 10.0
-"""How long a thread of the offload waits for the next call before it ends."""
 
 
 class Owner(Protocol):
@@ -268,82 +261,3 @@ class Operation:
             self.settled = True
         if self._timer is not None:
             self._timer()
-
-
-class Lane:
-    """The calls of one class on one blocking port: those that wait, and the threads that carry them out."""
-
-    __slots__ = ("_bound", "_idle", "_name", "_ready", "_threads", "_waiting")
-
-    def __init__(self, name: str, bound: int) -> None:
-        self._name, self._bound = name, bound
-        self._ready = Condition(Lock())
-        self._waiting: deque[Operation] = deque()
-        self._idle = 0
-        self._threads = 0
-
-    @property
-    def threads(self) -> int:
-        """Return how many threads there are now."""
-        return self._threads
-
-    def submit(self, operation: Operation) -> None:
-        """Carry out `operation` as soon as the bound allows."""
-        with self._ready:
-            self._waiting.append(operation)
-            if self._idle >= len(self._waiting):
-                self._ready.notify()
-                return
-            if self._threads >= self._bound:
-                return
-            self._threads += 1
-        Thread(target=self._work, name=self._name, daemon=True).start()
-
-    def _next(self) -> Operation | None:
-        with self._ready:
-            while True:
-                while self._waiting:
-                    operation = self._waiting.popleft()
-                    if not operation.settled:
-                        return operation
-                self._idle += 1
-                notified = self._ready.wait(IDLE_THREAD_S)
-                self._idle -= 1
-                if not notified and not self._waiting:
-                    self._threads -= 1
-                    return None
-
-    def _work(self) -> None:
-        while True:
-            operation = self._next()
-            if operation is None:
-                return
-            operation.carry_out()
-            # A waiting thread must not keep the last call and its result alive.
-            del operation
-
-
-class Offload:
-    """Threads for blocking ports, bounded per port and class of call."""
-
-    def __init__(self, bound: int = DEFAULT_BOUND) -> None:
-        self._bound = bound
-        self._lock = Lock()
-        self._lanes: dict[tuple[str, str], Lane] = {}
-
-    @property
-    def threads(self) -> int:
-        """Return how many threads there are now."""
-        with self._lock:
-            return sum(lane.threads for lane in self._lanes.values())
-
-    def submit(self, operation: Operation) -> None:
-        """Carry out `operation` on a daemon thread, as soon as its bound allows."""
-        key = (operation.port.name, operation.call_name)
-        with self._lock:
-            lane = self._lanes.get(key)
-            if lane is None:
-                bounds = getattr(operation.port, "bounds", None) or {}
-                bound = int(bounds.get(operation.call_name, self._bound))
-                lane = self._lanes[key] = Lane(f"{key[0]}.{key[1]}", bound)
-        lane.submit(operation)

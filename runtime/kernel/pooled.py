@@ -20,7 +20,8 @@ from api.ids import Path
 from runtime.kernel.actor import LogFactory, silent
 from runtime.kernel.cell import Cell
 from runtime.kernel.intercept import Interceptor
-from runtime.kernel.operations import DEFAULT_BOUND, Offload, Operation
+from runtime.kernel.offload import DEFAULT_BOUND, Offload
+from runtime.kernel.operations import Operation
 from runtime.kernel.system import System
 from runtime.kernel.timers import ThreadTimers
 from runtime.kernel.trace import brief

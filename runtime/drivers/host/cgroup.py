@@ -48,6 +48,8 @@ class PodCgroups:
     """
 
     name = "cgroups"
+    short = ("EnsurePodCgroup",)
+    """Calls that are done one after the other: see `runtime.kernel.offload`."""
 
     def __init__(
         self,

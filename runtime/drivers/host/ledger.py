@@ -47,6 +47,8 @@ class FileLedger:
     """The port ``ledger`` on files under ``<root>/ledger``; `root` is the agent's root directory. Calls may come on several threads."""
 
     name = "ledger"
+    short = ("Recall", "Remember")
+    """Calls that are done one after the other: see `runtime.kernel.offload`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / FOLDER

@@ -43,6 +43,8 @@ class PodFolders:
     """The port ``podfiles`` under the roots of pods, of their logs, and of the links to logs; all may be missing."""
 
     name = "podfiles"
+    short = ("MakePodFolders", "ReadNodeFiles", "PrepareContainer", "LinkContainerLog")
+    """Calls that are done one after the other: see `runtime.kernel.offload`."""
 
     def __init__(self, pods_root: Path, logs_root: Path, links_root: Path | None = None) -> None:
         self._pods = pods_root

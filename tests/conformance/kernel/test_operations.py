@@ -196,6 +196,7 @@ def test_calls_of_one_class_never_starve_those_of_another(make_pooled):
     start(world, port, *(Change(n=n) for n in range(100)), Look(n=1))
     world.until(lambda: outcomes(world))
     assert outcomes(world)[0].call == "Look"
+    world.until(lambda: len(port.calls) == 4)
     assert len([call for call in port.calls if isinstance(call, Change)]) == 3
     port.release.set()
     world.until(lambda: len(outcomes(world)) == 101)
