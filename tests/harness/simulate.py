@@ -1,6 +1,7 @@
 """What `bin/simulate` runs: seeds by the thousand, one seed with its trace, or every planted mutant.
 
-Exit status: 0 when everything held, 1 when a seed failed, a mutant lived or a point was never reached, 2 for bad usage.
+Exit status: 0 when everything held, 1 when a seed failed, a mutant lived or a point was never reached, 2 for bad usage, 130
+when it was interrupted: what was run until then is summed up.
 """
 
 # ruff: noqa: T201  # a command line prints
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -66,17 +68,21 @@ def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
     began = time.perf_counter()
     results: list[Result] = []
     failed: list[Result] = []
-    for result in run_all(seeds, jobs, eviction=eviction):
-        results.append(result)
-        if result.broken:
-            failed.append(result)
-            progress("")
-            print(failure_text(result), flush=True)
-            if not keep_going:
-                break
-        progress(
-            f"{len(results)}/{len(seeds)} seeds, {len(failed)} failed, {time.perf_counter() - began:.0f} s"
-        )
+    cut = False
+    try:
+        for result in run_all(seeds, jobs, eviction=eviction):
+            results.append(result)
+            if result.broken:
+                failed.append(result)
+                progress("")
+                print(failure_text(result), flush=True)
+                if not keep_going:
+                    break
+            progress(
+                f"{len(results)}/{len(seeds)} seeds, {len(failed)} failed, {time.perf_counter() - began:.0f} s"
+            )
+    except KeyboardInterrupt:
+        cut = True
     progress("")
     coverage = covered(results)
     print("\n".join(coverage.table()))
@@ -86,6 +92,9 @@ def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
         print(f"never reached by {len(results)} seeds: {kind} {name}")
     if failed:
         print(f"{len(failed)} of {len(results)} seeds failed: {' '.join(str(r.seed) for r in failed)}")
+    if cut:
+        print(f"cut off: {len(seeds) - len(results)} of {len(seeds)} seeds were not run")
+        return 128 + signal.SIGINT
     return 1 if failed or missing else 0
 
 
@@ -95,7 +104,9 @@ def run_all(seeds: Iterable[int], jobs: int, *, eviction: bool = False) -> Itera
     if jobs <= 1:
         yield from map(run, seeds)
         return
-    with multiprocessing.get_context("spawn").Pool(jobs) as pool:
+    # A terminal interrupts all processes; this one sums up what was run, and ends the others.
+    deaf = (signal.SIGINT, signal.SIG_IGN)
+    with multiprocessing.get_context("spawn").Pool(jobs, initializer=signal.signal, initargs=deaf) as pool:
         yield from pool.imap(run, seeds)
 
 
