@@ -21,7 +21,7 @@ from actors.pod.hook import wake_at as hook_wake_at
 from actors.pod.image import IMAGES, absorb_report, reask_at, with_wants
 from actors.pod.launch import waits_of
 from actors.pod.mark import recalled_marks
-from actors.pod.outcome import absorb_outcome
+from actors.pod.outcome import absorb_outcome, with_view
 from actors.pod.phase import TERMINAL, is_static, phase_of
 from actors.pod.plan import next_stage
 from actors.pod.probe import absorb_probe, with_probes
@@ -48,7 +48,7 @@ from actors.pod.state import (
 from actors.pod.status import Facts, compose
 from actors.pod.stop import is_stopping, joining, stop_messages
 from actors.pod.volume import removal_is_due, with_volumes
-from actors.rules.instance import is_alive, newest_of, not_back
+from actors.rules.instance import is_alive, newest_of
 from api.containers import ContainerState, StopContainer
 from api.host import Remember
 from api.ids import Instant, OpId, Path, WallNs
@@ -118,7 +118,7 @@ def absorb(  # noqa: C901  # one case per message
         case PodObserved(pod=pod, as_of=as_of):
             if as_of < state.settled_at or as_of < state.observed_as_of:
                 return state
-            return replace(state, observed=not_back(state.observed, pod), observed_as_of=as_of)
+            return with_view(state, pod, as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == SUPERVISOR:

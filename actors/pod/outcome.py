@@ -28,6 +28,7 @@ from actors.pod.state import (
     Tried,
 )
 from actors.pod.status import never_started
+from actors.pod.turn import used_after
 from actors.pod.volume import (
     VOLUME_CALLS,
     concealed,
@@ -210,6 +211,19 @@ def hold_key(state: PodState, flight: Flight) -> str:
     return ""
 
 
+def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
+    """Take in what the runtime shows.
+
+    As long as the spec is not known no status keeps what is shown no more, so the numbers of what went are kept here.
+    """
+    shown = {one.id for one in view.containers}
+    before = state.observed.containers if state.observed is not None else ()
+    gone = [one for one in before if one.id not in shown]
+    if gone and state.desired is None and isinstance(state.life, Syncing):
+        state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
+    return replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
+
+
 def runtime_answered(
     state: PodState, flight: Flight, outcome: Outcome, view: RuntimePod, wall: WallNs
 ) -> PodState:
@@ -218,7 +232,7 @@ def runtime_answered(
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
     if as_of >= state.observed_as_of:
-        state = replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
+        state = with_view(state, view, as_of)
     if inspected:
         state = replace(state, look=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed):

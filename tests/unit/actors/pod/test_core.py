@@ -351,6 +351,21 @@ def test_a_finished_pod_stays_finished_in_a_new_incarnation():
     assert kinds(again.started) == [Recall, Recall, InspectPod]
 
 
+def test_a_number_that_was_seen_before_the_spec_came_is_never_used_again():
+    hand = running_pod(wanted())
+    hand.world.pages.pop("status", None)  # Its last status was lost with whoever was to write it.
+    again = Hand(hand.world, now=hand.now + 1)
+    again.settle()
+    assert isinstance(again.state.life, Syncing)
+    again.world.lose("a")
+    again.wait(1)
+    again.observe()
+    again.update(wanted())
+    again.settle()
+    (made,) = (call for call in again.started if isinstance(call, CreateContainer))
+    assert made.spec.attempt == 1
+
+
 def test_back_off_and_restart_counts_survive_a_new_incarnation():
     hand = crashed(crashed(running_pod(wanted())))
     status = hand.status
