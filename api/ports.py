@@ -31,7 +31,11 @@ class Port(Protocol):
 
 
 class BlockingPort(Protocol):
-    """A driver whose calls hold their thread; the executor finds it one (or, in simulation, a virtual instant)."""
+    """A driver whose calls hold their thread; the executor finds it one (or, in simulation, a virtual instant).
+
+    A driver may name classes of its calls: `bounds` says how many of each run at once at most, `short` which are a few
+    files read or written and are made one after the other.
+    """
 
     name: str
 

@@ -84,7 +84,17 @@ class Lane:
         return grows
 
     def _grow(self) -> None:
-        Thread(target=self._work, name=self._name, daemon=True).start()
+        """Make the thread that was promised. Raises RuntimeError when the machine has none to give and none is there."""
+        try:
+            Thread(target=self._work, name=self._name, daemon=True).start()
+        except RuntimeError:
+            with self._ready:
+                self._threads -= 1
+                self._watched = False
+                alone = not self._threads
+            if alone:
+                raise
+            # Those that are there go on, and the next call asks for one again.
 
     def _next(self, *, goes_on: bool) -> Operation | None:
         """Wait for a call and take it; None when there was none for long. `goes_on`: this thread has just ended one."""

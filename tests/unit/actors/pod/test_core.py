@@ -364,6 +364,7 @@ def test_a_number_that_was_seen_before_the_spec_came_is_never_used_again():
     again.settle()
     (made,) = (call for call in again.started if isinstance(call, CreateContainer))
     assert made.spec.attempt == 1
+    assert again.state.remembered.used == (("a", 0),), "nor in a later life"
 
 
 def test_back_off_and_restart_counts_survive_a_new_incarnation():
