@@ -1,5 +1,6 @@
 """The agent as a whole on the real world: drivers, actors, admin socket, health port; started and stopped in order."""
 
+import gc
 import time
 from collections.abc import Callable
 from functools import partial
@@ -138,6 +139,9 @@ class Agent:
             server.start()
             self._undo.append(server.stop)
         self.system, self.view = system, view
+        # What was loaded by now stays: the collector need not walk through all of it again and again.
+        gc.collect()
+        gc.freeze()
         self._log.info(
             "agent started",
             node=settings.node_name,

@@ -71,6 +71,9 @@ def decide(
 ) -> Decision[SupervisorState]:
     """Take in a message (None: only look again) and choose what to do."""
     state = absorb(before, message, now)
+    if isinstance(message, PodMoved) and state is before:
+        # Each resync has every pod say again what is known of it; for each, all charges would be walked for nothing.
+        return Decision(state=before, wake_at=before.wake_at)
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))
 
@@ -200,8 +203,8 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
         charge = replace(charge, name=message.name, namespace=message.namespace)
     # What its containers gave back is free once they are confined by what it was told last.
     held = None if message.confined >= charge.revision else charge.held
-    charge = replace(charge, life=message.life, held=held, left=message.kept, leaving=message.leaving)
-    return with_charge(state, charge)
+    moved = replace(charge, life=message.life, held=held, left=message.kept, leaving=message.leaving)
+    return state if state.charges.get(message.uid) == moved else with_charge(state, moved)
 
 
 def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
@@ -311,7 +314,8 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
             work.charges[charge.uid] = after
     state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
     wake_at = min(work.wakes, default=None)
-    return Decision(state=replace(state, charges=work.charges), actions=tuple(work.actions), wake_at=wake_at)
+    state = replace(state, charges=work.charges, wake_at=wake_at)
+    return Decision(state=state, actions=tuple(work.actions), wake_at=wake_at)
 
 
 def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge | None:

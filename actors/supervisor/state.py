@@ -144,6 +144,8 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told which pods are active."""
     active_told: ActiveTold | None = None
     """What they were told last; None: somebody is to be told again."""
+    wake_at: Instant | None = None
+    """When the last look wanted the next one at the latest."""
     sweep: tuple[OpId, ...] = ()
     """The look for what pods that nobody owns left on disk: its calls in flight."""
     sweep_at: Instant = float("-inf")

@@ -41,6 +41,21 @@ def test_a_pod_is_told_again_what_it_is_once_a_minute():
     assert len(told(house.wait(1.5), UpdatePod)) == 1
 
 
+def test_a_pod_that_says_again_what_is_known_changes_nothing_not_even_the_next_look():
+    house = House()
+    house.snapshot(wanted(uid="u1"), wanted(uid="u2", name="other")), house.listed()
+    house.moved("u1", PodLife.SYNCING, confined=1)
+    before, wake_at = house.state, house.wake_at
+    house.now += 1
+    assert house.moved("u1", PodLife.SYNCING, confined=1) == ()
+    assert house.state is before
+    assert house.wake_at == wake_at
+    assert len(told(house.wait(59.5), UpdatePod)) == 2, "both are told again when a minute is over"
+    house.moved("u1", PodLife.SYNCING, confined=1, kept=True)
+    assert house.state is not before
+    assert house.state.charges[Uid("u1")].left
+
+
 def test_a_newer_static_pod_of_one_name_waits_until_nothing_is_left_of_the_older():
     house = House()
     house.snapshot(wanted(uid="u1")), house.listed()
