@@ -476,7 +476,10 @@ class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class RuntimeChanged(Message, frozen=True, kw_only=True):
-    """An item of the stream ``runtime.events``: something of this pod changed; a hint, never the truth."""
+    """An item of the stream ``runtime.events``: something of this pod changed; a hint, never the truth.
+
+    Whatever changes by itself brings one; of what a call changes, its result tells the caller.
+    """
 
     uid: Uid
 

@@ -25,9 +25,10 @@ from api.objects.podstatus import PodStatus
 DEADLINE_S = 30.0
 RETRY_S = 1.0
 RETRY_LIMIT_S = 60.0
-GATHER_S = 1.0
-"""For how long changes of a pod that does not run yet are gathered. What runs is written at once: that it is ready must
-outlive the agent."""
+GATHER_S = 10.0
+"""For how long changes of a pod that does not run yet are gathered: most run by then, and their status is written once.
+
+What runs is written at once: that it is ready must outlive the agent."""
 PENDING = "Pending"
 TERMINAL = ("Succeeded", "Failed")
 

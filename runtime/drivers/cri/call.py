@@ -25,7 +25,6 @@ from api.images import IMAGE_MISSING
 from runtime.drivers.cri import mark, request, shown
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
-from runtime.drivers.cri.hint import Hints
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.view import View, is_ready
@@ -46,11 +45,9 @@ LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
 class Calls:
     """The steps of each call; what they need is passed in once."""
 
-    def __init__(
-        self, link: Link, known: Known, view: View, gate: Gate, hints: Hints, watch: ExitWatch
-    ) -> None:
+    def __init__(self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch) -> None:
         self._link, self._known, self._view = link, known, view
-        self._gate, self._hints, self._watch = gate, hints, watch
+        self._gate, self._watch = gate, watch
 
     def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
         """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
@@ -59,11 +56,6 @@ class Calls:
             return (yield self._link.ask(rpc, message, limit_s=limit_s))
         finally:
             self._gate.leave()
-
-    def _after(self, uid: Any) -> Steps[c.RuntimePod]:
-        """Show what a change led to, and hint at it for everybody else."""
-        self._hints.soon(uid)
-        return (yield from self._view.pod(uid))
 
     # -- sandboxes
 
@@ -82,7 +74,6 @@ class Calls:
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
                 raise error from None
         else:
-            self._hints.soon(spec.uid)
             pod = yield from self._view.after_sandbox(spec.uid, answer.pod_sandbox_id)
         made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
         if made is not None and self._known.digest(made.id) != mark.digest(spec):
@@ -97,7 +88,7 @@ class Calls:
         if error.kind in (FailureKind.TIMED_OUT, FailureKind.CANCELLED) or error.reason == BROKEN:
             raise error
         try:
-            return (yield from self._after(uid))
+            return (yield from self._view.pod(uid))
         except OperatingError:
             raise error from None
 
@@ -106,7 +97,7 @@ class Calls:
         message = pb.StopPodSandboxRequest(pod_sandbox_id=call.sandbox_id)
         with self._watch.held(call.sandbox_id):
             yield from self._quietly(cri.STOP_SANDBOX, message)
-            return (yield from self._after(call.uid))
+            return (yield from self._view.pod(call.uid))
 
     def remove_sandbox(self, call: c.RemoveSandbox) -> Steps[c.RuntimePod]:
         """StopPodSandbox, which gives its addresses back, then RemovePodSandbox."""
@@ -117,7 +108,7 @@ class Calls:
             yield from self._quietly(cri.REMOVE_SANDBOX, remove)
             # Nobody is to be told of its end but by what this call returns.
             self._watch.forget(call.sandbox_id)
-        return (yield from self._after(call.uid))
+        return (yield from self._view.pod(call.uid))
 
     def _quietly(self, rpc: Any, message: Any, limit_s: float = CALL_LIMIT_S) -> Steps[None]:
         """Ask for an end; what is not there has ended."""
@@ -144,7 +135,6 @@ class Calls:
             if not any(_is_made_from(one, call) for one in pod.containers):
                 raise (yield from self._why_not_created(call, pod, error)) from None
         else:
-            self._hints.soon(call.uid)
             pod = yield from self._view.after_container(
                 call.uid, call.sandbox_id, answer.container_id, message.config.image
             )
@@ -205,7 +195,6 @@ class Calls:
             if now.state is not c.ContainerState.EXITED:
                 raise _not_startable(call, now) from None
             return self._with_reason(pod, now, str(error))
-        self._hints.soon(call.uid)
         sandbox_id = before.sandbox_id if before is not None else ""
         return (yield from self._view.after_container(call.uid, sandbox_id, identity))
 
@@ -225,7 +214,7 @@ class Calls:
         message = pb.StopContainerRequest(container_id=identity, timeout=timeout)
         with self._watch.held(identity):
             yield from self._quietly(cri.STOP, message, timeout + STOP_MARGIN_S)
-            return (yield from self._after(call.uid))
+            return (yield from self._view.pod(call.uid))
 
     def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
         """RemoveContainer, of one that does not run: runtimes would kill it without a word."""
@@ -236,12 +225,12 @@ class Calls:
             try:
                 yield from self._view.look(identity)
             except NotFoundError:
-                return (yield from self._after(call.uid))
+                return (yield from self._view.pod(call.uid))
             known = self._known.container(identity)
         if known is not None and known.state is c.ContainerState.RUNNING:
             raise ConflictError(f"container {known.name} runs; stop it before it is removed")
         yield from self._quietly(cri.REMOVE, pb.RemoveContainerRequest(container_id=identity))
-        return (yield from self._after(call.uid))
+        return (yield from self._view.pod(call.uid))
 
     def update(self, call: c.UpdateContainer) -> Steps[c.RuntimePod]:
         """UpdateContainerResources; the container is looked at anew, because no state of it changes."""
@@ -257,7 +246,7 @@ class Calls:
             self._known.tell_amounts(identity, None)
             yield from self._raise_for_state(identity, error, LIVE)
         self._known.tell_amounts(identity, call.resources)
-        pod = yield from self._after(call.uid)
+        pod = yield from self._view.pod(call.uid)
         # Runtimes take new amounts for one that has ended as well: they are noted, and confine nothing.
         if not any(one.id == call.container_id and one.state in LIVE for one in pod.containers):
             raise ConflictError(f"container {call.container_id} has ended; it cannot be resized")

@@ -72,9 +72,7 @@ class CriRuntime:
         self._watch.known = self._known
         self._view = View(self._link, self._known, self._poller)
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
-        self._calls = Calls(
-            self._link, self._known, self._view, Gate(heavy_at_once), self.events, self._watch
-        )
+        self._calls = Calls(self._link, self._known, self._view, Gate(heavy_at_once), self._watch)
         self._images = ImageCalls(self._link)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None

@@ -15,7 +15,7 @@ from runtime.drivers.cri.poller import Poller
 Push = Callable[[Message], None]
 Ended = Callable[[Failure | None], None]
 SOON_S = 1.0
-"""For how long nothing more must have changed of a pod before changes that are told otherwise too are hinted at.
+"""For how long nothing more must have changed of a pod before changes that may be our own are hinted at.
 
 One start of a pod makes five of them, on a busy runtime seconds apart.
 """
@@ -29,7 +29,7 @@ class Gathered:
 
 
 class Hints:
-    """Pushes `RuntimeChanged`: at once for what nobody else tells, when a pod has come to rest for the rest."""
+    """Pushes `RuntimeChanged`: at once for an end, when a pod has come to rest for what may be our own doing."""
 
     name = "runtime.events"
 

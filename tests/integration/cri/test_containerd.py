@@ -97,9 +97,13 @@ def test_a_pod_has_an_address_of_its_network_and_gives_it_back(pod):
     assert stopped.sandboxes == ()
 
 
+def watched(pod):
+    return list(pod.runtime._watch._watched.values())
+
+
 def test_an_exit_is_heard_of_within_moments_and_the_truth_is_there(pod):
     container = pod.start()
-    until(lambda: pod.heard, "the hint of the start")
+    until(lambda: any(e.pid == container.pid and e.fd >= 0 for e in watched(pod)), "a watch")
     pod.heard.clear()
     killed_at = time.monotonic()
     os.kill(container.pid, 9)
@@ -112,9 +116,8 @@ def test_an_exit_is_heard_of_within_moments_and_the_truth_is_there(pod):
 
 def test_the_death_of_a_sandbox_is_heard_of(pod):
     pod.start()
-    until(lambda: any(e.is_sandbox and e.fd >= 0 for e in pod.runtime._watch._watched.values()), "a watch")
-    pause = next(e.pid for e in pod.runtime._watch._watched.values() if e.is_sandbox)
-    until(lambda: pod.heard, "the hint of the start")
+    until(lambda: any(e.is_sandbox and e.fd >= 0 for e in watched(pod)), "a watch")
+    pause = next(e.pid for e in watched(pod) if e.is_sandbox)
     pod.heard.clear()
     os.kill(pause, 9)
     until(lambda: pod.heard, "the hint of its death", 5.0)
