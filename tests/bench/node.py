@@ -18,6 +18,9 @@ def main(words: list[str]) -> int:
         "--pods", type=int, default=0, metavar="N", help="how many at once (containerd: 40, embedded: 100)"
     )
     parser.add_argument("--singles", type=int, default=15, metavar="N", help="how many one by one (15)")
+    parser.add_argument(
+        "--bursts", type=int, default=3, metavar="N", help="how often all at once (3, containerd only)"
+    )
     args = parser.parse_args(words)
     if args.embedded:
         from tests.bench.nodes import embedded  # noqa: PLC0415  # neither needs what the other imports
@@ -25,7 +28,7 @@ def main(words: list[str]) -> int:
         return embedded.measure(args.pods or 100, args.singles)
     from tests.bench.nodes import containerd  # noqa: PLC0415
 
-    return containerd.measure(args.pods or 40, args.singles)
+    return containerd.measure(args.pods or 40, args.singles, max(1, args.bursts))
 
 
 if __name__ == "__main__":
