@@ -46,12 +46,15 @@ class PodActor(CoreActor[PodMessage]):
             self.perform_at_last("ledger", [one.call for one in stage.calls], ctx)
 
     def decide(self, message: PodMessage | KernelMessage, ctx: Context) -> Decision[PodState]:
-        """Decide on one message, and tell the operator what became of the pod."""
+        """Decide on one message."""
+        return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
+
+    def receive(self, message: PodMessage | KernelMessage, ctx: Context) -> None:
+        """Carry out what follows from a message, then tell the operator: the pod does not wait for its log."""
         before = self.state
-        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
-        if decision.state.events is not before.events:
-            self._log_events(before, decision.state, ctx)
-        return decision
+        super().receive(message, ctx)
+        if self.state.events is not before.events:
+            self._log_events(before, self.state, ctx)
 
     def _log_events(self, before: PodState, after: PodState, ctx: Context) -> None:
         known = set(before.events)

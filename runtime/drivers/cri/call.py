@@ -74,7 +74,7 @@ class Calls:
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
                 raise error from None
         else:
-            pod = yield from self._view.after_sandbox(spec.uid, answer.pod_sandbox_id)
+            pod = yield from self._view.after_sandbox(spec.uid, answer.pod_sandbox_id, spec.cgroup_parent)
         made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
         if made is not None and self._known.digest(made.id) != mark.digest(spec):
             raise AlreadyExistsError(

@@ -23,6 +23,7 @@ from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.process import only_process
 from runtime.drivers.cri.rows import ALL, PodRows, Rows
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -86,17 +87,21 @@ class View:
             [row for row in rows.containers if row.id not in gone],
         )
 
-    def after_sandbox(self, uid: Uid, identity: str) -> Steps[RuntimePod]:
-        """Show a pod whose sandbox was just made: that alone, when nothing else is known of the pod."""
+    def after_sandbox(self, uid: Uid, identity: str, parent: str) -> Steps[RuntimePod]:
+        """Show a pod whose sandbox was just made: that alone, when nothing else is known of the pod.
+
+        All that a runtime can say of a sandbox costs it several times what its state and address do. It is asked for
+        that much only where the cgroup below `parent` does not tell the process.
+        """
         if self._known.of_pod(uid) != ((), ()):
             return (yield from self.pod(uid))
-        begun = self._known.moment
+        pid = only_process(parent, identity)
         try:
-            answer = yield self._look_at_sandbox(identity)
+            answer = yield self._look_at_sandbox(identity, verbose=not pid)
         except OperatingError:
             return (yield from self.pod(uid))
         self._known.see_sandbox(shown.row_of_sandbox(answer.status))
-        self._take(answer, begun)
+        self._known.tell_sandbox(answer.status, pid or shown.pid_of(answer.info))
         return (yield from self._alone(uid, identity))
 
     def after_container(
@@ -136,7 +141,7 @@ class View:
         for _ in range(UNFINISHED_LOOKS):
             if not sandboxes and not containers:
                 break
-            asks: list[Ask] = [self._look_at_sandbox(identity) for identity in sandboxes]
+            asks: list[Ask] = [self._look_at_sandbox(identity, verbose=True) for identity in sandboxes]
             asks += [self.look_at_container(identity, verbose=True) for identity in containers]
             begun = self._known.moment
             answers = yield Together(asks)
@@ -166,10 +171,10 @@ class View:
             return False
         return self._known.tell_container(answer.status, pid, begun)
 
-    def _look_at_sandbox(self, identity: str) -> Ask:
+    def _look_at_sandbox(self, identity: str, *, verbose: bool) -> Ask:
         return self._link.ask(
             cri.SANDBOX_STATUS,
-            pb.PodSandboxStatusRequest(pod_sandbox_id=identity, verbose=True),
+            pb.PodSandboxStatusRequest(pod_sandbox_id=identity, verbose=verbose),
             limit_s=LOOK_LIMIT_S,
         )
 

@@ -13,7 +13,6 @@ import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from api.containers import ContainerState, SandboxState
 from api.errors import Failure, FailureKind
@@ -22,6 +21,7 @@ from runtime.drivers.cri import shown
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.process import is_of
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
@@ -101,7 +101,7 @@ class ExitWatch:
             self._ask(entry)
             return
         self._poller.watch(entry.fd, lambda: self._fired(entry))
-        if not _is_of(entry.pid, entry.identity):
+        if not is_of(entry.pid, entry.identity):
             # Process ids are reused: only the runtime can say whether this one is still the container's.
             self._ask(entry)
 
@@ -188,10 +188,3 @@ class ExitWatch:
         if self._watched.get(entry.identity) is entry:
             self._drop(entry.identity)
         self._changed(entry.uid)
-
-
-def _is_of(pid: int, identity: str) -> bool:
-    """Say whether a process is in the cgroup of this container or sandbox, by which runtimes name them."""
-    with contextlib.suppress(OSError):
-        return identity in Path(f"/proc/{pid}/cgroup").read_text()
-    return False
