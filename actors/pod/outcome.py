@@ -11,7 +11,7 @@ from actors.pod.event import with_event
 from actors.pod.grouping import grouped, ungrouped
 from actors.pod.hook import absorb_hook
 from actors.pod.image import without_image
-from actors.pod.resize import after_update
+from actors.pod.resize import after_failed_update, after_update
 from actors.pod.state import (
     PRUNING,
     RESIZING,
@@ -345,12 +345,7 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     if isinstance(call, ReadEnding):
         # Nobody waits for last words: that they cannot be read is all that is known of them.
         return with_ending(state, call, f"Error on reading termination log: {failure.message}")
-    if isinstance(call, CreateContainer):
-        state = without_parts(state, name)
-        state = without_image(state, name) if failure.reason == IMAGE_MISSING else state
-    if isinstance(call, RemovePodFolders):
-        # A volume in the way may be one that nobody remembers.
-        state = replace(state, memo=replace(state.memo, volumes=True), unmounted=False)
+    state = in_doubt(state, call, failure, name)
     failure = concealed(call, failure)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
@@ -376,6 +371,21 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
     )
     return with_hold(state, hold)
+
+
+def in_doubt(state: PodState, call: msgspec.Struct, failure: Failure, name: str) -> PodState:
+    """Return the state without what is not sure any more after a call failed."""
+    match call:
+        case CreateContainer():
+            state = without_parts(state, name)
+            return without_image(state, name) if failure.reason == IMAGE_MISSING else state
+        case RemovePodFolders():
+            # A volume in the way may be one that nobody remembers.
+            return replace(state, memo=replace(state.memo, volumes=True), unmounted=False)
+        case UpdateContainer():
+            return after_failed_update(state, call)
+        case _:
+            return state
 
 
 def unnumbered(text: str, call: msgspec.Struct, name: str) -> str:

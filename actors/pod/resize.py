@@ -168,6 +168,12 @@ def after_update(state: PodState, call: UpdateContainer) -> PodState:
     )
 
 
+def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
+    """Forget what the runtime took before: a change that failed may have come through, and be in its place."""
+    rest = tuple(row for row in state.resized if row[0] != call.container_id)
+    return msgspec.structs.replace(state, resized=rest)
+
+
 def is_held(state: PodState, now: Instant) -> bool:
     """Tell whether resizing waits after failed tries."""
     hold = state.hold(RESIZING)

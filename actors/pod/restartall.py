@@ -44,7 +44,8 @@ def restart_all(
         return begin(state, askers, left, observed, wall)
     if not left:
         memo = msgspec.structs.replace(state.memo, kill=None, restarting=False)
-        return remember(state, memo, "remembering that all its containers are gone and may start again")
+        why = "remembering that all its containers are gone and may start again"
+        return remember(state, memo, why, durable=True)
     alive = [one for one in left if one.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
     if alive:
         calls = tuple(stop(state, one, 0) for one in alive)
@@ -70,7 +71,9 @@ def begin(
             continue
         counted = counted_memo(state, name, newest, wall, attempt)
         memo = msgspec.structs.replace(counted, restarting=True, used=used_after(counted.used, left))
-        return remember(state, memo, f"remembering that all its containers are restarted because of {name}")
+        # What is about to be removed is the only other witness of the numbers that were used.
+        why = f"remembering that all its containers are restarted because of {name}"
+        return remember(state, memo, why, durable=True)
     return None
 
 

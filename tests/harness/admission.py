@@ -25,6 +25,8 @@ class Admissions:
         self.told: dict[Uid, bool] = {}
         """By UID: whether it was admitted, as its actor was first told."""
         self.live: dict[Uid, set[str]] = {}
+        self.anew: set[Uid] = set()
+        """Pods that may run again after their end, beside those who have their room: the page that said so is lost."""
         self.unwritten = False
         """The ledger once did not take a verdict: what an agent forgot, it may decide otherwise."""
         self._page: bytes | None = None
@@ -38,6 +40,11 @@ class Admissions:
     def forget(self, uid: Uid) -> None:
         """Note that nothing is left of a pod: the same UID is judged anew."""
         self.told.pop(uid, None)
+
+    def lost(self, uid: Uid) -> None:
+        """Note that a pod's own page is lost."""
+        self.forget(uid)
+        self.anew.add(uid)
 
     def take_page(self, world: World) -> None:
         """Take in what the ledger says; whom it names no more and of whom nothing is left is judged anew.
@@ -62,7 +69,8 @@ class Admissions:
         """Return what is wrong with what a pod's actor was told of its admission."""
         pod = after.desired
         if isinstance(after.life, Gone):
-            self.told.pop(after.uid, None)
+            self.forget(after.uid)
+            self.anew.discard(after.uid)
             return ""
         if pod is None or (before is not None and before.generation == after.generation):
             return ""
@@ -93,11 +101,7 @@ class Admissions:
         if row.what is Happening.SANDBOX_STARTED:
             return ""
         self.live.setdefault(row.uid, set()).add(row.container_id)
-        running = [
-            self.claims[uid]
-            for uid, some in self.live.items()
-            if some and uid not in over and uid in self.claims
-        ]
+        running = [self.claims[uid] for uid in self.holders(over)]
         node = world.parts.facts
         cpu = sum(claim.cpu_milli for claim in running)
         if cpu > node.allocatable_cpu_milli and not self.unwritten:
@@ -107,13 +111,20 @@ class Admissions:
             return f"ports of the node are had twice: {sorted(ports)}"
         return self.judge_shares(world, over)
 
+    def holders(self, over: set[Uid]) -> list[Uid]:
+        """Return the pods that run and whose claims count."""
+        return [
+            uid
+            for uid, some in self.live.items()
+            if some and uid not in over and uid not in self.anew and uid in self.claims
+        ]
+
     def judge_shares(self, world: World, over: set[Uid]) -> str:
         """Return that what runs is given more CPU than there is, by what the runtime shows: a claim changes with a resize."""
         shown = world.runtime._world.containers
         given = {
-            uid: sum(shares_shown(shown[one]) for one in some if one in shown)
-            for uid, some in self.live.items()
-            if some and uid not in over and uid in self.claims
+            uid: sum(shares_shown(shown[one]) for one in self.live[uid] if one in shown)
+            for uid in self.holders(over)
         }
         most = shares_of(world.parts.facts.allocatable_cpu_milli)
         if sum(given.values()) <= most or self.unwritten:

@@ -299,6 +299,8 @@ class Checker:
             book.kill = kill
         if isinstance(after.life, Gone):
             self.books[after.uid] = Book(reported=book.reported)
+            # Who comes back under the same UID has not kept ending.
+            self.starts = {key: starts for key, starts in self.starts.items() if key[0] != after.uid}
         elif RANK[type(after.life)] >= RANK[Terminated]:
             book.over = True
 
@@ -355,7 +357,7 @@ class Checker:
             # Its kill is in the memo, which is whole.
             fresh = replace(old, restarts={}, phase="", conditions={}, start_time="")
         else:
-            self.admissions.forget(uid)
+            self.admissions.lost(uid)
         self.books[uid] = fresh
         self._referee.forget(uid)
 

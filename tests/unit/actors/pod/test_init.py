@@ -247,6 +247,9 @@ def test_a_rule_restarts_all_containers_in_the_same_sandbox_and_removes_who_aske
         call.container_id.split("//")[1].split("-")[0] for call in calls if isinstance(call, RemoveContainer)
     ]
     assert gone in (["b", "s", "i", "a"], ["b", "i", "s", "a"])
+    pages = [call for call in calls if isinstance(call, Remember)]
+    assert len(pages) == 2
+    assert all(page.durable for page in pages), "what is removed is the only other witness of the numbers"
     assert not [c for c in calls if isinstance(c, RunSandbox)]
     for status in (*hand.status.init_container_statuses, *hand.status.container_statuses):
         end = status.last_state.terminated

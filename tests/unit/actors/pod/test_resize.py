@@ -196,6 +196,19 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     assert due_changes(hand.state) == ()
 
 
+def test_a_change_that_failed_and_came_through_all_the_same_can_be_taken_back():
+    hand = running(amounts())
+    resized(hand, amounts(memory="128Mi"))
+    hand.update(wanted(amounts(memory="256Mi")), generation=3), hand.settle_until(UpdateContainer)
+    hand.fail(UpdateContainer, FailureKind.TIMED_OUT, happens=True), hand.settle()
+    (shown,) = hand.state.observed.containers
+    assert shown.resources.memory_limit_bytes == 256 * MI
+    hand.wait(60), hand.settle()
+    hand.update(wanted(amounts(memory="128Mi")), generation=4), hand.settle()
+    (shown,) = hand.state.observed.containers
+    assert shown.resources.memory_limit_bytes == 128 * MI, "it was asked for before the change that failed"
+
+
 def test_a_runtime_that_rounds_what_it_shows_is_not_asked_again_and_again():
     hand = running(amounts())
     resized(hand, amounts(cpu="777m"))
