@@ -81,6 +81,7 @@ class EvictionBook:
         self._pressure: tuple[Pressure, ...] = ()
         self._judged: set[Uid] = set()
         self._differs_since: float | None = None
+        self._epoch = 0
         self._puller: tuple[int, int] = (-1, -1)
         self._wanted: dict[Uid, frozenset[str]] = {}
         self._removal = ""
@@ -325,8 +326,9 @@ class EvictionBook:
         if felt.usage is None or felt.conditions == supervisor.pressure.conditions:
             self._differs_since = None
             return None
-        if self._differs_since is None:
-            self._differs_since = now
+        if self._differs_since is None or supervisor.epoch != self._epoch:
+            # One that crashes again and again has each time as long to be told as the first time.
+            self._differs_since, self._epoch = now, supervisor.epoch
         if now - self._differs_since <= self._told_s:
             return None
         said = f"since {self._differs_since:.0f} s {felt.conditions} is felt and {supervisor.pressure.conditions} known"
