@@ -221,6 +221,9 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     gone = [one for one in before if one.id not in shown]
     if gone and state.desired is None and isinstance(state.life, Syncing):
         state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
+    if state.ungrouped and is_alive(view):
+        # What came back after the end brought its cgroup with it.
+        state = replace(state, ungrouped=False)
     return replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
 
 

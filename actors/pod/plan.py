@@ -447,20 +447,26 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
         return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
     if kill.deleted:
         return leave_nothing(state)
-    if state.clear and not state.cleaned:
-        why = "removing its folders and logs: the node is short of disk"
-        return Stage(calls=(folder_removal(state),), why=why)
+    cleared = clear_node(state, ": the node is short of disk") if state.clear else None
     word = "evicted" if kill.evict else "finished"
-    return Stage(why=f"{word}; its status is kept until it is removed from its source")
+    return cleared or Stage(why=f"{word}; its status is kept until it is removed from its source")
+
+
+def clear_node(state: PodState, reason: str = "") -> Stage | None:
+    """Return the stage that removes a pod's cgroup and then its folders, which tell of the cgroup; None when both are gone."""
+    groups = () if state.ungrouped else groups_to_remove(state)
+    if groups:
+        return Stage(calls=groups, why=f"removing its cgroup{reason}")
+    if not state.cleaned:
+        return Stage(calls=(folder_removal(state),), why=f"removing its folders and logs{reason}")
+    return None
 
 
 def leave_nothing(state: PodState) -> Stage:
     """Remove what the node holds of a deleted pod that the runtime has nothing of any more."""
-    groups = () if state.ungrouped else groups_to_remove(state)
-    if groups:
-        return Stage(calls=groups, why="removing its cgroup")
-    if not state.cleaned:
-        return Stage(calls=(folder_removal(state),), why="removing its folders and logs")
+    cleared = clear_node(state)
+    if cleared:
+        return cleared
     # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,
     # as it was written: a static pod comes back under its UID, and a power failure would end its next life with this one's end.
     forget = Forget(section=MEMO_SECTION, key=state.uid, durable=True)

@@ -32,7 +32,6 @@ PREEMPTED = "Preempted in order to admit critical pod"
 
 def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide on every pod on which that can be done now."""
-    state = without_strangers(state)
     if is_ready(state):
         waiting = [charge for charge in work.charges.values() if is_open(charge)]
         if waiting:
@@ -50,17 +49,6 @@ def is_ready(state: SupervisorState) -> bool:
 def is_open(charge: Charge) -> bool:
     """Tell whether a pod waits for its verdict."""
     return charge.verdict is None and charge.pod is not None and charge.kill is None and not charge.stopping
-
-
-def without_strangers(state: SupervisorState) -> SupervisorState:
-    """Forget verdicts on pods that turned out to be nobody's: every source has spoken, and none of them runs."""
-    recalled = state.book.recalled
-    if not recalled or not state.all_ready or state.listed is None:
-        return state
-    left = {uid: verdict for uid, verdict in recalled.items() if uid in state.charges or runs(state, uid)}
-    if len(left) == len(recalled):
-        return state
-    return replace(state, book=replace(state.book, recalled=left, edition=state.book.edition + 1))
 
 
 def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> SupervisorState:

@@ -423,13 +423,27 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
             grace_s = None if replaced else ORPHAN_GRACE_S
             state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause, grace_s)
-    if state.all_ready and not state.sweep:
-        for uid in state.sweep_found:
-            if uid not in work.charges and uid not in state.ended:
-                state = adopt_orphan(state, work, uid, str(uid), "", KillCause.ORPHAN, ORPHAN_GRACE_S)
-        state = replace(state, sweep_found=())
+    if state.all_ready:
+        state = find_leavings(state, work)
     ended = {uid: at for uid, at in state.ended.items() if at >= listed.as_of}
     return replace(state, foreign=tuple(foreign), ended=ended)
+
+
+def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
+    """Take charge of what the runtime shows nothing of and nobody wants: only the ledger or a folder tells of it.
+
+    A verdict is durable before its pod's actor does anything, so what an earlier life decided tells of each beginning.
+    """
+    for uid, verdict in (state.book.recalled or {}).items():
+        if uid not in work.charges:
+            namespace, _, name = verdict.name.partition("/")
+            state = adopt_orphan(state, work, uid, name, namespace, KillCause.ORPHAN, ORPHAN_GRACE_S)
+    if state.sweep:
+        return state
+    for uid in state.sweep_found:
+        if uid not in work.charges and uid not in state.ended:
+            state = adopt_orphan(state, work, uid, str(uid), "", KillCause.ORPHAN, ORPHAN_GRACE_S)
+    return replace(state, sweep_found=())
 
 
 def adopt_orphan(

@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from actors.pod.config.cgroup import cgroup_parent, pod_limits
 from actors.pod.explain import explain
@@ -9,15 +10,15 @@ from actors.pod.grouping import CGROUPS
 from api.cgroup import UNLIMITED, EnsurePodCgroup, PodCgroupMade
 from api.containers import RunSandbox, UpdateContainer
 from api.errors import FailureKind
-from api.host import MakePodFolders, RemovePodCgroup
+from api.host import MakePodFolders, RemovePodCgroup, RemovePodFolders
 from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import Restarted
-from api.messages.pod import KillCause
+from api.messages.pod import ClearPod, KillCause
 from api.node import CgroupDriver, DescribeNode, NodeFacts
 from api.objects.container import Container, ResourceRequirements
 from api.objects.pod import Pod
 from api.poddefault import default_pod
-from tests.unit.actors.pods import IMAGE, wanted
+from tests.unit.actors.pods import IMAGE, box, wanted
 from tests.unit.actors.tiny import FACTS, Hand
 
 MI, GI = 1 << 20, 1 << 30
@@ -164,6 +165,37 @@ def test_a_pod_of_which_nobody_knows_where_it_was_is_looked_for_in_every_class()
         "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice",
         "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podu1.slice",
     ]
+
+
+def ended_pod():
+    """Return a pod with a cgroup of its own that was evicted."""
+    hand = Hand(node=FACTS, described=True)
+    hand.update(wanted(burstable(), source="api")), hand.settle()
+    hand.kill(deleted=False, evict=True, cause=KillCause.EVICTED, reason="Evicted"), hand.settle()
+    hand.started.clear()
+    return hand
+
+
+def removed_of(hand):
+    return [type(call) for call in hand.started if isinstance(call, RemovePodCgroup | RemovePodFolders)]
+
+
+def test_the_cgroup_of_a_pod_that_has_ended_goes_before_the_folders_that_tell_of_it():
+    hand = ended_pod()
+    assert removed_of(hand) == []
+    hand.give(ClearPod(uid=hand.state.uid)), hand.settle()
+    assert removed_of(hand) == [RemovePodCgroup, RemovePodFolders]
+    hand.kill(), hand.settle()
+    assert removed_of(hand) == [RemovePodCgroup, RemovePodFolders], "once is enough"
+
+
+def test_what_comes_back_after_the_end_brings_its_cgroup_with_it():
+    hand = ended_pod()
+    hand.give(ClearPod(uid=hand.state.uid)), hand.settle()
+    hand.world.view = replace(hand.world.view, sandboxes=(box(1),))
+    hand.wait(1), hand.observe(), hand.settle()
+    assert hand.world.view.sandboxes == ()
+    assert removed_of(hand) == [RemovePodCgroup, RemovePodFolders, RemovePodCgroup]
 
 
 def told(hand):

@@ -170,7 +170,11 @@ def test_what_a_silent_source_may_still_want_keeps_its_room():
     assert house.alive == set()
     house.number += 1
     house.snapshot(asking("mine", "2", source="file"), source="file", seen=("api", "file"))
-    assert house.alive == {"mine"}, "no source wants it, and nothing of it runs"
+    assert house.alive == {"theirs"}, "no source wants it: what it left is removed first"
+    assert kills(house.last) == [("theirs", KillCause.ORPHAN)]
+    house.moved("theirs", PodLife.TERMINATED)
+    assert house.alive == {"mine", "theirs"}
+    house.gone("theirs")
     assert "theirs" not in remembered(house)
 
 
