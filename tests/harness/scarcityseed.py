@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace as changed
 from random import Random
 from typing import TYPE_CHECKING
@@ -183,4 +184,11 @@ def draw_scarcity_faults(seed: int) -> tuple[AnyFault, ...]:
                 faults.append(HangOperation(port=port, call=call, after=after, when=when, times=2))
             case _:
                 faults.append(DelayOperation(port=port, call=call, after=after, delay_s=12.0, times=2))
-    return tuple(faults)
+    return (*faults, *draw_long_wants(seed))
+
+
+def draw_long_wants(seed: int) -> Iterator[AnyFault]:
+    """Draw containers that take long to be made: meanwhile nothing but a want keeps their image from going."""
+    random = Random(f"{seed}/long wants")
+    for _ in range(random.randint(1, 4)):
+        yield HangOperation(port="runtime", call="CreateContainer", after=random.randrange(30), times=2)

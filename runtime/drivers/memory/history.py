@@ -103,7 +103,9 @@ class Referee:
             case Happening.EXIT_SHOWN:
                 self._shown.add(row.container_id)
             case Happening.REMOVED if row.cause is Cause.WORLD:
-                self._lost[row.uid, row.name, row.attempt] = row.at
+                # The newest record told of the numbers before it too: theirs may be gone for long.
+                for attempt in range(row.attempt + 1):
+                    self._lost[row.uid, row.name, attempt] = row.at
                 # Of one whose process the runtime had lost track of, no end is told: it goes with its record.
                 self._running.get((row.uid, row.name), set()).discard(row.container_id)
             case Happening.REMOVED if row.cause is Cause.AGENT:

@@ -19,7 +19,7 @@ from api.containers import (
 )
 from api.errors import FailureKind
 from runtime.drivers.memory.behaviour import Behaviour, Ending, Line, OnTerm, Output, killed_by, parse
-from runtime.drivers.memory.history import Cause, Happening, HistoryRow, violations
+from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee, violations
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import VirtualClock
 
@@ -278,3 +278,25 @@ def test_an_attempt_that_starts_again_in_another_sandbox_is_a_violation():
         row(Happening.STARTED, container_id="2"),
     ]
     assert ["started twice" in v for v in violations(rows)] == [True]
+
+
+def test_a_number_goes_with_the_newest_record_that_the_world_removes():
+    def row(what, cause=Cause.AGENT, **fields):
+        return HistoryRow(at=1.0, what=what, uid="u", cause=cause, name="main", **fields)
+
+    referee = Referee()
+    ran = [
+        row(what, container_id=str(attempt), attempt=attempt)
+        for attempt in range(2)
+        for what in (Happening.STARTED, Happening.EXITED, Happening.EXIT_SHOWN)
+    ]
+    gone = [
+        row(Happening.REMOVED, container_id="0", attempt=0),
+        row(Happening.REMOVED, Cause.WORLD, container_id="1", attempt=1),
+    ]
+    assert [said for step in (*ran, *gone) for said in referee.judge(step)] == []
+    again = row(Happening.STARTED, container_id="2", attempt=0)
+    assert ["started twice" in said for said in referee.judge(again)] == [True], "the same agent saw it"
+    referee.judge(row(Happening.EXITED, container_id="2"))
+    referee.agent_began(at=2.0)
+    assert not [said for said in referee.judge(again) if "started twice" in said]
