@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
+from itertools import chain
 
 from tests.harness.seed import Result, run_seed
 from tests.harness.simulate import progress
@@ -19,7 +20,8 @@ def hunt(mutant: Mutant, seeds: Iterable[int]) -> Result | None:
     """Run seeds until one catches the mutant; None when it lives."""
     with mutant.planted():
         run = partial(run_seed, eviction=mutant.eviction)
-        return next((result for result in map(run, seeds) if result.broken), None)
+        order = seeds if mutant.first is None else chain((mutant.first,), seeds)
+        return next((result for result in map(run, order) if result.broken), None)
 
 
 def hunt_all(seeds: range, *, eviction: bool = False) -> int:
