@@ -248,3 +248,14 @@ def sweep(place: str, known: tuple[str, ...]) -> None:
         lives = os.path.exists(f"/proc/{nursery}") if nursery != name else name in known  # noqa: PTH110
         if not lives and os.path.isdir(group) and not members(group):  # noqa: PTH112
             remove(group)
+
+
+def oom_kills(group: str) -> int:
+    """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
+    for name in ("/memory.events", "/memory.oom_control"):
+        try:
+            lines = small.read(group + name).splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))
+    return 0

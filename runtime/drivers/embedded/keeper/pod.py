@@ -1,24 +1,26 @@
 """The keeper: one process per pod sandbox that holds the pod's processes, logs and records, agent or no agent.
 
-One thread, one selector, no timer that runs when nothing is due. The record on disk is written before anything is
+One thread and one loop (`keeper.loop`). The record on disk is written before anything is
 answered. A request is a method named `op_...`; `frame` says what travels.
 """
 
 from __future__ import annotations
 
 import contextlib
-import heapq
 import os
-import selectors
 import signal
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 
-from runtime.drivers.embedded.keeper import cgroup, process, small, store
+from runtime.drivers.embedded.keeper import cgroup, process, store
+from runtime.drivers.embedded.keeper.belonging import alive, belonging
 from runtime.drivers.embedded.keeper.command import Command
 from runtime.drivers.embedded.keeper.container import Asker, Container
-from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body, FrameError, Inbox, pack, peer_uid
+from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body
+from runtime.drivers.embedded.keeper.link import Link, Links
+from runtime.drivers.embedded.keeper.loop import Loop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,9 +29,6 @@ if TYPE_CHECKING:
 SWEEP_LIMIT_S = 5.0
 """How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
 RECORD_RETRY_S = 2.0
-MAX_UNSENT_BYTES = 32 << 20
-"""A driver that leaves so much unread is hung: its connection is dropped."""
-RECEIVE_BYTES = 64 << 10
 
 
 class RefusedError(Exception):
@@ -39,16 +38,6 @@ class RefusedError(Exception):
         super().__init__(message)
         self.kind = kind
         self.reason = reason
-
-
-class Link:
-    """One driver's connection."""
-
-    def __init__(self, sock: socket.socket) -> None:
-        self.sock = sock
-        self.inbox = Inbox()
-        self.unsent = bytearray()
-        sock.setblocking(False)
 
 
 class Keeper:
@@ -70,10 +59,8 @@ class Keeper:
         self._containers: dict[str, Container] = {}
         self._commands: dict[int, Command] = {}
         self._sandbox: dict[str, Any] | None = None
-        self._links: list[Link] = []
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []
-        self._numbers = 0
-        self._selector = selectors.DefaultSelector()
+        self._loop = Loop()
+        self._links = Links(self._loop, self._greeting, self._answer, self._left_alone)
         self._last_created_at = 0
         self._stopping_since: float | None = None
         self._stoppers: list[Asker] = []
@@ -104,33 +91,14 @@ class Keeper:
         os.makedirs(self._directory, 0o700, exist_ok=True)  # noqa: PTH103
         # A relative name has room in a socket's address, however long the folder's path is.
         os.chdir(self._directory)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listener.bind(store.SOCKET)
-        os.chmod(store.SOCKET, 0o600)  # noqa: PTH101
-        listener.listen(8)
-        listener.setblocking(False)
-        self._selector.register(listener, selectors.EVENT_READ, lambda _: self._accept(listener))
-        self._selector.register(wake, selectors.EVENT_READ, lambda _: self._signalled(wake))
-        self._greet(self._first)
+        self._links.listen(store.SOCKET)
+        self._loop.watch(wake, lambda _: self._signalled(wake))
+        self._links.greet(self._first)
         while not self._done:
-            for key, mask in self._selector.select(self._timeout()):
-                if key.fd in self._selector.get_map():
-                    key.data(mask)
-            self._run_timers()
+            self._loop.turn()
         with contextlib.suppress(OSError):
             os.unlink(store.SOCKET)  # noqa: PTH108
-        self._say_goodbye()
-
-    def _timeout(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
-
-    def _run_timers(self) -> None:
-        while self._timers and self._timers[0][0] <= time.monotonic():
-            heapq.heappop(self._timers)[2]()
-
-    def _at(self, instant: float, then: Callable[[], None]) -> None:
-        self._numbers += 1
-        heapq.heappush(self._timers, (instant, self._numbers, then))
+        self._links.say_goodbye()
 
     def _signalled(self, wake: socket.socket) -> None:
         numbers = wake.recv(4096)
@@ -139,28 +107,9 @@ class Keeper:
             self._begin_stop(float(self._sandbox["spec"]["grace_s"]))
         self._reap()
 
-    def _say_goodbye(self) -> None:
-        for link in self._links:
-            link.sock.settimeout(1.0)
-            with contextlib.suppress(OSError):
-                link.sock.sendall(link.unsent)
+    # -- drivers
 
-    # -- connections
-
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            sock, _ = listener.accept()
-        except OSError:
-            return
-        if peer_uid(sock) not in (0, os.geteuid()):
-            sock.close()
-            return
-        self._greet(sock)
-
-    def _greet(self, sock: socket.socket) -> None:
-        link = Link(sock)
-        self._links.append(link)
-        self._selector.register(sock, selectors.EVENT_READ, lambda mask: self._serve(link, mask))
+    def _greeting(self) -> Body:
         hello = {
             "oldest": OLDEST,
             "newest": NEWEST,
@@ -168,59 +117,15 @@ class Keeper:
             "pid": os.getpid(),
             "start": self._me.start if self._me else 0,
         }
-        self._send(link, {"hello": hello, "record": self._record()})
+        return {"hello": hello, "record": self._record()}
 
-    def _serve(self, link: Link, mask: int) -> None:
-        if mask & selectors.EVENT_WRITE:
-            self._flush(link)
-        if not mask & selectors.EVENT_READ or link not in self._links:
-            return
-        try:
-            data = link.sock.recv(RECEIVE_BYTES)
-            bodies = link.inbox.feed(data)
-        except BlockingIOError:
-            return
-        except (OSError, FrameError):
-            self._drop(link)
-            return
-        if not data:
-            self._drop(link)
-            return
-        for body in bodies:
-            self._answer(link, body)
-
-    def _drop(self, link: Link) -> None:
-        if link not in self._links:
-            return
-        self._links.remove(link)
-        self._selector.unregister(link.sock)
-        link.sock.close()
-        if self._sandbox is None and not self._links:
-            # Its maker went away before it said what to keep: there is nothing here.
+    def _left_alone(self) -> None:
+        """End where the maker went away before it said what to keep: there is nothing here."""
+        if self._sandbox is None:
             with contextlib.suppress(OSError):
                 os.unlink(store.SOCKET)  # noqa: PTH108
                 os.rmdir(self._directory)  # noqa: PTH106
             self._done = True
-
-    def _send(self, link: Link, body: Body) -> None:
-        link.unsent += pack(body)
-        self._flush(link)
-
-    def _flush(self, link: Link) -> None:
-        try:
-            while link.unsent:
-                del link.unsent[: link.sock.send(link.unsent)]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._drop(link)
-            return
-        if len(link.unsent) > MAX_UNSENT_BYTES:
-            self._drop(link)
-            return
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0)
-        if self._selector.get_key(link.sock).events != events:
-            self._selector.modify(link.sock, events, self._selector.get_key(link.sock).data)
 
     def _answer(self, link: Link, body: Body) -> None:
         if "op" not in body:
@@ -230,17 +135,15 @@ class Keeper:
             answer = self._operation(body["op"])(asker, body)
         except RefusedError as error:
             failure = {"kind": error.kind, "message": str(error), "reason": error.reason}
-            self._send(link, {"id": asker.number, "error": failure})
+            self._tell(asker, {"error": failure})
             return
         except OSError as error:
             # Descriptors, memory or the like ran out: this request fails, the pod lives on.
             message = f"the keeper of sandbox {self._id} cannot {body['op']}: {os.strerror(error.errno or 0)}"
-            self._send(
-                link, {"id": asker.number, "error": {"kind": "Unavailable", "message": message, "reason": ""}}
-            )
+            self._tell(asker, {"error": {"kind": "Unavailable", "message": message, "reason": ""}})
             return
         if answer is not None:
-            self._send(link, {"id": asker.number, "ok": answer})
+            self._tell(asker, {"ok": answer})
 
     def _operation(self, op: str) -> Callable[[Asker, Body], Body | None]:
         found: Callable[[Asker, Body], Body | None] | None = getattr(self, "op_" + op, None)
@@ -251,8 +154,7 @@ class Keeper:
         return found
 
     def _tell(self, asker: Asker, answer: Body) -> None:
-        if asker.link in self._links:
-            self._send(asker.link, {"id": asker.number} | answer)
+        self._links.send(asker.link, {"id": asker.number} | answer)
 
     # -- the record
 
@@ -283,13 +185,10 @@ class Keeper:
         except OSError:
             if not self._unwritten:
                 self._unwritten = True
-                self._at(time.monotonic() + RECORD_RETRY_S, self._write_again)
+                self._loop.at(time.monotonic() + RECORD_RETRY_S, self._write_again)
         else:
             self._unwritten = False
-        frame = pack({"record": record})
-        for link in list(self._links):
-            link.unsent += frame
-            self._flush(link)
+        self._links.send_all({"record": record})
 
     def _write_again(self) -> None:
         if self._unwritten:
@@ -390,7 +289,7 @@ class Keeper:
         if container.start(self._id, self._own_score):
             self._remove_groups(container)
         for pipe in container.pipes:
-            self._selector.register(pipe, selectors.EVENT_READ, lambda _, p=pipe: self._read(container, p))
+            self._loop.watch(pipe, partial(self._read, container, pipe))
         container.note_log()
         self._changed(durable=not container.is_live)
         return {}
@@ -459,8 +358,8 @@ class Keeper:
             raise RefusedError("Rejected", f"container {name}: {why}")
         self._commands[command.pid] = command
         for pipe in command.pipes:
-            self._selector.register(pipe, selectors.EVENT_READ, lambda _, p=pipe: self._hear(command, p))
-        self._at(command.kill_at, lambda: self._expire(command))
+            self._loop.watch(pipe, partial(self._hear, command, pipe))
+        self._loop.at(command.kill_at, lambda: self._expire(command))
 
     def op_cancel(self, asker: Asker, body: Body) -> Body:
         """End an exec whose answer nobody waits for any more, or stop waiting for an exit."""
@@ -477,18 +376,18 @@ class Keeper:
 
     # -- output
 
-    def _read(self, container: Container, pipe: int) -> None:
+    def _read(self, container: Container, pipe: int, _: int) -> None:
         if not container.read(pipe):
-            self._selector.unregister(pipe)
+            self._loop.forget(pipe)
             os.close(pipe)
             del container.pipes[pipe]
         if container.note_log():
             self._changed()
 
-    def _hear(self, command: Command, pipe: int) -> None:
+    def _hear(self, command: Command, pipe: int, _: int) -> None:
         if not command.read(pipe):
             # End of output; the pipe itself is closed with its command.
-            self._selector.unregister(pipe)
+            self._loop.forget(pipe)
 
     # -- ends
 
@@ -511,7 +410,7 @@ class Keeper:
     def _finish(self, command: Command, status: int) -> None:
         for pipe in command.pipes:
             with contextlib.suppress(KeyError):
-                self._selector.unregister(pipe)
+                self._loop.forget(pipe)
         answer = command.finish(status)
         if command.timed_out:
             message = f"container {command.container.row['name']}: the command timed out and was killed"
@@ -531,7 +430,7 @@ class Keeper:
                 process.kill_exactly(seen)
 
     def _end(self, container: Container, status: int) -> None:
-        oom = any(_oom_kills(group) for group in container.groups)
+        oom = any(cgroup.oom_kills(group) for group in container.groups)
         container.died(status, oom_killed=oom)
         container.ending_since = time.monotonic()
         self._sweep(container, 0.002)
@@ -545,7 +444,7 @@ class Keeper:
             if grace_s <= 0:
                 self._kill(container)
                 return
-            self._at(kill_at, lambda: self._kill_when_due(container))
+            self._loop.at(kill_at, lambda: self._kill_when_due(container))
         if not begun and container.pid:
             os.kill(container.pid, signal.SIGTERM)
 
@@ -557,14 +456,14 @@ class Keeper:
         """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile."""
         for group in container.groups:
             cgroup.kill_members(group)
-        for seen in self._belonging(container):
+        for seen in belonging(container, self._containers.values(), self._commands):
             process.kill_exactly(seen)
         if container.pid:
             os.kill(container.pid, signal.SIGKILL)
 
     def _sweep(self, container: Container, pause_s: float) -> None:
         """Kill what a dead container left behind, again until there is nothing, then show the exit."""
-        rest = self._belonging(container)
+        rest = belonging(container, self._containers.values(), self._commands)
         waited = time.monotonic() - (container.ending_since or 0.0)
         if rest and waited < SWEEP_LIMIT_S:
             if pause_s <= 0.002:
@@ -574,13 +473,13 @@ class Keeper:
                 cgroup.kill_members(group)
             for seen in rest:
                 process.kill_exactly(seen)
-            self._at(time.monotonic() + pause_s, lambda: self._sweep(container, min(0.1, pause_s * 2)))
+            self._loop.at(time.monotonic() + pause_s, lambda: self._sweep(container, min(0.1, pause_s * 2)))
             return
         if rest:
             pids = " ".join(str(seen.pid) for seen in rest)
             container.row["message"] = f"processes that did not end on SIGKILL: {pids}"
         for pipe in container.pipes:
-            self._selector.unregister(pipe)
+            self._loop.forget(pipe)
         container.drain()
         container.ending_since = None
         container.row["settled"] = True
@@ -595,42 +494,6 @@ class Keeper:
     def _remove_groups(self, container: Container) -> None:
         container.groups = tuple(group for group in container.groups if not cgroup.remove(group))
 
-    def _belonging(self, container: Container) -> list[process.Seen]:
-        """Return the live processes of a container but its main one: by cgroup, descent, session, or mark."""
-        pids = {pid for group in container.groups for pid in cgroup.members(group)}
-        mains = {c.pid: c for c in self._containers.values() if c.pid}
-        live = [c for c in self._containers.values() if c.is_live]
-        for pid in process.children(os.getpid()):
-            if pid in mains:
-                owner: Container | None = mains[pid]
-            elif pid in self._commands:
-                owner = self._commands[pid].container
-            else:
-                owner = self._owner_of_orphan(pid, live)
-            if owner is container:
-                pids.add(pid)
-                pids.update(process.descendants(pid))
-        pids.discard(container.pid)
-        found = (process.look(pid) for pid in pids)
-        return [seen for seen in found if seen is not None and seen.state not in "ZX"]
-
-    def _owner_of_orphan(self, pid: int, live: list[Container]) -> Container | None:
-        seen = process.look(pid)
-        if seen is None:
-            return None
-        for container in live:
-            if container.session == seen.session:
-                return container
-        for container in live:
-            if any(pid in cgroup.members(group) for group in container.groups):
-                return container
-        _, mark = process.marks(pid)
-        for container in live:
-            if container.identity == mark:
-                return container
-        # One that took off session, cgroup and environment: the only one it can be, if there is only one.
-        return live[0] if len(live) == 1 else None
-
     # -- the end of the sandbox
 
     def _begin_stop(self, grace_s: float) -> None:
@@ -644,16 +507,12 @@ class Keeper:
     def _advance_stop(self) -> None:
         if self._sandbox is None or self._done or any(c.is_live for c in self._containers.values()):
             return
-        rest = [
-            seen
-            for pid in process.descendants(os.getpid())
-            if (seen := process.look(pid)) and seen.state not in "ZX"
-        ]
+        rest = alive(process.descendants(os.getpid()))
         since = self._stopping_since or 0.0
         if rest and time.monotonic() - since < SWEEP_LIMIT_S:
             for seen in rest:
                 process.kill_exactly(seen)
-            self._at(time.monotonic() + 0.01, self._advance_stop)
+            self._loop.at(time.monotonic() + 0.01, self._advance_stop)
             return
         self._sandbox["state"] = "stopped"
         self._changed(durable=True)
@@ -664,14 +523,3 @@ class Keeper:
 
 def _noticed(number: int, frame: object) -> None:
     """Take a signal; its number arrives through the wake-up socket."""
-
-
-def _oom_kills(group: str) -> int:
-    """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
-    for name in ("/memory.events", "/memory.oom_control"):
-        try:
-            lines = small.read(group + name).splitlines()
-        except OSError:
-            continue
-        return sum(int(line.split()[1]) for line in lines if line.startswith(b"oom_kill "))
-    return 0

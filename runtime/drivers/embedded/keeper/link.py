@@ -1,0 +1,134 @@
+"""The connections of drivers to a keeper: who may come, what arrives, and what is still to be sent."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import socket
+from collections.abc import Callable
+
+from runtime.drivers.embedded.keeper.frame import Body, FrameError, Inbox, pack, peer_uid
+from runtime.drivers.embedded.keeper.loop import Loop
+
+MAX_UNSENT_BYTES = 32 << 20
+"""A driver that leaves so much unread is hung: its connection is dropped."""
+RECEIVE_BYTES = 64 << 10
+GOODBYE_S = 1.0
+
+
+class Link:
+    """One driver's connection."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.inbox = Inbox()
+        self.unsent = bytearray()
+        sock.setblocking(False)
+
+
+class Links:
+    """All drivers of one keeper. Nothing here blocks, except the goodbye."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        greeting: Callable[[], Body],
+        answer: Callable[[Link, Body], None],
+        left_alone: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._greeting = greeting
+        self._answer = answer
+        self._left_alone = left_alone
+        self._links: list[Link] = []
+
+    def listen(self, name: str) -> None:
+        """Let drivers in at a socket of this name, which only its owner may open."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener.bind(name)
+        os.chmod(name, 0o600)  # noqa: PTH101
+        listener.listen(8)
+        listener.setblocking(False)
+        self._loop.watch(listener, lambda _: self._accept(listener))
+
+    def greet(self, sock: socket.socket) -> None:
+        """Begin to talk to a driver."""
+        link = Link(sock)
+        self._links.append(link)
+        self._loop.watch(sock, lambda mask: self._serve(link, mask))
+        self.send(link, self._greeting())
+
+    def send(self, link: Link, body: Body) -> None:
+        """Send an object to a driver, which may have gone."""
+        if link in self._links:
+            self._push(link, pack(body))
+
+    def send_all(self, body: Body) -> None:
+        """Send an object to every driver."""
+        frame = pack(body)
+        for link in list(self._links):
+            self._push(link, frame)
+
+    def say_goodbye(self) -> None:
+        """Send what is still unsent, and wait a little for those who are slow to read it."""
+        for link in self._links:
+            link.sock.settimeout(GOODBYE_S)
+            with contextlib.suppress(OSError):
+                link.sock.sendall(link.unsent)
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        if peer_uid(sock) not in (0, os.geteuid()):
+            sock.close()
+            return
+        self.greet(sock)
+
+    def _serve(self, link: Link, mask: int) -> None:
+        if mask & selectors.EVENT_WRITE:
+            self._flush(link)
+        if not mask & selectors.EVENT_READ or link not in self._links:
+            return
+        try:
+            data = link.sock.recv(RECEIVE_BYTES)
+            bodies = link.inbox.feed(data)
+        except BlockingIOError:
+            return
+        except (OSError, FrameError):
+            self._drop(link)
+            return
+        if not data:
+            self._drop(link)
+            return
+        for body in bodies:
+            self._answer(link, body)
+
+    def _push(self, link: Link, frame: bytes) -> None:
+        link.unsent += frame
+        self._flush(link)
+
+    def _flush(self, link: Link) -> None:
+        try:
+            while link.unsent:
+                del link.unsent[: link.sock.send(link.unsent)]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._drop(link)
+            return
+        if len(link.unsent) > MAX_UNSENT_BYTES:
+            self._drop(link)
+            return
+        self._loop.watch_for(link.sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0))
+
+    def _drop(self, link: Link) -> None:
+        if link not in self._links:
+            return
+        self._links.remove(link)
+        self._loop.forget(link.sock)
+        link.sock.close()
+        if not self._links:
+            self._left_alone()
