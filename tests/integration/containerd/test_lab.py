@@ -90,6 +90,7 @@ def test_a_registry_is_pulled_from_with_and_without_a_login(containerd, make_reg
 
 def test_a_missing_part_is_named_with_its_package(monkeypatch):
     monkeypatch.setitem(part.PARTS, "ip", ("iproute2", lambda: False))
+    monkeypatch.setitem(part.PARTS, "containerd", ("containerd", lambda: True))
     assert part.missing("containerd", "ip") == ["ip (Debian package iproute2)"]
     monkeypatch.setenv("NODEAGENT_REQUIRE", "1")
     with pytest.raises(pytest.fail.Exception, match=r"mandatory part is missing.*iproute2"):

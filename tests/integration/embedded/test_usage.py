@@ -76,7 +76,8 @@ def test_summary_and_metrics_agree_with_the_kernel(agent):
     assert found["cpu"]["usageCoreNanoSeconds"] > BURN_S * 1e9
     assert found["process_stats"] == {"process_count": 1}
     assert found["containers"][0]["name"] == "main"
-    assert found["containers"][0]["logs"]["usedBytes"] > 0
+    # Folders are walked every second round, and some file systems count nothing for one that has but empty files.
+    agent.until(lambda: hog_of(agent)["containers"][0]["logs"]["usedBytes"] > 0, "its log is counted", 60.0)
     assert found["ephemeral-storage"]["inodesUsed"] >= 2
 
     page = metrics(agent.ask("/metrics")[1])

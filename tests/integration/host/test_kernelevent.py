@@ -20,11 +20,14 @@ from runtime.drivers.host.memoryevent import MemoryCrossings
 from runtime.drivers.host.usagegroup import Hierarchies
 from tests.harness.memorygroup import MemoryGroup
 from tests.harness.part import need
+from tests.harness.reading import value
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real
 MI = 1 << 20
 NEVER_S = 10_000.0
+FIRST_PID_NAMESPACE = 4_026_531_836
+"""Its number is a constant of the kernel."""
 EVER = Threshold(signal=Signal.PODS_MEMORY, value=Quantity(percent=100.0))
 """Crossed by any use: it tells that there was a look."""
 HALF = Threshold(signal=Signal.PODS_MEMORY, value=Quantity(percent=50.0))
@@ -76,6 +79,11 @@ def readable_log():
         pytest.skip(f"needs {KMSG}: {error.strerror}")
 
 
+def has_the_kernels_pids():
+    """Tell whether processes have the ids here that the kernel's log has, which knows but the first namespace."""
+    return Path("/proc/self/ns/pid").readlink() == Path(f"pid:[{FIRST_PID_NAMESPACE}]")
+
+
 def kill_one(group):
     """Have the kernel kill a process in the group; return its pid."""
     taker = group.taker()
@@ -91,7 +99,9 @@ def test_a_kill_is_heard_with_its_group_and_its_victim_and_older_ones_are_not(ev
     pid = kill_one(group)
     # Others may be short of memory on this machine at the same time.
     mine = until(lambda: [one for one in ear.items if one.group == group.name], "the kill is heard")
-    assert [(one.victim_group, one.pid) for one in mine] == [(group.name, pid)]
+    assert [one.victim_group for one in mine] == [group.name]
+    if has_the_kernels_pids():
+        assert mine[0].pid == pid
     assert mine[0].process.startswith("python")
     assert not mine[0].is_system
     ear.undo()
@@ -164,9 +174,9 @@ def test_the_level_follows_the_page_cache(events, group, monkeypatch, tmp_path):
     ear = Ear().listen(crossings(events, group, EVER))
     script = f"echo $$ >{group.folder}/cgroup.procs; head -c {120 * MI} /dev/zero >{tmp_path}/cache"
     subprocess.run(["sh", "-c", script], check=True)
-    usage = int((group.folder / "memory.usage_in_bytes").read_text())
-    if usage < 110 * MI:
-        pytest.skip("needs a disk whose pages are counted for the cgroup that wrote them")
+    counted = group.folder / "memory.stat"
+    if value(counted, "cache") - value(counted, "shmem") < 110 * MI:
+        pytest.skip("needs temporary files on a disk whose pages are counted for the cgroup that wrote them")
     taker = group.taker()
     assert group.take(taker, 20)
     ear.items.clear()
