@@ -15,7 +15,6 @@ from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.keeper import frame, process, store
 from runtime.loop import Loop
 
-RECEIVE_BYTES = 256 << 10
 RECONNECT_S = 0.5
 
 Answer = Callable[[dict[str, Any] | None, Failure | None], None]
@@ -172,14 +171,8 @@ class Kept:
             self._send(b"")
         if not mask & selectors.EVENT_READ or self._sock is None:
             return
-        try:
-            data = self._sock.recv(RECEIVE_BYTES)
-            bodies = self._inbox.feed(data)
-        except BlockingIOError:
-            return
-        except (OSError, frame.FrameError):
-            data, bodies = b"", []
-        if not data:
+        bodies = self._inbox.receive(self._sock)
+        if bodies is None:
             self._drop()
             return
         for body in bodies:

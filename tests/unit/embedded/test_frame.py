@@ -1,6 +1,7 @@
 """Frames and versions between driver and keeper."""
 
 import json
+import socket
 import struct
 
 import pytest
@@ -46,3 +47,20 @@ def test_nonsense_ends_the_connection(data):
 )
 def test_both_sides_speak_the_newest_version_that_both_know(oldest, newest, version):
     assert agreed_version(oldest, newest) == version
+
+
+def test_a_socket_is_read_until_the_other_side_has_gone_or_speaks_no_frames():
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    inbox = Inbox()
+    with near, far:
+        assert inbox.receive(near) == [], "nothing has come yet"
+        data = pack({"id": 1}) + pack({"id": 2})
+        far.sendall(data[:-3])
+        assert inbox.receive(near) == [{"id": 1}]
+        far.sendall(data[-3:])
+        assert inbox.receive(near) == [{"id": 2}]
+        far.sendall(struct.pack(">I", MAX_FRAME_BYTES + 1))
+        assert inbox.receive(near) is None
+        far.close()
+        assert Inbox().receive(near) is None

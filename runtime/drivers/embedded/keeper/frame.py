@@ -21,6 +21,7 @@ NEWEST = 3
 OLDEST = 1
 """The oldest version that this code still understands."""
 MAX_FRAME_BYTES = 64 << 20
+RECEIVE_BYTES = 64 << 10
 
 Body = dict[str, "Any"]
 
@@ -46,6 +47,16 @@ class Inbox:
 
     def __init__(self) -> None:
         self._bytes = bytearray()
+
+    def receive(self, sock: socket.socket) -> list[Body] | None:
+        """Read a socket once and return the objects that are complete; None: the other side has gone or speaks no frames."""
+        try:
+            data = sock.recv(RECEIVE_BYTES)
+            return self.feed(data) if data else None
+        except BlockingIOError:
+            return []
+        except (OSError, FrameError):
+            return None
 
     def feed(self, data: bytes) -> list[Body]:
         """Take what a socket gave and return the objects that are complete; raise FrameError on nonsense."""

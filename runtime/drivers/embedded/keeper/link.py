@@ -8,12 +8,11 @@ import selectors
 import socket
 from collections.abc import Callable
 
-from runtime.drivers.embedded.keeper.frame import Body, FrameError, Inbox, pack, peer_uid
+from runtime.drivers.embedded.keeper.frame import Body, Inbox, pack, peer_uid
 from runtime.drivers.embedded.keeper.loop import Loop
 
 MAX_UNSENT_BYTES = 32 << 20
 """A driver that leaves so much unread is hung: its connection is dropped."""
-RECEIVE_BYTES = 64 << 10
 GOODBYE_S = 1.0
 
 
@@ -92,15 +91,8 @@ class Links:
             self._flush(link)
         if not mask & selectors.EVENT_READ or link not in self._links:
             return
-        try:
-            data = link.sock.recv(RECEIVE_BYTES)
-            bodies = link.inbox.feed(data)
-        except BlockingIOError:
-            return
-        except (OSError, FrameError):
-            self._drop(link)
-            return
-        if not data:
+        bodies = link.inbox.receive(link.sock)
+        if bodies is None:
             self._drop(link)
             return
         for body in bodies:
