@@ -9,8 +9,10 @@ from pathlib import Path
 
 import grpc
 import msgspec
+from msgspec.structs import replace
 
 from actors.pod.containerconfig import RunImage, container_files, container_spec, sandbox_spec
+from api.containers import ANNOTATION_OWNER, SandboxSpec
 from api.node import NodeFacts, NodeFiles
 from api.objects.pod import Pod
 from api.poddefault import default_pod
@@ -71,16 +73,21 @@ class BareCri:
 
     def run_pod(self, pod: Pod) -> str:
         """Run a sandbox with one container, as the agent asks for them; return the sandbox's id."""
-        config = request.sandbox_config(sandbox_spec(pod, 0, self._facts))
+        config = request.sandbox_config(self._box(pod))
         run = cri.RunPodSandboxRequest(config=config)
         sandbox = self.call("RunPodSandbox", run, cri.RunPodSandboxResponse).pod_sandbox_id
         self.run_container(sandbox, pod, 0)
         return sandbox
 
+    def _box(self, pod: Pod) -> SandboxSpec:
+        """Return the sandbox that the agent would ask for, but nobody's: an agent beside it ends orphans of its own."""
+        spec = sandbox_spec(pod, 0, self._facts)
+        return replace(spec, annotations=tuple(row for row in spec.annotations if row[0] != ANNOTATION_OWNER))
+
     def run_container(self, sandbox: str, pod: Pod, attempt: int) -> str:
         """Make and start the pod's container; return its id."""
         wanted = pod.spec.containers[0]
-        box = sandbox_spec(pod, 0, self._facts)
+        box = self._box(pod)
         spec = container_spec(pod, wanted, attempt, self._facts, image=RunImage(ref=wanted.image))
         make = cri.CreateContainerRequest(
             pod_sandbox_id=sandbox,
