@@ -26,10 +26,11 @@ def socket_path():
 
 @pytest.fixture
 def make_agent_on(tmp_path):
-    """Return a function that makes an agent on any runtime's endpoint; it is killed at the end."""
+    """Return a function that makes an agent on any runtime's endpoint; it is killed at the end, so it makes no cgroups."""
     made = []
 
     def make(endpoint, **config):
+        config |= {"cgroupsPerQOS": False, "enforceNodeAllocatable": []}
         made.append(Agent(tmp_path / f"agent-{len(made)}", containerRuntimeEndpoint=endpoint, **config))
         return made[-1]
 

@@ -1,7 +1,7 @@
 """The keeper: one process per pod sandbox that holds the pod's processes, logs and records, agent or no agent.
 
-One thread and one loop (`keeper.loop`). The record on disk is written before anything is
-answered. A request is a method named `op_...`; `frame` says what travels.
+One thread and one loop (`keeper.loop`). The record on disk is written before anything is answered. A request is a
+method named `op_...`; `frame` says what travels.
 """
 
 from __future__ import annotations
