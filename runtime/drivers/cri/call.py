@@ -135,9 +135,7 @@ class Calls:
             if not any(_is_made_from(one, call) for one in pod.containers):
                 raise (yield from self._why_not_created(call, pod, error)) from None
         else:
-            pod = yield from self._view.after_container(
-                call.uid, call.sandbox_id, answer.container_id, message.config.image
-            )
+            pod = yield from self._view.after_create(call.uid, message, answer.container_id)
         made = next((one for one in pod.containers if _is_made_from(one, call)), None)
         if made is not None and self._known.digest(request.bare(made.id)) != mark.digest(spec):
             raise AlreadyExistsError(
@@ -196,7 +194,7 @@ class Calls:
                 raise _not_startable(call, now) from None
             return self._with_reason(pod, now, str(error))
         sandbox_id = before.sandbox_id if before is not None else ""
-        return (yield from self._view.after_container(call.uid, sandbox_id, identity))
+        return (yield from self._view.after_start(call.uid, sandbox_id, identity))
 
     def _with_reason(self, pod: c.RuntimePod, failed: c.Container, message: str) -> c.RuntimePod:
         """Return a pod whose container says why it could not be started, also where the runtime forgot it."""
@@ -334,7 +332,11 @@ def _make_log_folder(spec: c.SandboxSpec) -> None:
     if not spec.log_directory.startswith("/") or "\0" in spec.log_directory:
         raise RejectedError(f"{where} is not absolute")
     try:
-        os.makedirs(spec.log_directory, mode=0o755, exist_ok=True)  # noqa: PTH103 a path of bytes that need not be one of text
+        try:
+            os.mkdir(spec.log_directory, mode=0o755)  # noqa: PTH102 a path of bytes that need not be one of text
+        except OSError:
+            # It is there already, or folders above it are not.
+            os.makedirs(spec.log_directory, mode=0o755, exist_ok=True)  # noqa: PTH103
     except OSError as error:
         raise RejectedError(
             f"{where} can not be made: {error.strerror}; choose another podLogsDir",

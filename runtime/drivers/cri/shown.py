@@ -19,7 +19,7 @@ from api.containers import (
     SandboxState,
 )
 from api.errors import UnavailableError
-from api.ids import Uid
+from api.ids import Uid, WallNs
 from api.images import ImageRow
 from runtime.drivers.cri import mark
 from runtime.wire.generated import cri_pb2 as pb
@@ -123,25 +123,40 @@ def row_of_sandbox(status: pb.PodSandboxStatus) -> pb.PodSandbox:
     )
 
 
-def row_of_made(status: pb.ContainerStatus, sandbox_id: str, asked: pb.ImageSpec) -> pb.Container | None:
-    """Return the row that a listing would show of a container that was just made from the image `asked`.
+def row_of_made(asked: pb.CreateContainerRequest, identity: str, at: WallNs) -> pb.Container | None:
+    """Return the row that a listing would show of a container that was just made as `asked`.
 
-    A listing names the image as it was asked for and by its id, an inspection by a name and a digest: None where the
-    id cannot be told from that, and for a container that was there before.
+    A listing names the image as it was asked for and by its id: None where that was not its id.
     """
-    if status.state != pb.CONTAINER_CREATED or not (status.image_id or _ID.fullmatch(asked.image)):
+    config = asked.config
+    if not _ID.fullmatch(config.image.image):
         return None
     return pb.Container(
-        id=status.id,
-        pod_sandbox_id=sandbox_id,
-        metadata=status.metadata,
-        image=asked,
-        image_ref=asked.image,
-        image_id=status.image_id,
-        state=status.state,
-        created_at=status.created_at,
-        labels=status.labels,
-        annotations=status.annotations,
+        id=identity,
+        pod_sandbox_id=asked.pod_sandbox_id,
+        metadata=config.metadata,
+        image=config.image,
+        image_ref=config.image.image,
+        state=pb.CONTAINER_CREATED,
+        created_at=at,
+        labels=config.labels,
+        annotations=config.annotations,
+    )
+
+
+def status_of_made(asked: pb.CreateContainerRequest, identity: str) -> pb.ContainerStatus:
+    """Return what an inspection would tell of a container that was just made as `asked`."""
+    config = asked.config
+    return pb.ContainerStatus(
+        id=identity,
+        metadata=config.metadata,
+        state=pb.CONTAINER_CREATED,
+        image=config.image,
+        image_ref=config.image.image,
+        labels=config.labels,
+        annotations=config.annotations,
+        mounts=config.mounts,
+        log_path=posixpath.join(asked.sandbox_config.log_directory, config.log_path),
     )
 
 
@@ -163,6 +178,7 @@ def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Cont
     shown = replace(
         known,
         state=ContainerState.RUNNING if unfinished else state,
+        created_at=status.created_at or known.created_at,
         image=status.image.image or known.image if _ID.fullmatch(known.image) else known.image,
         image_id=status.image_id or known.image_id,
         image_ref=status.image_ref,

@@ -1,5 +1,6 @@
 """How the truth about a pod is put together: listings for what is there, inspections for what is not known yet."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -104,26 +105,29 @@ class View:
         self._known.tell_sandbox(answer.status, pid or shown.pid_of(answer.info))
         return (yield from self._alone(uid, identity))
 
-    def after_container(
-        self, uid: Uid, sandbox_id: str, identity: str, made_from: pb.ImageSpec | None = None
-    ) -> Steps[RuntimePod]:
-        """Show a pod whose container was just made from an image, or started: that alone, when it has no other.
+    def after_create(self, uid: Uid, asked: pb.CreateContainerRequest, identity: str) -> Steps[RuntimePod]:
+        """Show a pod whose container was just made: what was asked for tells all of it, when the pod has no other.
 
-        Two listings less; a pod with more containers is listed, because they may have changed meanwhile.
+        Its time is the end of the call until the runtime is asked. A pod with more containers is listed, because they
+        may have changed meanwhile.
         """
-        others = () if made_from is not None else (identity,)
-        if self._known.of_pod(uid) != ((sandbox_id,), others):
+        row = shown.row_of_made(asked, identity, time.time_ns())
+        if row is None or self._known.of_pod(uid) != ((asked.pod_sandbox_id,), ()):
+            return (yield from self.pod(uid))
+        begun = self._known.moment
+        self._known.see_container(row)
+        self._known.tell_container(shown.status_of_made(asked, identity), 0, begun)
+        return (yield from self._alone(uid, asked.pod_sandbox_id, identity))
+
+    def after_start(self, uid: Uid, sandbox_id: str, identity: str) -> Steps[RuntimePod]:
+        """Show a pod whose container was just started: that alone, when it has no other. Two listings less."""
+        if self._known.of_pod(uid) != ((sandbox_id,), (identity,)):
             return (yield from self.pod(uid))
         begun = self._known.moment
         try:
-            answer = yield self.look_at_container(identity, verbose=made_from is None)
+            answer = yield self.look_at_container(identity, verbose=True)
         except OperatingError:
             return (yield from self.pod(uid))
-        if made_from is not None:
-            row = shown.row_of_made(answer.status, sandbox_id, made_from)
-            if row is None:
-                return (yield from self.pod(uid))
-            self._known.see_container(row)
         self._take(answer, begun)
         return (yield from self._alone(uid, sandbox_id, identity))
 
