@@ -48,7 +48,7 @@ from actors.usage.state import Policy as UsagePolicy
 from actors.usage.state import UsageState
 from api.config import Settings
 from api.eviction import MEMORY_SIGNALS
-from api.ids import Uid
+from api.ids import Instant, Uid
 from api.messages.pod import PodMessage
 from api.messages.podconfig import NotificationMode
 from api.node import CgroupDriver, NodeFacts
@@ -221,9 +221,13 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
 
 
 def pod_spec(
-    settings: Settings, parts: Parts, ports: Mapping[str, Port | BlockingPort], uid: Uid
+    settings: Settings,
+    parts: Parts,
+    ports: Mapping[str, Port | BlockingPort],
+    uid: Uid,
+    blank_as_of: Instant | None,
 ) -> Spec[PodMessage]:
-    """Return the spec of the actor that owns `uid`."""
+    """Return the spec of the actor that owns `uid`, of which nothing is anywhere as of an instant, if that is known."""
     described = parts.described()
     state = PodState(
         uid=uid,
@@ -236,7 +240,7 @@ def pod_spec(
         allow_host_image=settings.allow_host_image,
     )
     mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node", "volumes", "net")
-    return PodActor.options(name=uid, max_restarts=5).bind(state, mine)
+    return PodActor.options(name=uid, max_restarts=5).bind(state, mine, blank_as_of)
 
 
 def image_pulls(settings: Settings) -> ImagesState:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from actors.pod.core import begin, decide
+from actors.pod.core import begin, blank, decide
 from actors.pod.event import named
 from actors.pod.grouping import CGROUPS
 from actors.pod.hookcall import HOOK_CALLS
@@ -11,6 +11,7 @@ from actors.pod.plan import rewriting
 from actors.pod.probe import PROBES
 from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
+from api.ids import Instant
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.pod import PodMessage
@@ -22,12 +23,21 @@ from runtime.kernel.shell import CoreActor
 class PodActor(CoreActor[PodMessage]):
     """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``cgroups``, ``node``, ``volumes``, ``net``."""
 
-    def __init__(self, state: PodState, ports: Mapping[str, Port | BlockingPort]) -> None:
+    def __init__(
+        self,
+        state: PodState,
+        ports: Mapping[str, Port | BlockingPort],
+        blank_as_of: Instant | None = None,
+    ) -> None:
+        """Without `blank_as_of` it is not known whether ledger and runtime hold anything of the pod."""
         self.ports = ports
         self.state: PodState = state
+        self._blank_as_of = blank_as_of
 
     def begin(self, ctx: Context) -> Decision[PodState]:
-        """Begin by asking the ledger and the runtime what they know."""
+        """Begin by asking the ledger and the runtime what they know, unless that is known to be nothing."""
+        if self._blank_as_of is not None and not ctx.incarnation:
+            self.state = blank(self.state, self._blank_as_of)
         ctx.watch(SUPERVISOR)
         ctx.watch(STATUS_MANAGER)
         ctx.watch(PLEG)

@@ -49,7 +49,7 @@ from actors.pod.status import Facts, compose
 from actors.pod.stop import is_stopping, joining, stop_messages
 from actors.pod.volume import removal_is_due, with_volumes
 from actors.rules.instance import is_alive, newest_of
-from api.containers import ContainerState, StopContainer
+from api.containers import ContainerState, RuntimePod, StopContainer
 from api.host import Remember
 from api.ids import Instant, OpId, Path, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
@@ -515,6 +515,12 @@ def resend(message: PodMessage | KernelMessage | None) -> Path | None:
 def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
     """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
     return replace(state, life_since=now, inherited=in_flight)
+
+
+def blank(state: PodState, as_of: Instant) -> PodState:
+    """Return the state of a pod of which neither ledger nor runtime held anything at `as_of`: nothing is to be recalled."""
+    nothing = RuntimePod(uid=state.uid, name="", namespace="")
+    return replace(state, observed=nothing, observed_as_of=as_of, remembered=PodMemo())
 
 
 def begin(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from api.errors import AlreadyExistsError
-from api.ids import Uid, pod_path
+from api.ids import Instant, Uid, pod_path
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
 from api.messages.supervisor import SupervisorMessage
@@ -24,7 +24,7 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
         self,
         state: SupervisorState,
         ports: Mapping[str, Port | BlockingPort],
-        pod_spec: Callable[[Uid], Spec[Any]],
+        pod_spec: Callable[[Uid, Instant | None], Spec[Any]],
     ) -> None:
         self.ports = ports
         self.state: SupervisorState = state
@@ -43,9 +43,9 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
     def perform(self, action: Action, ctx: Context) -> None:
         """Start and stop pod actors."""
         match action:
-            case SpawnPod(uid=uid):
+            case SpawnPod(uid=uid, blank_as_of=blank_as_of):
                 try:
-                    ctx.spawn(self._pod_spec(uid))
+                    ctx.spawn(self._pod_spec(uid, blank_as_of))
                 except AlreadyExistsError:
                     # It survived an earlier incarnation of this supervisor and goes on under the new one.
                     ctx.log.info("pod actor kept", uid=uid)

@@ -10,6 +10,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.rules.allocation import with_allocated
+from actors.rules.identity import kept_for_last
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import admit, claimed
 from actors.supervisor.clear import clear_finished
@@ -278,16 +279,20 @@ def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
     if outcome.op not in state.sweep:
         return state
     found: tuple[Uid, ...] = ()
+    whole = not state.sweep_failed
     match outcome.result:
-        case RecalledAll(entries=entries):
+        case RecalledAll(entries=entries, damaged=damaged):
             found = tuple(Uid(key) for key, _ in entries)
+            whole = whole and not damaged
         case PodFolders(uids=uids):
             found = uids
         case _:
             # A failed look is no reason to stop: what is left there is found by the next one.
-            pass
+            whole = False
     left = tuple(op for op in state.sweep if op != outcome.op)
-    return replace(state, sweep=left, sweep_found=tuple(sorted({*state.sweep_found, *found})))
+    found = tuple(sorted({*state.sweep_found, *found}))
+    remains = found if whole and not left else state.remains
+    return replace(state, sweep=left, sweep_found=found, sweep_failed=not whole, remains=remains)
 
 
 def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
@@ -331,8 +336,27 @@ def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> 
         return charge
     if charge.pod is not None and charge.is_static and not may_start(state, charge, work.charges):
         return charge
-    work.actions.append(SpawnPod(uid=charge.uid))
+    work.actions.append(SpawnPod(uid=charge.uid, blank_as_of=blank_as_of(state, charge)))
     return attend_actor(state, replace(charge, spawned=True, died=""), work, now)
+
+
+def blank_as_of(state: SupervisorState, charge: Charge) -> Instant | None:
+    """Return since when it is known that nothing of a pod is anywhere, None when it is not: its actor need not look then.
+
+    What was looked for is older than the pod, and nobody but its actor makes anything of it.
+    """
+    listed, remains = state.listed, state.remains
+    if listed is None or remains is None or not charge.fresh or charge.deaths:
+        return None
+    if charge.uid in state.ended or charge.uid in remains or charge.uid in uids_of(listed):
+        return None
+    return listed.as_of
+
+
+@kept_for_last
+def uids_of(listed: RuntimeListed) -> frozenset[Uid]:
+    """Return of which pods the runtime showed anything."""
+    return frozenset(presence.uid for presence in listed.pods)
 
 
 def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge:
@@ -489,4 +513,5 @@ def sweep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[],
         Start(op=new_op(), port=port, call=call, deadline_s=SWEEP_DEADLINE_S) for port, call in calls
     )
     work.actions += starts
-    return replace(state, sweep=tuple(start.op for start in starts), sweep_at=now + SWEEP_PERIOD_S)
+    ops = tuple(start.op for start in starts)
+    return replace(state, sweep=ops, sweep_at=now + SWEEP_PERIOD_S, sweep_failed=False)

@@ -23,6 +23,8 @@ class SpawnPod(Action, frozen=True, kw_only=True):
     """Start the actor that owns this UID."""
 
     uid: Uid
+    blank_as_of: Instant | None = None
+    """Where it was looked, runtime and ledger hold nothing of the pod: since when that is known; None when it is not."""
 
 
 class StopPod(Action, frozen=True, kw_only=True):
@@ -151,6 +153,10 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     sweep_at: Instant = float("-inf")
     """When the next one is due."""
     sweep_found: tuple[Uid, ...] = ()
+    sweep_failed: bool = False
+    """One of its calls failed, or a page was damaged."""
+    remains: tuple[Uid, ...] | None = None
+    """Of which UIDs the last whole look of this incarnation found something; None before there was one."""
 
     @property
     def all_ready(self) -> bool:

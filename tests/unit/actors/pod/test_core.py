@@ -1,10 +1,12 @@
 """One pod's life, call by call."""
 
+import itertools
+
 import msgspec
 import pytest
 
 from actors.pod.actor import PodActor
-from actors.pod.core import RECALL_TRIES
+from actors.pod.core import RECALL_TRIES, blank
 from actors.pod.explain import explain
 from actors.pod.report import STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import (
@@ -12,6 +14,7 @@ from actors.pod.state import (
     Finished,
     Gone,
     PodMemo,
+    PodState,
     Recalling,
     Syncing,
     Terminated,
@@ -31,13 +34,14 @@ from api.containers import (
 from api.errors import FailureKind
 from api.host import Forget, MakePodFolders, Recall, RecallAll, Remember, RemovePodFolders
 from api.ids import Path
+from api.lifecycle import Start
 from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import ClearPod, KillCause
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodMoved
 from api.objects.container import Container
 from runtime.drivers.memory.host import MemoryLedger
-from tests.unit.actors.pods import IMAGE, UID, box, instance, shown, wanted
+from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, running_pod
 
 
@@ -339,6 +343,49 @@ def test_a_new_incarnation_goes_on_where_the_ledger_says_it_was(stop_at):
         again.kill(), again.settle()
     assert isinstance(again.state.life, Gone)
     assert (again.world.view.sandboxes, again.world.pages, again.world.folders) == ((), {}, False)
+
+
+class Incarnation:
+    """As much of a context as an actor needs to begin, in a life of this number."""
+
+    def __init__(self, number):
+        self.incarnation = number
+        self.numbers = itertools.count(1)
+
+    def watch(self, path): ...
+
+    def in_flight(self):
+        return ()
+
+    def now(self):
+        return 10.0
+
+    def wall(self):
+        return WALL
+
+    def new_op(self):
+        return next(self.numbers)
+
+
+def test_an_actor_asks_nobody_about_a_pod_of_which_nothing_is_anywhere_but_after_its_own_death_it_does():
+    actor = PodActor(PodState(uid=UID, log_root="/logs"), {}, blank_as_of=9.0)
+    first = actor.begin(Incarnation(0))
+    assert [a.call for a in first.actions if isinstance(a, Start)] == []
+    assert isinstance(first.state.life, Syncing)
+    assert first.state.observed_as_of == 9.0
+    again = PodActor(PodState(uid=UID, log_root="/logs"), {}, blank_as_of=9.0).begin(Incarnation(1))
+    assert kinds(a.call for a in again.actions if isinstance(a, Start)) == [Recall, Recall, InspectPod]
+    assert isinstance(again.state.life, Recalling)
+
+
+def test_a_pod_of_which_nothing_is_anywhere_comes_up_as_any_other():
+    hand, other = Hand(), running_pod(wanted())
+    hand.settle()
+    hand.state = blank(PodState(uid=UID, log_root="/logs"), hand.now)
+    hand.started.clear()
+    hand.update(wanted()), hand.settle()
+    assert kinds(hand.started) == kinds(other.started)[3:], "but for two pages and a look"
+    assert hand.status.phase == other.status.phase == "Running"
 
 
 def test_a_finished_pod_stays_finished_in_a_new_incarnation():

@@ -4,6 +4,7 @@ import pytest
 
 from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
+from api.errors import Failure, FailureKind
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Path, Uid, pod_path
 from api.lifecycle import Start, Tell
@@ -280,3 +281,78 @@ def test_what_earlier_lives_left_on_disk_is_swept():
         house.give(Outcome(op=op, call="RecallAll", result=result, started_at=100.0, ended_at=100.0))
     assert house.alive == {"u1", "old1", "old2", "old3"}
     assert {uid for uid, _ in kills(house.last)} == {"old1", "old2", "old3"}
+
+
+NOTHING = (RecalledAll(), RecalledAll(), PodFolders())
+BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="it broke")
+
+
+def swept(house, found=NOTHING):
+    """Answer the look for what is left in ledger and folders."""
+    for op, result in zip(house.state.sweep, found, strict=True):
+        broke = isinstance(result, Failure)
+        answer = {"failure": result} if broke else {"result": result}
+        house.give(Outcome(op=op, call="RecallAll", started_at=100.0, ended_at=100.0, **answer))
+
+
+def blanks(house, *pods):
+    """Return since when nothing is known of each pod that comes now and has an actor."""
+    house.change(PodOp.ADD, *pods)
+    return {a.uid: a.blank_as_of for a in house.last if isinstance(a, SpawnPod)}
+
+
+def test_of_a_pod_of_which_nothing_was_found_anywhere_its_actor_is_told_so():
+    house = House()
+    house.snapshot(), house.listed()
+    listed_at = house.now
+    swept(house)
+    house.now += 5
+    assert blanks(house, wanted(uid="u1"), wanted(uid="u2", name="other")) == {
+        "u1": listed_at,
+        "u2": listed_at,
+    }
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        (),
+        (RecalledAll(entries=(("u1", b""),)), RecalledAll(), PodFolders()),
+        (RecalledAll(), RecalledAll(entries=(("u1", b""),)), PodFolders()),
+        (RecalledAll(), RecalledAll(), PodFolders(uids=(Uid("u1"),))),
+        (RecalledAll(damaged=("the page of u1 is damaged",)), RecalledAll(), PodFolders()),
+        (RecalledAll(), RecalledAll(), BROKEN),
+        (BROKEN, RecalledAll(), PodFolders()),
+    ],
+)
+def test_an_actor_asks_for_itself_where_something_was_found_or_not_all_was_looked_at(found):
+    house = House()
+    house.snapshot(), house.listed()
+    if found:
+        swept(house, found)
+    house.change(PodOp.ADD, wanted(uid="u1"))
+    assert [a.blank_as_of for a in house.last if isinstance(a, SpawnPod)] in ([None], [])
+    assert "u1" in house.alive
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_actor_asks_for_itself_where_the_runtime_showed_something(ours):
+    house = House()
+    house.snapshot(), house.listed(presence("u1", ours=ours))
+    swept(house)
+    house.change(PodOp.ADD, wanted(uid="u1"))
+    assert house.state.charges[Uid("u1")].spawned
+    assert [a.blank_as_of for a in house.last if isinstance(a, SpawnPod)] in ([None], [])
+
+
+def test_an_actor_that_died_and_one_whose_pod_has_just_ended_ask_for_themselves():
+    house = House()
+    house.snapshot(), house.listed()
+    swept(house)
+    assert blanks(house, wanted(uid="u1")) == {"u1": 100.0}
+    house.died("u1", "boom")
+    again = house.wait(QUARANTINE_S + 1)
+    assert [a.blank_as_of for a in again if isinstance(a, SpawnPod)] == [None]
+    house.change(PodOp.REMOVE, wanted(uid="u1"))
+    house.gone("u1")
+    assert blanks(house, wanted(uid="u1")) == {"u1": None}, "no listing is as new as its end"
