@@ -19,6 +19,9 @@ from api.ports import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 
+STEPS = ("Pulled", "Created")
+"""Reasons of events that only lead to the next: ``Started`` tells an operator that they were well."""
+
 
 class PodActor(CoreActor[PodMessage]):
     """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``cgroups``, ``node``, ``volumes``, ``net``."""
@@ -74,6 +77,8 @@ class PodActor(CoreActor[PodMessage]):
                 continue
             _, name = named(after)
             tell = ctx.log.warning if event.type == "Warning" else ctx.log.info
+            if event.reason in STEPS:
+                tell = ctx.log.debug
             where = {"container": event.container} if event.container else {}
             tell(
                 "pod event", pod=name, **where, reason=event.reason, message=event.message, count=event.count
