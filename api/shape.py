@@ -7,12 +7,12 @@ reads leniently what Kubernetes reads leniently (null is unset, an amount may be
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from api import duration, quantity
 from api.problem import FieldProblem, joined, kind_of, shown
@@ -77,32 +77,33 @@ def fit(raw: Any, into: Any, *, ignored: frozenset[str] = frozenset()) -> Fitted
 
 
 @cache
-def fitter(into: Any) -> Fit:
-    """Return the function that fits data to a type; made once per type."""
-    return made(inspect.type_info(into))
+def fitter(hint: Any) -> Fit:
+    """Return the function that fits data to what a type hint describes; made once per hint.
+
+    A struct's own fields are looked at when one is first fitted: most manifests use few of all types, and a type may
+    contain itself.
+    """
+    kind, args = get_origin(hint), get_args(hint)
+    if kind is Annotated:
+        return annotated(args[0], args[1:])
+    if kind in (Union, UnionType):
+        return union_of(args)
+    if kind is tuple:
+        return list_of(fitter(args[0]), zero_of(args[0]))
+    if kind is Mapping:
+        return map_of(fitter(args[1]), zero_of(args[1]))
+    if hint in SCALARS:
+        return SCALARS[hint]
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return lambda raw, path, findings: fit_struct(table(hint), raw, path, findings)
+    raise TypeError(f"objects are not made of {hint}")
 
 
-def made(info: inspect.Type) -> Fit:
-    """Make the function that fits data to what `info` describes."""
-    match info:
-        case inspect.StructType():
-            # Looked up again when first used, so that a type may contain itself.
-            return lambda raw, path, findings: fit_struct(table(info.cls), raw, path, findings)
-        case inspect.Metadata(type=inner, extra=extra) if extra and "kubernetes" in extra:
-            del inner
-            return SCALARS[extra["kubernetes"]]
-        case inspect.Metadata(type=inner):
-            return made(inner)
-        case inspect.VarTupleType(item_type=item):
-            return list_of(made(item), zero_of(item))
-        case inspect.DictType(value_type=value):
-            return map_of(made(value), zero_of(value))
-        case inspect.UnionType(types=members):
-            return union_of(members)
-        case inspect.StrType() | inspect.IntType() | inspect.BoolType() | inspect.FloatType():
-            return SCALARS[type(info).__name__]
-        case _:
-            raise TypeError(f"objects are not made of {info}")
+def annotated(hint: Any, notes: tuple[Any, ...]) -> Fit:
+    """Return the function for a scalar of Kubernetes' own, or for what is annotated with something else."""
+    named = (note.extra["kubernetes"] for note in notes if note.extra and "kubernetes" in note.extra)
+    name = next(named, None)
+    return fitter(hint) if name is None else SCALARS[name]
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -114,12 +115,9 @@ class Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def table(cls: type) -> Table:
+def table(cls: type[msgspec.Struct]) -> Table:
     """Return the fields of a struct type."""
-    info = inspect.type_info(cls)
-    if not isinstance(info, inspect.StructType):
-        raise TypeError(f"{cls} is no struct")
-    fields = {field.encode_name: made(field.type) for field in info.fields}
+    fields = {field.encode_name: fitter(field.type) for field in msgspec.structs.fields(cls)}
     return Table(cls.__name__, fields, {name.lower(): name for name in fields})
 
 
@@ -152,21 +150,15 @@ def close_to(name: str, known: Table) -> str:
     return known.lowered[near[0]] if near else ""
 
 
-def zero_of(info: inspect.Type) -> Any:
+def zero_of(hint: Any) -> Any:
     """Return what a null inside a list or map stands for: the zero of its type."""
-    match info:
-        case inspect.Metadata(type=inner):
-            return zero_of(inner)
-        case inspect.StrType():
-            return ""
-        case inspect.IntType() | inspect.FloatType():
-            return 0
-        case inspect.BoolType():
-            return False
-        case inspect.VarTupleType():
-            return []
-        case _:
-            return {}
+    match get_origin(hint):
+        case None:
+            return ZEROS.get(hint, {})
+        case kind if kind is Annotated:
+            return zero_of(get_args(hint)[0])
+        case kind:
+            return [] if kind is tuple else {}
 
 
 def list_of(inner: Fit, zero: Any) -> Fit:
@@ -200,12 +192,10 @@ def map_of(inner: Fit, zero: Any) -> Fit:
     return fit_map
 
 
-def union_of(members: tuple[inspect.Type, ...]) -> Fit:
+def union_of(members: tuple[Any, ...]) -> Fit:
     """Return the function for `X | None` and for a port by number or name."""
-    some = [member for member in members if not isinstance(member, inspect.NoneType)]
-    if len(some) == 1:
-        return made(some[0])
-    return fit_int_or_text
+    some = [member for member in members if member is not NoneType]
+    return fitter(some[0]) if len(some) == 1 else fit_int_or_text
 
 
 def fit_text(raw: Any, path: str, findings: Findings) -> Any:
@@ -282,13 +272,16 @@ def fit_duration(raw: Any, path: str, findings: Findings) -> Any:
     return findings.wrong(path, shown(raw), "a duration with units, such as 300ms, 20s or 1m30s")
 
 
-SCALARS: dict[str, Fit] = {
-    "StrType": fit_text,
-    "IntType": fit_int,
-    "FloatType": fit_float,
-    "BoolType": fit_bool,
+SCALARS: dict[type | str, Fit] = {
+    str: fit_text,
+    int: fit_int,
+    float: fit_float,
+    bool: fit_bool,
     "secret": fit_secret,
     "quantity": fit_quantity,
     "time": fit_time,
     "duration": fit_duration,
 }
+"""By type, and by the name that the annotation of a scalar of Kubernetes' own gives it."""
+
+ZEROS: dict[type, Any] = {str: "", int: 0, float: 0, bool: False}
