@@ -156,15 +156,9 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: float
     gone_s: float
 
-    @property
-    def best_s(self) -> float:
-        """Return what the bare calls took with the number of threads that was best."""
-        return min(self.bare_s.values())
-
-    @property
-    def ratio(self) -> float:
-        """Return how much later the agent's last pod started."""
-        return self.last_s / self.best_s
+    def ratio(self, threads: int) -> float:
+        """Return how much later the agent's last pod started than that of so many threads with bare calls."""
+        return self.last_s / self.bare_s[threads]
 
 
 class Rest(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +223,9 @@ def together(bed: Bed, count: int, rounds: int) -> list[Row]:
     """Return what so many pods at once take, and what they cost afterwards, beside the bare calls.
 
     One round says little on a machine that is shared, and what two rounds took cannot be compared: it is not as fast
-    all the time. So each round is compared with its own bare calls, and the median of what that gives counts.
+    all the time. So each round is compared with its own bare calls, for each number of threads, and the median of what
+    that gives counts. The number of threads that does best over all rounds is what we are held against: the fastest of
+    one round's three is mostly the one that was lucky, and nobody is lucky for us.
     """
     names = [f"burst-{number}" for number in range(count)]
     seen = [all_at_once(bed, names, number) for number in range(rounds)]
@@ -237,18 +233,19 @@ def together(bed: Bed, count: int, rounds: int) -> list[Row]:
     rest = seen[0][1]
     assert rest is not None
     kubelet = KUBELET.get(count, UNKNOWN)
-    middle = sorted(bursts, key=lambda one: one.ratio)[(rounds - 1) // 2]
-    figures = ", ".join(f"{threads} threads {took:.2f} s" for threads, took in sorted(middle.bare_s.items()))
-    each = ", ".join(f"{one.ratio:.2f}" for one in bursts)
+    middles = {n: sorted(bursts, key=lambda one, n=n: one.ratio(n))[rounds // 2] for n in THREADS}
+    best = max(THREADS, key=lambda n: middles[n].ratio(n))
+    middle = middles[best]
+    each = "; ".join(f"{n} threads {', '.join(f'{one.ratio(n):.2f}' for one in bursts)}" for n in THREADS)
     return [
         Row(
             what=f"{count} pods at once, last started",
             ours=middle.last_s,
             unit="s",
-            other=middle.best_s,
-            ratio=middle.ratio,
+            other=middle.bare_s[best],
+            ratio=middle.ratio(best),
             ratio_at_most=1.2 if count in CPU_BUDGET_S else None,
-            detail=f"median of {each}; p50 {middle.p50_s:.2f} s; bare: {figures}; kubelet {kubelet[0]}",
+            detail=f"bare by {best} threads, which did best; p50 {middle.p50_s:.2f} s; kubelet {kubelet[0]}; each round: {each}",
         ),
         Row(
             what="  agent's CPU for that",
