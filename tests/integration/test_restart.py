@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 
 import msgspec
 import pytest
@@ -297,3 +298,17 @@ def test_an_agent_killed_between_a_good_end_and_the_successor_starts_the_success
     agent.until(lambda: starts(marker) == 2, "its successor runs", 40.0)
     agent.until_status("job", "Running")
     assert agent.row("job")["restarts"] == 1
+
+
+def test_modes_of_a_pods_files_do_not_depend_on_who_started_the_agent(agent):
+    agent.put("web", FOREVER)
+    before = os.umask(0o077)
+    try:
+        agent.start()
+    finally:
+        os.umask(before)
+    agent.until_status("web", "Running")
+    (folder,) = (agent.root / "pods").iterdir()
+    inside = {one.name: stat.S_IMODE(one.stat().st_mode) for one in folder.iterdir() if one.is_dir()}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    assert inside == {"containers": 0o750, "plugins": 0o750, "volumes": 0o750}

@@ -216,5 +216,5 @@ def ensure(hierarchy: Hierarchy, path: str, limits: CgroupLimits) -> tuple[bool,
         if error.errno in REFUSED:
             return False, [f"cgroup {folder} can not be made: {error.strerror}"], []
         raise translate(error, f"could not make the cgroup {folder}") from error
-    refused, failed = apply_limits(hierarchy, path, limits)
+    refused, failed = apply_limits(hierarchy, path, limits, fresh=made)
     return made, refused, [*troubles, *failed]

@@ -27,6 +27,8 @@ WANTED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "name=systemd
 DELEGATED = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
 """Controllers of version 2 that are enabled all the way down to a pod."""
 CPUSET = ("cpuset.cpus", "cpuset.mems")
+FRESH = {"cpu.shares": "1024", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"}
+"""What every new cgroup of version 1 says."""
 UNBOUNDED = 1 << 62
 """What version 1 shows from here on means no limit."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -64,6 +66,9 @@ def make_cgroup(hierarchy: Hierarchy, path: str) -> tuple[bool, tuple[str, ...]]
 
     Raises OSError.
     """
+    if not hierarchy.unified and "cpuset" not in hierarchy.controllers:
+        with contextlib.suppress(FileNotFoundError):
+            return make_folder(hierarchy, path), ()
     made, troubles = False, []
     above = posixpath.dirname(path) if is_ready_for_children(hierarchy, posixpath.dirname(path)) else ""
     for name in path.removeprefix(above).strip("/").split("/"):
@@ -71,13 +76,20 @@ def make_cgroup(hierarchy: Hierarchy, path: str) -> tuple[bool, tuple[str, ...]]
         if trouble:
             troubles.append(trouble)
         above = f"{above}/{name}"
-        with contextlib.suppress(FileExistsError):
-            if not hierarchy.has(above):
-                hierarchy.make(hierarchy.folder(above))
-                made = True
+        if not hierarchy.has(above):
+            made = make_folder(hierarchy, above)
         if "cpuset" in hierarchy.controllers and not hierarchy.unified:
             inherit_cpuset(hierarchy.folder(above))
     return made, tuple(troubles)
+
+
+def make_folder(hierarchy: Hierarchy, path: str) -> bool:
+    """Make one cgroup below its parent; return whether it was not there. Raises OSError."""
+    try:
+        hierarchy.make(hierarchy.folder(path))
+    except FileExistsError:
+        return False
+    return True
 
 
 def is_ready_for_children(hierarchy: Hierarchy, path: str) -> bool:
@@ -119,15 +131,21 @@ def inherit_cpuset(folder: str) -> None:
                 write(f"{folder}/{name}", text)
 
 
-def apply_limits(hierarchy: Hierarchy, path: str, limits: CgroupLimits) -> tuple[list[str], list[str]]:
-    """Give a cgroup its values where it has others; return what may not be written, and what the kernel did not take."""
+def apply_limits(
+    hierarchy: Hierarchy, path: str, limits: CgroupLimits, *, fresh: bool = False
+) -> tuple[list[str], list[str]]:
+    """Give a cgroup its values where it has others; return what may not be written, and what the kernel did not take.
+
+    One that is `fresh`, just made, is not asked for what the kernel makes each with.
+    """
     folder = hierarchy.folder(path)
     refused: list[str] = []
     failed: list[str] = []
     for name, text in values_of(hierarchy, limits):
         file = f"{folder}/{name}"
         try:
-            if not is_same(name, read(file, missing=text).strip(), text):
+            found = FRESH.get(name) if fresh else None
+            if not is_same(name, read(file, missing=text).strip() if found is None else found, text):
                 write(file, text)
         except OSError as error:
             why = f"{file}: could not be set to {text}: {error.strerror}"

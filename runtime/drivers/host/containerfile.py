@@ -8,7 +8,6 @@ is read is bounded.
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 from api.errors import ConflictError
@@ -44,14 +43,14 @@ def prepare(pods: Path, call: PrepareContainer) -> Done:
     check_folder_uid(call.uid)
     check_folder_container(call.container, call.attempt)
     try:
-        pods.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        with _folders(pods, (call.uid,), make=True) as pod:
+        with contextlib.ExitStack() as opened:
+            pod = _folder(opened, _root(opened, pods, make=True), call.uid, make=True)
             if call.hosts is not None:
                 _write_in_place(pod, "etc-hosts", call.hosts.encode())
-        if call.ending:
-            with _folders(pods, (call.uid, "containers", call.container), make=True) as folder:
-                fd = _regular(folder, ending_file(call.attempt), os.O_WRONLY | os.O_CREAT, ENDING_MODE)
-                os.close(fd)
+            if call.ending:
+                all_of_pod = _folder(opened, pod, "containers", make=True)
+                folder = _folder(opened, all_of_pod, call.container, make=True)
+                _regular(opened, folder, ending_file(call.attempt), os.O_WRONLY | os.O_CREAT, ENDING_MODE)
     except OSError as error:
         what = f"could not write the files of container {call.container} of pod {call.uid} below {pods}"
         raise translate(error, what) from error
@@ -85,16 +84,16 @@ def _end_of(path: str, below: int, limit: int) -> tuple[bytes, bool]:
     """
     parts = Path(path).parts
     root, inside = Path(*parts[: -below - 1]), parts[-below - 1 : -1]
-    try:
-        with _folders(root, inside) as folder:
-            fd = _regular(folder, parts[-1], os.O_RDONLY)
-    except FileNotFoundError:
-        return b"", True
-    try:
-        start = max(0, os.fstat(fd).st_size - limit)
+    with contextlib.ExitStack() as opened:
+        try:
+            folder = _root(opened, root)
+            for name in inside:
+                folder = _folder(opened, folder, name)
+            fd, size = _regular(opened, folder, parts[-1], os.O_RDONLY)
+        except FileNotFoundError:
+            return b"", True
+        start = max(0, size - limit)
         return os.pread(fd, limit, start), start == 0
-    finally:
-        os.close(fd)
 
 
 def _text(window: bytes, *, whole: bool) -> bytes:
@@ -112,51 +111,58 @@ def _text(window: bytes, *, whole: bool) -> bytes:
 
 def _write_in_place(folder: int, name: str, content: bytes) -> None:
     """Make a file hold `content`, keeping the file itself: running containers have it mounted."""
-    fd = _regular(folder, name, os.O_RDWR | os.O_CREAT, HOSTS_MODE)
-    try:
-        if os.pread(fd, HOSTS_LIMIT_BYTES, 0) == content:
+    with contextlib.ExitStack() as opened:
+        fd, size = _regular(opened, folder, name, os.O_RDWR | os.O_CREAT, HOSTS_MODE)
+        if size == len(content) and os.pread(fd, size, 0) == content:
             return
         # Cut afterwards, so that nobody finds the file empty in between.
         written = 0
         while written < len(content):
             written += os.pwrite(fd, content[written:], written)
-        os.ftruncate(fd, len(content))
-    finally:
-        os.close(fd)
+        if size > len(content):
+            os.ftruncate(fd, len(content))
 
 
-def _regular(folder: int, name: str, flags: int, mode: int = 0) -> int:
-    """Open a regular file in an open folder and, when it may be made, give it its mode whatever the umask."""
+def _regular(
+    opened: contextlib.ExitStack, folder: int, name: str, flags: int, mode: int = 0
+) -> tuple[int, int]:
+    """Open a regular file in an open folder; return it and its size in bytes.
+
+    One that may be made gets its mode whatever the umask.
+    """
     fd = os.open(name, flags | _FILE, mode, dir_fd=folder)
-    found = os.fstat(fd).st_mode
-    if not stat.S_ISREG(found):
-        os.close(fd)
+    opened.callback(os.close, fd)
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
         raise ConflictError(f"{name} is not a regular file; see what is there")
-    if flags & os.O_CREAT and stat.S_IMODE(found) != mode:
+    if flags & os.O_CREAT and stat.S_IMODE(found.st_mode) != mode:
         os.fchmod(fd, mode)
+    return fd, found.st_size
+
+
+def _root(opened: contextlib.ExitStack, path: Path, *, make: bool = False) -> int:
+    """Open a folder of the agent's own; one that is missing can be made."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        fd = os.open(path, flags)
+    except FileNotFoundError:
+        if not make:
+            raise
+        path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        fd = os.open(path, flags)
+    opened.callback(os.close, fd)
     return fd
 
 
-@contextlib.contextmanager
-def _folders(root: Path, names: tuple[str, ...], *, make: bool = False) -> Iterator[int]:
-    """Open folders below `root` one by one without following links, and give the last; missing ones can be made."""
-    fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _folder(opened: contextlib.ExitStack, parent: int, name: str, *, make: bool = False) -> int:
+    """Open a folder in an open one without following a link; one that is missing can be made."""
     try:
-        for name in names:
-            if make:
-                _make(fd, name)
-            below = os.open(name, _FOLDER, dir_fd=fd)
-            os.close(fd)
-            fd = below
-        yield fd
-    finally:
-        os.close(fd)
-
-
-def _make(parent: int, name: str) -> None:
-    try:
-        os.mkdir(name, FOLDER_MODE, dir_fd=parent)
-    except FileExistsError:
-        return
-    # The umask of who started us took part in the mode.
-    os.chmod(name, FOLDER_MODE, dir_fd=parent)
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        if not make:
+            raise
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, FOLDER_MODE, dir_fd=parent)
+        fd = os.open(name, _FOLDER, dir_fd=parent)
+    opened.callback(os.close, fd)
+    return fd

@@ -23,6 +23,13 @@ def link_log(logs: Path, links: Path, call: LinkContainerLog) -> bool:
     try:
         if not os.path.lexists(call.log_path):
             return False
+        try:
+            path.symlink_to(call.log_path)
+        except (FileExistsError, FileNotFoundError):
+            # There is something of that name, or no folder for it yet.
+            pass
+        else:
+            return True
         with contextlib.suppress(OSError):
             if os.fspath(path.readlink()) == call.log_path:
                 return True
@@ -40,8 +47,6 @@ def make_folder(path: Path) -> None:
     """Make the folder of links, which everybody may read. Raises OSError."""
     if not path.is_dir():
         path.mkdir(mode=0o755, parents=True, exist_ok=True)
-        # The umask of who started us took part in the mode.
-        path.chmod(0o755)
 
 
 def check_replaceable(path: Path) -> None:

@@ -34,6 +34,7 @@ from runtime.drivers.host.loglink import link_log, remove_logs, remove_message
 from runtime.drivers.host.nodefile import read_node_files
 from runtime.drivers.host.oserror import translate
 
+FOLDER_MODE = 0o750
 INSIDE = ("containers", "plugins", "volumes")
 DEPTH_LIMIT = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -75,18 +76,15 @@ class PodFolders:
                 raise TypeError(f"the port podfiles takes no {type(call).__name__}")
 
     def _make(self, uid: Uid) -> Done:
-        path = self._pods / uid
+        path = f"{self._pods}/{uid}"
         try:
-            self._pods.mkdir(mode=0o750, parents=True, exist_ok=True)
-            for folder in (path, *(path / name for name in INSIDE)):
-                try:
-                    folder.mkdir(mode=0o750)
-                except FileExistsError:
-                    if folder.is_symlink() or not folder.is_dir():
-                        raise
-                else:
-                    # The umask of who started us took part in the mode.
-                    folder.chmod(0o750)
+            try:
+                _make_folder(path)
+            except FileNotFoundError:
+                self._pods.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                _make_folder(path)
+            for name in INSIDE:
+                _make_folder(f"{path}/{name}")
         except OSError as error:
             raise translate(error, f"could not make the folders of pod {uid} at {path}") from error
         return Done()
@@ -136,6 +134,15 @@ class PodFolders:
         except OSError as error:
             raise translate(error, f"could not list the folders of pods at {error.filename}") from error
         return PodFolderListing(uids=tuple(sorted(pods)), log_directories=tuple(sorted(logs)))
+
+
+def _make_folder(path: str) -> None:
+    """Make a folder unless it is there, with the mode that the agent's umask allows."""
+    try:
+        os.mkdir(path, FOLDER_MODE)  # noqa: PTH102  # paths as text: this is done some hundred times at once
+    except FileExistsError:
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise
 
 
 def _folders_in(root: Path) -> list[str]:

@@ -11,6 +11,7 @@ from api.host import PrepareContainer, ReadEnding
 from api.node import NodeFiles
 from runtime.drivers.host import containerfile
 from runtime.drivers.host.nodefile import ReadNodeFiles, read_node_files
+from runtime.process import UMASK
 
 STAMP = b"2026-01-02T03:04:05.000000006Z"
 
@@ -29,8 +30,8 @@ def ending_of(path, **more):
     return containerfile.read_ending(call).message
 
 
-def test_modes_are_those_of_a_kubelet_whatever_the_umask(pods):
-    old = os.umask(0o077)
+def test_modes_are_those_of_a_kubelet_under_the_umask_that_the_agent_sets_itself(pods):
+    old = os.umask(UMASK)
     try:
         prepare(pods, hosts="x\n")
     finally:

@@ -11,6 +11,7 @@ import pytest
 from api.errors import ConflictError
 from api.host import ListPodFolders, MakePodFolders, RemovePodFolders
 from runtime.drivers.host.podfolder import PodFolders
+from runtime.process import UMASK
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -33,8 +34,8 @@ def remove(driver, uid="uid-1", logs=""):
     driver.perform(RemovePodFolders(uid=uid, log_directory=logs), 5.0)
 
 
-def test_folders_have_their_mode_whatever_the_umask(driver, roots):
-    old = os.umask(0o077)
+def test_folders_have_their_mode_under_the_umask_that_the_agent_sets_itself(driver, roots):
+    old = os.umask(UMASK)
     try:
         make(driver)
     finally:
