@@ -334,7 +334,11 @@ def without_ledger(state: PodState, wall: WallNs) -> PodState:
 def recalled(state: PodState, asked: Kill | None) -> PodState:
     """Go on where the ledger says the pod was."""
     if state.remembered == PodMemo():
-        # The ledger's status of a pod that it has no page of is that of an earlier life under the same UID.
+        # The ledger's status of a pod that it has no page of is that of an earlier life under the same UID. It stays
+        # until this one's is written, so the page says which one it is.
+        memo = replace(state.memo, outdated=state.base.start_time or "")
+        state = replace(state, base=PodStatus(), memo=memo)
+    elif state.memo.outdated and state.base.start_time == state.memo.outdated:
         state = replace(state, base=PodStatus())
     before = state.memo.kill
     marks = recalled_marks(state.memo.hooks, killed=before is not None)

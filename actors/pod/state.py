@@ -87,6 +87,8 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     """It had volumes, which are to be removed with it."""
     renewed: tuple[str, ...] = ()
     """Ids of the instances that are stopped to be restarted, however they end."""
+    outdated: str = ""
+    """When an earlier life under the same UID began whose status was still there: that status is not of this one."""
 
     def backoff(self, container: str) -> Backoff | None:
         """Return the back-off of a container."""

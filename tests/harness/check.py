@@ -401,9 +401,10 @@ class Checker:
                 book.kill, book.kill_since = memo.kill, min(old.kill_since, self.world.time.now())
             if status_data and ("status", uid) not in ledger._damaged:
                 status = msgspec.msgpack.decode(status_data, type=PodStatus)
-                book.restarts = {s.name: s.restart_count for s in all_statuses(status)}
-                book.phase = status.phase if status.phase in TERMINAL else ""
-                statuscheck.keep(book, status)
+                if not memo.outdated or status.start_time != memo.outdated:
+                    book.restarts = {s.name: s.restart_count for s in all_statuses(status)}
+                    book.phase = status.phase if status.phase in TERMINAL else ""
+                    statuscheck.keep(book, status)
         self.books[uid] = book
 
     def evicted_before(self) -> tuple[Uid, ...]:

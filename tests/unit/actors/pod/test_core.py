@@ -436,6 +436,25 @@ def test_a_status_without_a_page_of_its_own_is_of_an_earlier_life():
     assert again.status.container_statuses[0].restart_count == 0
 
 
+def test_the_status_of_an_earlier_life_does_not_come_back_after_a_death_before_this_ones_was_written():
+    hand = running_pod(wanted(policy="Never"))
+    crashed(hand, code=1)
+    hand.settle()
+    assert hand.status.phase == "Failed"
+    world = TinyWorld()
+    world.pages["status"] = msgspec.msgpack.encode(hand.status)
+    again = Hand(world, now=hand.now + 100)
+    again.update(wanted(policy="Never"))
+    again.settle()
+    assert again.status.phase == "Running"
+    # Its own status is not in the ledger yet, what it started runs, and the agent dies.
+    last = Hand(world, now=again.now + 1)
+    last.update(wanted(policy="Never"))
+    last.settle()
+    assert last.status.phase == "Running"
+    assert not [c for c in last.started if isinstance(c, StopContainer)]
+
+
 def test_an_orphan_takes_its_grace_from_its_containers():
     hand = Hand(TinyWorld(shown(box(), instance(grace=7))))
     hand.kill(cause=KillCause.ORPHAN)
