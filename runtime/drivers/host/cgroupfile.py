@@ -27,8 +27,8 @@ WANTED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", "name=systemd
 DELEGATED = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
 """Controllers of version 2 that are enabled all the way down to a pod."""
 CPUSET = ("cpuset.cpus", "cpuset.mems")
-FRESH = {"cpu.shares": "1024", "cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"}
-"""What every new cgroup of version 1 says."""
+FRESH = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"}
+"""What every new cgroup of version 1 says where the kernel bounds processor time: no limit."""
 UNBOUNDED = 1 << 62
 """What version 1 shows from here on means no limit."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -142,10 +142,11 @@ def apply_limits(
     refused: list[str] = []
     failed: list[str] = []
     for name, text in values_of(hierarchy, limits):
+        if fresh and FRESH.get(name) == text:
+            continue
         file = f"{folder}/{name}"
         try:
-            found = FRESH.get(name) if fresh else None
-            if not is_same(name, read(file, missing=text).strip() if found is None else found, text):
+            if not is_same(name, read(file, missing=text).strip(), text):
                 write(file, text)
         except OSError as error:
             why = f"{file}: could not be set to {text}: {error.strerror}"

@@ -32,7 +32,6 @@ HOSTS_MODE = 0o644
 ENDING_MODE = 0o666
 LOG_WINDOW_BYTES = 256 << 10
 """How much of a log is read for its last lines: runtimes write records of at most 16 KiB."""
-HOSTS_LIMIT_BYTES = 1 << 20
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

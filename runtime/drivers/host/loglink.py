@@ -23,12 +23,9 @@ def link_log(logs: Path, links: Path, call: LinkContainerLog) -> bool:
     try:
         if not os.path.lexists(call.log_path):
             return False
-        try:
+        # Nothing of that name is the rule; what is there, or a folder that is not, is looked at below.
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
             path.symlink_to(call.log_path)
-        except (FileExistsError, FileNotFoundError):
-            # There is something of that name, or no folder for it yet.
-            pass
-        else:
             return True
         with contextlib.suppress(OSError):
             if os.fspath(path.readlink()) == call.log_path:
