@@ -12,9 +12,8 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from queue import SimpleQueue
 from random import SystemRandom
-from threading import Condition, Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread, get_ident
 
 from api.ids import Path
 from runtime.kernel.actor import LogFactory, silent
@@ -25,6 +24,7 @@ from runtime.kernel.operations import Operation
 from runtime.kernel.system import System
 from runtime.kernel.timers import ThreadTimers
 from runtime.kernel.trace import brief
+from runtime.kernel.turns import Turns
 
 WORKERS = 2
 BATCH = 32
@@ -70,8 +70,8 @@ class PooledSystem(System):
         super().__init__(
             timers=self._clocks, interceptor=interceptor, log=log, trace_log=trace_log, name=name
         )
-        self._queue: SimpleQueue[Cell | None] = SimpleQueue()
-        self.ready = self._queue.put  # type: ignore[method-assign,assignment]  # one call less for every message
+        self._turns = Turns()
+        self.ready = self._turns.put  # type: ignore[method-assign]  # one call less for every message
         self._offload = Offload(bound)
         self._random = SystemRandom()
         self._news = Condition(Lock())
@@ -91,7 +91,7 @@ class PooledSystem(System):
 
     def ready(self, cell: Cell) -> None:
         """Queue `cell` for the next free thread."""
-        self._queue.put(cell)
+        self._turns.put(cell)
 
     def launch(self, operation: Operation) -> None:
         """Begin at once what completes by callback; find a thread for what holds its own."""
@@ -129,7 +129,7 @@ class PooledSystem(System):
         with self._workers_lock:
             count = len(self._workers)
         for _ in range(count):
-            self._queue.put(None)
+            self._turns.put(None)
         self._closed.set()
         self._busy.set()
 
@@ -155,12 +155,14 @@ class PooledSystem(System):
         worker.thread.start()
 
     def _work(self, worker: Worker) -> None:
-        get, put, is_free = self._queue.get, self._queue.put, self._queue.empty
+        turns = self._turns
+        take, waiting = turns.take, turns.waiting
         cell: Cell | None = None
+        turns.enlist()
         try:
             while not worker.replaced:
                 if cell is None:
-                    cell = get()
+                    cell = take()
                 if cell is None:
                     return
                 worker.cell = cell
@@ -171,9 +173,9 @@ class PooledSystem(System):
                 worker.cell = None
                 if not more:
                     cell = None
-                elif worker.replaced or not is_free():
-                    # Others wait for their turn. With nobody there, queueing it would only rouse the other thread.
-                    put(cell)
+                elif worker.replaced or waiting:
+                    # Others wait for their turn.
+                    turns.put(cell)
                     cell = None
         except Exception as error:
             # A bug of the kernel itself: nothing it would do from here on can be trusted.
@@ -181,6 +183,7 @@ class PooledSystem(System):
             raise
         finally:
             worker.cell = None
+            turns.resign(get_ident())
             with self._workers_lock:
                 self._workers.remove(worker)
 
@@ -204,11 +207,10 @@ class PooledSystem(System):
             if cell is None or worker.replaced:
                 continue
             busy = True
-            if (
-                cell.current is not None
-                and now - cell.since > self._held_s
-                and len(workers) < WORKERS + self._spares
-            ):
+            if cell.current is None or now - cell.since <= self._held_s:
+                continue
+            self._turns.resign(worker.thread.ident if worker.thread else None)
+            if len(workers) < WORKERS + self._spares:
                 worker.replaced = True
                 self.log.warning(
                     "handler holds its thread",

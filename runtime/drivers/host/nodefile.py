@@ -9,7 +9,9 @@ from api.node import NodeFiles, parse_resolver
 
 HOSTS = Path("/etc/hosts")
 LIMIT_BYTES = 1 << 20
-"""A file over this size is refused unread."""
+"""A file over this size is refused."""
+CHUNK_BYTES = 1 << 16
+"""Read at once: all of a usual file, without a buffer made for a megabyte."""
 
 
 def read_node_files(call: ReadNodeFiles, hosts: Path = HOSTS) -> NodeFiles:
@@ -33,16 +35,16 @@ def _read(path: Path) -> str | Problem:
     try:
         # Not blocking: a pipe in its place must not hold the thread.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                return Problem(where=str(path), message="not a regular file")
+            content = b""
+            while len(content) <= LIMIT_BYTES and (more := os.read(fd, CHUNK_BYTES)):
+                content += more
+        finally:
+            os.close(fd)
     except OSError as error:
         return Problem(where=str(path), message=error.strerror or type(error).__name__)
-    # Not closed by the file object: one is not even made of a folder.
-    try:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return Problem(where=str(path), message="not a regular file")
-        with os.fdopen(fd, "rb", closefd=False) as file:
-            content = file.read(LIMIT_BYTES + 1)
-    finally:
-        os.close(fd)
     if len(content) > LIMIT_BYTES:
         return Problem(where=str(path), message=f"more than {LIMIT_BYTES} bytes")
     return content.decode(errors="replace")

@@ -131,6 +131,20 @@ def test_others_go_on_while_handlers_hold_their_threads(stuck):
     assert "wait" in line["stack"]
 
 
+def test_whom_a_held_handler_told_is_not_held_up_with_it(make_pooled):
+    world = make_pooled(held_s=0.05)
+    told, answers = world.spawn("b", lambda message, ctx: heard.set()), []
+    heard = Event()
+
+    def react(message, ctx):
+        told.tell(Note(n=5))
+        answers.append(heard.wait(20))
+
+    world.spawn("a", react).tell(Note(n=0))
+    world.until(lambda: answers)
+    assert answers == [True]
+
+
 def test_health_names_the_stuck_actor_its_message_and_where_it_stands(stuck):
     stuck.until(lambda: len(stuck.system.summarize_actors().stuck) == 6)
     sentence = stuck.system.get_actor("/node/a0").unresponsive
