@@ -124,7 +124,14 @@ def absorb_listing(
             # An incomplete listing lacks exit codes: an actor would take them for lost.
             state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
-        RuntimePresence(uid=p.uid, name=p.name, namespace=p.namespace, ours=p.ours, alive=is_alive(p))
+        RuntimePresence(
+            uid=p.uid,
+            name=p.name,
+            namespace=p.namespace,
+            ours=p.ours,
+            alive=is_alive(p),
+            loose=not p.sandboxes,
+        )
         for p in listing.pods
     )
     actions.append(Tell(to=SUPERVISOR, message=RuntimeListed(pods=presence, as_of=as_of)))

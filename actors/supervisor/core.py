@@ -105,7 +105,7 @@ def absorb(  # noqa: C901  # one case per message
         case PodsChanged():
             return absorb_change(state, message)
         case RuntimeListed():
-            return replace(state, listed=message)
+            return absorb_listing(state, message)
         case PodMoved():
             return absorb_move(state, message)
         case ChildDied(path=path, cause=cause):
@@ -123,6 +123,14 @@ def absorb(  # noqa: C901  # one case per message
             return state
         case _:
             assert_never(message)
+
+
+def absorb_listing(state: SupervisorState, message: RuntimeListed) -> SupervisorState:
+    """Take in a listing, and of whom the one before showed containers only; the same one twice says nothing more."""
+    before = state.listed
+    if before is None or before.as_of == message.as_of:
+        return replace(state, listed=message)
+    return replace(state, listed=message, loose=frozenset(p.uid for p in before.pods if p.loose))
 
 
 def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
@@ -433,6 +441,9 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
             continue
         if not presence.ours and not state.take_over:
             foreign.append(presence)
+            continue
+        if presence.loose and presence.uid not in state.loose:
+            # Sandboxes and containers are listed side by side: another agent's pod may have begun in between.
             continue
         rival = next(
             (

@@ -129,6 +129,8 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """A snapshot is wanted."""
     asked_at: Instant = float("-inf")
     listed: RuntimeListed | None = None
+    loose: frozenset[Uid] = frozenset()
+    """Of whom the listing before that one showed containers and no sandbox."""
     foreign: tuple[RuntimePresence, ...] = ()
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""

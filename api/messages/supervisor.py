@@ -71,6 +71,8 @@ class RuntimePresence(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
     alive: bool
     """A ready sandbox or a running container."""
+    loose: bool = False
+    """Containers only: no sandbox was listed that says whose they are."""
 
 
 class RuntimeListed(Message, frozen=True, kw_only=True):

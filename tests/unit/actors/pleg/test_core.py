@@ -84,6 +84,13 @@ def test_it_begins_by_listening_and_listing():
     assert (listed.as_of, [(p.uid, p.alive) for p in listed.pods]) == (0.0, [("u1", True)])
 
 
+def test_it_says_of_whom_only_containers_were_listed():
+    eye = Eye()
+    eye.list(POD, shown(instance(), uid=Uid("u2")), shown(box(), uid=Uid("u3")))
+    (listed,) = (a.message for a in eye.last if isinstance(a, Tell) and isinstance(a.message, RuntimeListed))
+    assert [p.uid for p in listed.pods if p.loose] == ["u2"]
+
+
 def test_a_fact_carries_when_its_look_began():
     eye = Eye()
     eye.list()

@@ -131,8 +131,8 @@ class House:
         return self.give(Alarm(at=self.now))
 
 
-def presence(uid, name="web", *, ours=True, alive=True):
-    return RuntimePresence(uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive)
+def presence(uid, name="web", *, ours=True, alive=True, loose=False):
+    return RuntimePresence(uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive, loose=loose)
 
 
 def told(actions, kind):

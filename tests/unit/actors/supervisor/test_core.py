@@ -133,6 +133,25 @@ def test_dead_remains_of_another_agent_are_shown_and_not_collected():
     assert house.state.foreign == ()
 
 
+def test_a_pod_of_another_agent_that_began_between_the_two_listings_is_not_touched():
+    house = House()
+    house.snapshot(), house.listed(presence("f1", "theirs", loose=True))
+    house.listed(presence("f1", "theirs", loose=True), as_of=house.now)  # the same one, told twice
+    house.wait(5)
+    house.listed(presence("f1", "theirs", ours=False))
+    house.wait(100)
+    assert (house.alive, [p.uid for p in house.state.foreign]) == (set(), ["f1"])
+
+
+def test_containers_without_a_sandbox_are_collected_when_two_listings_show_them():
+    house = House()
+    house.snapshot(), house.listed(presence("left", loose=True))
+    assert house.alive == set()
+    house.wait(5)
+    house.listed(presence("left", loose=True))
+    assert kills(house.last) == [("left", KillCause.ORPHAN)]
+
+
 def test_taking_over_makes_it_ours():
     house = House(take_over=True)
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
