@@ -17,6 +17,7 @@ from actors.view import View
 from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.config import EMBEDDED, Settings
 from api.containers import RuntimeInfo, RuntimeStatus
+from api.decoding import ready
 from api.errors import RejectedError
 from api.faults import FaultPlan
 from api.node import NodeFacts
@@ -177,7 +178,7 @@ def planned_faults(path: str) -> FaultInterceptor | None:
     if not path:
         return None
     try:
-        plan = msgspec.json.decode(FilePath(path).read_bytes(), type=FaultPlan)
+        plan = msgspec.json.decode(FilePath(path).read_bytes(), type=ready(FaultPlan))
         return FaultInterceptor(plan, on_kill=kill_self)
     except OSError as error:
         why = error.strerror or type(error).__name__

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from api.decoding import ready
+
 Plain = str | int | float | bool | tuple[str, ...] | None
 PORT_LIMIT = 65535
 INT64_LIMIT = 2**63 - 1
@@ -31,7 +33,7 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
 
 def knob(path: str, default: Plain = None, unit: str = "", **more: object) -> Knob:
     """Write a knob in one line."""
-    return msgspec.convert({"path": path, "default": default, "unit": unit, **more}, Knob)
+    return msgspec.convert({"path": path, "default": default, "unit": unit, **more}, ready(Knob))
 
 
 SECOND = 10**9

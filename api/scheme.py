@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from api.configcheck import validate_configuration
+from api.decoding import ready
 from api.host import Problem
 from api.objects.event import Event, EventList
 from api.objects.kubeletconfiguration import KubeletConfiguration
@@ -185,7 +186,7 @@ class Scheme:
         if kind.convert is not None:
             raw = kind.convert(raw)
         fitted = fit(raw, kind.type, ignored=frozenset({"fieldsV1"}))
-        partial = msgspec.convert(fitted.value, kind.type)
+        partial = msgspec.convert(fitted.value, ready(kind.type))
         decoded = Decoded(
             source=source,
             object=None if fitted.problems else partial,

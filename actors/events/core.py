@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.events.page import joined, last_at, with_event
 from actors.events.state import PAGE_LIMIT, SECTION, EventsState, Page, Record
+from api.decoding import ready
 from api.host import Forget, RecallAll, RecalledAll, Remember
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
@@ -141,7 +142,7 @@ def recalled(state: EventsState, found: RecalledAll, now: Instant) -> EventsStat
 def decoded(data: bytes) -> Page | None:
     """Return a page of the ledger, None for one of an unknown shape: nobody needs old events so much."""
     try:
-        return msgspec.msgpack.decode(data, type=Page)
+        return msgspec.msgpack.decode(data, type=ready(Page))
     except msgspec.DecodeError:
         return None
 

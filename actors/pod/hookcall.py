@@ -12,6 +12,7 @@ from actors.pod.mark import HookKind
 from actors.pod.state import PodState
 from api.containers import ANNOTATION_PORTS, ANNOTATION_PRE_STOP, ExecInContainer, ExecResult
 from api.containers import Container as Instance
+from api.decoding import ready
 from api.errors import Failure
 from api.messages.kernel import Outcome
 from api.netcall import UNREADABLE, HttpGet
@@ -59,7 +60,7 @@ def recorded_handler(instance: Instance) -> LifecycleHandler | None:
     if not text:
         return None
     try:
-        return msgspec.json.decode(text, type=LifecycleHandler)
+        return msgspec.json.decode(text, type=ready(LifecycleHandler))
     except msgspec.DecodeError:
         return None
 
@@ -141,7 +142,7 @@ def port_number(state: PodState, instance: Instance, port: IntOrString) -> int |
         return next((p.container_port for p in container.ports if p.name == port), None)
     try:
         text = dict(instance.annotations).get(ANNOTATION_PORTS, "[]")
-        ports = msgspec.json.decode(text, type=tuple[ContainerPort, ...])
+        ports = msgspec.json.decode(text, type=ready(tuple[ContainerPort, ...]))
     except msgspec.DecodeError:
         return None
     return next((p.container_port for p in ports if p.name == port), None)

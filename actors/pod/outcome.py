@@ -53,6 +53,7 @@ from api.containers import (
     StopSandbox,
     UpdateContainer,
 )
+from api.decoding import ready
 from api.errors import Failure, FailureKind
 from api.host import (
     Ending,
@@ -152,7 +153,9 @@ def host_answered(  # noqa: C901  # one case per call
         case Recall():
             return recalled_entry(state, call, result, wall)
         case Remember(data=data):
-            return replace(state, remembered=msgspec.msgpack.decode(data, type=PodMemo), rewrite_at=None)
+            return replace(
+                state, remembered=msgspec.msgpack.decode(data, type=ready(PodMemo)), rewrite_at=None
+            )
         case MakePodFolders():
             return replace(state, folders=True)
         case DescribeNode() if isinstance(result, NodeDescribed):
@@ -323,7 +326,7 @@ def decoded(data: bytes | None, kind: type[T]) -> T | None:
     if data is None:
         return None
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        return msgspec.msgpack.decode(data, type=ready(kind))
     except msgspec.DecodeError:
         return None
 
@@ -420,7 +423,7 @@ def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant
     """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
     text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
-    remembered = msgspec.msgpack.decode(call.data, type=PodMemo)
+    remembered = msgspec.msgpack.decode(call.data, type=ready(PodMemo))
     return replace(state, remembered=remembered, rewrite_at=now + REWRITE_S)
 
 

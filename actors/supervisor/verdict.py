@@ -11,6 +11,7 @@ import msgspec
 
 from actors.rules.allocation import Allocated
 from actors.rules.request import Claim
+from api.decoding import ready
 from api.ids import Instant, OpId, Uid
 from api.messages.pod import Refusal
 
@@ -72,6 +73,6 @@ def decoded(data: bytes | None) -> Mapping[Uid, Verdict]:
     if data is None:
         return {}
     try:
-        return dict(msgspec.msgpack.decode(data, type=Page).verdicts)
+        return dict(msgspec.msgpack.decode(data, type=ready(Page)).verdicts)
     except msgspec.DecodeError:
         return {}

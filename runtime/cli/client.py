@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from api.decoding import ready
 from api.errors import OperatingError
 from runtime.drivers.http.endpoint import connect_unix
 
@@ -177,7 +178,7 @@ class Client:
         with self.ask("GET", parts, query) as answer:
             body = answer.body()
         try:
-            return msgspec.json.decode(body, type=kind), body
+            return msgspec.json.decode(body, type=ready(kind)), body
         except msgspec.MsgspecError as error:
             raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
 
@@ -198,7 +199,7 @@ def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:
 def _sentence(answer: Answer) -> str:
     body = answer.body()
     try:
-        found = msgspec.json.decode(body, type=AgentError)
+        found = msgspec.json.decode(body, type=ready(AgentError))
     except msgspec.MsgspecError:
         return f"the agent answered with status {answer.status}"
     detail = f" ({found.detail})" if found.detail else ""

@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 
+from api.decoding import ready
 from runtime.cli.client import ANSWER_S, Client, VerbError
 from runtime.cli.podview import pod_parts
 
@@ -47,7 +48,7 @@ def exec(args: argparse.Namespace, client: Client) -> int:  # noqa: A001 - named
     body = msgspec.json.encode({"command": args.argv, "timeout_s": timeout_s})
     parts = ("exec", *pod_parts(args.pod), *container)
     with client.ask("POST", parts, body=body, wait_s=timeout_s + ANSWER_S) as answer:
-        ran = msgspec.json.decode(answer.body(), type=Ran)
+        ran = msgspec.json.decode(answer.body(), type=ready(Ran))
     sys.stdout.buffer.write(base64.b64decode(ran.stdout))
     sys.stdout.buffer.flush()
     sys.stderr.buffer.write(base64.b64decode(ran.stderr))

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
+from api.decoding import ready
 from api.introspection import Collection, HeldImage, ImageDecision, ImageGCRow, ImageVerdict
 from runtime.cli.client import Client, VerbError
 from runtime.cli.podview import print_json
@@ -252,7 +253,7 @@ class Line:
 def decoded(raw: bytes, kind: type[T]) -> T:
     """Return an answer as data."""
     try:
-        return msgspec.json.decode(raw, type=kind)
+        return msgspec.json.decode(raw, type=ready(kind))
     except msgspec.MsgspecError as error:
         raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
 

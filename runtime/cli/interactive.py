@@ -20,6 +20,7 @@ import time
 
 import msgspec
 
+from api.decoding import ready
 from api.errors import OperatingError
 from runtime.cli.client import VerbError
 from runtime.cli.terminal import (
@@ -78,7 +79,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def exit_code(text: bytes) -> int:
     """Return the exit code that a status tells. Raises `VerbError` for one that tells of another failure, or nothing."""
     try:
-        outcome = msgspec.json.decode(text, type=Outcome)
+        outcome = msgspec.json.decode(text, type=ready(Outcome))
     except msgspec.MsgspecError:
         outcome = Outcome(message=text.decode("utf-8", "replace").strip())
     if outcome.status == "Success":

@@ -189,3 +189,29 @@ def test_these_checks_can_fail(check, text, tmp_path, monkeypatch):
     path = tmp_path / "x.py"
     path.write_text(text)
     assert list(check(path))
+
+
+def types_decoded(tree):
+    """Yield each call that has msgspec fit data to a type, and the type that is given to it."""
+    for node in ast.walk(tree):
+        name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        if name == "msgspec.convert":
+            yield node, node.args[1]
+        elif re.fullmatch(r"msgspec\.(json|msgpack)\.Decoder", name):
+            yield from ((node, kind) for kind in node.args[:1])
+        elif re.fullmatch(r"msgspec\.(json|msgpack)\.decode", name):
+            yield from ((node, word.value) for word in node.keywords if word.arg == "type")
+
+
+def test_every_type_that_is_decoded_was_made_ready():
+    """Two threads that decode one type for the first time end the process: see `api.decoding`."""
+    found, bare = 0, []
+    for path in sources(*PRODUCT):
+        if path.name == "decoding.py" or not mentions(path, r"msgspec\.(convert|json|msgpack)"):
+            continue
+        for call, kind in types_decoded(tree_of(path)):
+            found += 1
+            if not (isinstance(kind, ast.Call) and ast.unparse(kind.func) == "ready"):
+                bare.append(where(path, call))
+    assert bare == []
+    assert found > 10

@@ -30,6 +30,7 @@ from actors.sources.file.state import (
     memo_key,
 )
 from actors.sources.manifest import FILE, read_pod
+from api.decoding import ready
 from api.host import (
     FileSettled,
     Forget,
@@ -146,7 +147,7 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
     damaged = list(outcome.result.damaged)
     for key, data in outcome.result.entries:
         try:
-            memo = msgspec.json.decode(data, type=Memo)
+            memo = msgspec.json.decode(data, type=ready(Memo))
         except msgspec.DecodeError:
             damaged.append(key)
             continue

@@ -18,6 +18,7 @@ from api.containers import (
     Sandbox,
     SandboxState,
 )
+from api.decoding import ready
 from api.errors import UnavailableError
 from api.ids import Uid, WallNs
 from api.images import ImageRow
@@ -42,7 +43,7 @@ class _Info(msgspec.Struct):
     pid: int = 0
 
 
-_INFO = msgspec.json.Decoder(_Info)
+_INFO = msgspec.json.Decoder(ready(_Info))
 
 FIRST_WITH_STOP_SIGNALS = {"containerd": (2, 3), "cri-o": (1, 34)}
 """Older ones take the field and do nothing with it."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from api.decoding import ready
 from api.errors import Failure, FailureKind
 from runtime.loop import Loop
 
@@ -131,7 +132,7 @@ class Nest:
         if not data:
             self._lost(link)
             return
-        self.permitted = msgspec.json.decode(data, type=Permitted)
+        self.permitted = msgspec.json.decode(data, type=ready(Permitted))
         self._failed_starts = 0
         self._reap()
         waiting, self._waiting = self._waiting, []

@@ -6,6 +6,7 @@ import msgspec
 
 from api import containers as c
 from api.confinement import Pairs
+from api.decoding import ready
 from api.ids import Uid, WallNs
 
 SCHEME = "embedded://"
@@ -65,7 +66,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 def decode(body: Any) -> Record:
     """Read a record from JSON data; raise msgspec.ValidationError for what is none."""
-    return msgspec.convert(body, Record)
+    return msgspec.convert(body, ready(Record))
 
 
 def encode(record: Record) -> dict[str, Any]:

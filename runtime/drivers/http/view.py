@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from api.decoding import ready
 from api.errors import FailureKind, OperatingError
 from api.ids import Path
 from api.introspection import ActorRow, Levels, LogQuery, LogReader, LogTarget, Window
@@ -246,7 +247,7 @@ class Admin:
 
     def _pull_image(self, request: Request) -> Response:
         try:
-            asked = msgspec.json.decode(request.body, type=PullBody)
+            asked = msgspec.json.decode(request.body, type=ready(PullBody))
         except msgspec.MsgspecError as error:
             raise RefusedError(
                 400, "BadBody", f"the body names no image: {error}", 'send {"image": "registry/name:tag"}'
@@ -321,7 +322,7 @@ class Admin:
         if request.upgrade:
             return self._exec_streams(request)
         try:
-            asked = msgspec.json.decode(request.body, type=ExecBody)
+            asked = msgspec.json.decode(request.body, type=ready(ExecBody))
         except msgspec.MsgspecError as error:
             raise RefusedError(
                 400,

@@ -1,0 +1,41 @@
+"""Types are taken apart by one thread at a time: msgspec itself reads through a null pointer otherwise."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+AT_ONCE = """
+import sys, threading
+import msgspec
+from actors.pod.outcome import decoded
+from actors.pod.state import PodMemo
+from api.scheme import SCHEME
+
+POD = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "x", "image": "y"}]}}'
+LIST = b'{"apiVersion": "v1", "kind": "PodList", "items": [' + POD + b']}'
+PAGE = msgspec.msgpack.encode(PodMemo())
+pod, pods, page = lambda: SCHEME.decode(POD, "a"), lambda: SCHEME.decode(LIST, "b"), lambda: decoded(PAGE, PodMemo)
+start, done = threading.Barrier(4), []
+
+def work(decode):
+    start.wait()
+    done.append(decode())
+
+sys.setswitchinterval(1e-6)
+threads = [threading.Thread(target=work, args=(decode,)) for decode in (%s)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert len(done) == 4 and None not in done, done
+"""
+
+
+@pytest.mark.parametrize("first", ["pod, pod, pod, pod", "pod, pods, pod, pods", "page, page, page, page"])
+def test_threads_may_decode_for_the_first_time_at_once(first):
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", AT_ONCE % first], cwd=ROOT, check=False)
+        assert done.returncode == 0
