@@ -99,7 +99,7 @@ class Agent:
         cgroups = PodCgroups(own_root=own_root)
         self._undo.append(cgroups.close)
         settings = replace(settings, cgroup_root=own_root) if own_root else settings
-        network = Network()
+        network = Network(partial(self._bug, "conversation failed"))
         self._undo.append(network.close)
         events = KernelEvents()
         self._undo.append(events.close)
@@ -123,18 +123,19 @@ class Agent:
         self._undo.append(partial(self._stop_actors, system))
         view = View(system, time.monotonic, time.time_ns, partial(perform, runtime))
         admin = Admin(view, open_log, LEVELS)
+        view_failed = partial(self._bug, "view failed")
         servers = [
             Server(
                 listener.sock,
                 admin,
                 name="admin",
                 is_long=Admin.is_long,
-                on_bug=self._bug,
+                on_bug=view_failed,
                 close=listener.close,
             )
         ]
         if health is not None:
-            servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=self._bug))
+            servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=view_failed))
         assemble(system, settings, parts)
         for server in servers:
             server.start()
@@ -169,8 +170,8 @@ class Agent:
         for path in system.shutdown(STOP_S):
             self._log.warning("actor did not stop in time", actor=path)
 
-    def _bug(self, what: str, error: BaseException) -> None:
-        self._log.error("view failed", what=what, error=type(error).__name__)
+    def _bug(self, text: str, what: str, error: BaseException) -> None:
+        self._log.error(text, what=what, error=type(error).__name__)
 
 
 def planned_faults(path: str) -> FaultInterceptor | None:

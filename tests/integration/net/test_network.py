@@ -1,5 +1,6 @@
 """The port ``net`` on real sockets, beyond what its conformance suite asks of every driver."""
 
+import contextlib
 import socket
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from api.errors import FailureKind
 from api.netcall import UNREACHED, UNREADABLE, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
 from runtime.drivers.net.network import Network
 from runtime.edge import perform
-from tests.harness.netpeer import GrpcPeer, HttpPeer, saying
+from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate, saying
 
 
 @pytest.fixture
@@ -89,6 +90,27 @@ def test_headers_arrive_and_their_values_are_in_no_text(net, peer):
     failure = ask(net, get(peer.port, headers=(("A", "s3cret\n"),)))
     assert failure.kind is FailureKind.REJECTED
     assert "s3cret" not in failure.message
+
+
+def test_a_tls_server_that_says_good_bye_and_stays_connected_has_answered(net, tmp_path):
+    context = certificate(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            with (
+                contextlib.suppress(OSError),
+                context.wrap_socket(listener.accept()[0], server_side=True) as sock,
+            ):
+                sock.recv(4096)
+                sock.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+                # Says that nothing more comes, and waits for the other side to say so too.
+                sock.unwrap()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        answer = ask(net, get(listener.getsockname()[1], scheme="https"))
+        thread.join(20)
+    assert answer == HttpAnswer(status=200, body=b"all of it")
 
 
 def test_a_grpc_probe_of_a_server_that_speaks_something_else_fails(net, peer):
