@@ -20,6 +20,7 @@ from api.containers import RuntimeInfo, RuntimeStatus
 from api.decoding import ready
 from api.errors import RejectedError
 from api.faults import FaultPlan
+from api.host import shown_url
 from api.node import NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
@@ -144,12 +145,13 @@ class Agent:
         # What was loaded by now stays: the collector need not walk through all of it again and again.
         gc.collect()
         gc.freeze()
+        url = settings.manifest_url
         self._log.info(
             "agent started",
             node=settings.node_name,
             runtime=settings.runtime_endpoint,
             root=str(root),
-            manifests=settings.pod_manifest_path or settings.manifest_url,
+            manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
 
     def failure(self) -> str:
