@@ -84,6 +84,7 @@ class GrpcPeer:
 
     def __init__(self, serving):
         self.serving = dict(serving or {})
+        self.unknown = "unknown service"
         self._server = grpc.server(ThreadPoolExecutor(4))
         handler = grpc.unary_unary_rpc_method_handler(
             self._check,
@@ -99,7 +100,7 @@ class GrpcPeer:
     def _check(self, request, context):
         status = self.serving.get(request.service)
         if status is None:
-            context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+            context.abort(grpc.StatusCode.NOT_FOUND, self.unknown)
         return pb.HealthCheckResponse(status=status)
 
     def close(self):

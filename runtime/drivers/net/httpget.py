@@ -16,6 +16,7 @@ from api.netcall import (
     HttpGet,
 )
 from api.ports import Done
+from api.shortening import shortened
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httptext import (
     FOLLOWED,
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from runtime.drivers.net.tls import Tls
 
 CHUNK_BYTES = 16 << 10
+SHOWN_LIMIT = 1024
+"""Characters of a URL that a text repeats: a redirect may have brought it."""
 
 
 class HttpConversation(Conversation):
@@ -67,7 +70,7 @@ class HttpConversation(Conversation):
         return self._text(why)
 
     def _text(self, why: str) -> str:
-        return f'Get "{self._asked}": {why}'
+        return f'Get "{shortened(self._asked, SHOWN_LIMIT)}": {why}'
 
     # ------------------------------------------------------------ asking and being answered
 
@@ -76,7 +79,7 @@ class HttpConversation(Conversation):
         try:
             request = request_bytes(self._target, self._call.headers)
         except ValueError as error:
-            self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {str(error)!r}"))
+            self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {shortened(str(error))!r}"))
             return
         try:
             self._tls = self._greeting(request) if self._target.scheme == "https" else None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.errors import FailureKind
-from api.netcall import UNREACHED, UNREADABLE, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.netcall import UNREACHED, UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
 from runtime.drivers.net.network import Network
 from runtime.edge import perform
 from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate, saying
@@ -125,6 +125,19 @@ def test_a_server_without_the_health_service_is_said_to_be_that(net):
         failure = ask(net, GrpcHealth(host="127.0.0.1", port=server.port, timeout_s=15.0))
         said = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
         assert failure.message.startswith(said)
+    finally:
+        server.close()
+
+
+def test_a_health_status_of_a_later_protocol_is_its_number_and_words_without_end_are_shortened(net):
+    server = GrpcPeer({"later": 77})
+    try:
+        call = GrpcHealth(host="127.0.0.1", port=server.port, service="later", timeout_s=15.0)
+        assert ask(net, call) == GrpcAnswer(status="77")
+        server.unknown = "words " * 1000
+        failure = ask(net, GrpcHealth(host="127.0.0.1", port=server.port, service="none", timeout_s=15.0))
+        assert failure.message.endswith("...")
+        assert len(failure.message) < 1200
     finally:
         server.close()
 
