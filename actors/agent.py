@@ -20,6 +20,7 @@ from api.containers import RuntimeInfo, RuntimeStatus
 from api.decoding import ready
 from api.errors import RejectedError
 from api.faults import FaultPlan
+from api.host import shown_url
 from api.node import NodeFacts
 from api.ports import BlockingPort, Port, Stream
 from runtime.cli.location import socket_path
@@ -99,7 +100,7 @@ class Agent:
         cgroups = PodCgroups(own_root=own_root)
         self._undo.append(cgroups.close)
         settings = replace(settings, cgroup_root=own_root) if own_root else settings
-        network = Network()
+        network = Network(partial(self._bug, "conversation failed"))
         self._undo.append(network.close)
         events = KernelEvents()
         self._undo.append(events.close)
@@ -123,18 +124,19 @@ class Agent:
         self._undo.append(partial(self._stop_actors, system))
         view = View(system, time.monotonic, time.time_ns, partial(perform, runtime))
         admin = Admin(view, open_log, LEVELS)
+        view_failed = partial(self._bug, "view failed")
         servers = [
             Server(
                 listener.sock,
                 admin,
                 name="admin",
                 is_long=Admin.is_long,
-                on_bug=self._bug,
+                on_bug=view_failed,
                 close=listener.close,
             )
         ]
         if health is not None:
-            servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=self._bug))
+            servers.append(Server(health, health_answer(view), name="healthz", limit=16, on_bug=view_failed))
         assemble(system, settings, parts)
         for server in servers:
             server.start()
@@ -143,12 +145,13 @@ class Agent:
         # What was loaded by now stays: the collector need not walk through all of it again and again.
         gc.collect()
         gc.freeze()
+        url = settings.manifest_url
         self._log.info(
             "agent started",
             node=settings.node_name,
             runtime=settings.runtime_endpoint,
             root=str(root),
-            manifests=settings.pod_manifest_path or settings.manifest_url,
+            manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
 
     def failure(self) -> str:
@@ -169,8 +172,8 @@ class Agent:
         for path in system.shutdown(STOP_S):
             self._log.warning("actor did not stop in time", actor=path)
 
-    def _bug(self, what: str, error: BaseException) -> None:
-        self._log.error("view failed", what=what, error=type(error).__name__)
+    def _bug(self, text: str, what: str, error: BaseException) -> None:
+        self._log.error(text, what=what, error=type(error).__name__)
 
 
 def planned_faults(path: str) -> FaultInterceptor | None:

@@ -2,12 +2,11 @@
 
 import msgspec
 
-from actors.run import file_bytes, this_machine
+from actors.run import this_machine
 from actors.sources.manifest import FILE, Origin, read_pod
 from api.config import Flags, configure
-from api.errors import OperatingError
-from api.host import MANIFEST_LIMIT_BYTES, Problem
-from runtime.drivers.host.yamltext import read_document
+from api.host import Problem
+from runtime.drivers.host.manifest import VanishedError, read_file
 
 CONFIGURATION = "KubeletConfiguration"
 
@@ -15,24 +14,19 @@ CONFIGURATION = "KubeletConfiguration"
 def problems_of(path: str) -> tuple[Problem, ...]:
     """Return everything that is wrong with one file, also that it can not be read."""
     try:
-        content = file_bytes(path)
-    except OperatingError as error:
-        return (Problem(where=path, message=str(error).removeprefix(f"{path}: ")),)
-    if len(content) > MANIFEST_LIMIT_BYTES:
-        limit = MANIFEST_LIMIT_BYTES >> 20
-        found = f"has {len(content)} bytes; a manifest over {limit} MiB is not read: keep large data in files of its own"
-        return (Problem(where=path, message=found),)
-    read = read_document(content, path)
-    if read.problems or read.json is None:
+        read = read_file(path, None, path).file
+    except VanishedError:
+        return (Problem(where=path, message="there is no such file"),)
+    if read.problems or read.document is None:
         return read.problems or (Problem(where=path, message="the file is empty"),)
-    raw = msgspec.json.decode(read.json)
+    raw = msgspec.json.decode(read.document)
     machine = this_machine()
     if isinstance(raw, dict) and raw.get("kind") == CONFIGURATION:
         flags = Flags(
             config=path, container_runtime_endpoint=raw.get("containerRuntimeEndpoint") or "embedded"
         )
-        configured = configure(read.json, flags, machine)
+        configured = configure(read.document, flags, machine)
         return (*configured.problems, *configured.warnings)
     origin = Origin(source=FILE, where=path, shown=path, node_name=machine.hostname)
-    pod = read_pod(read.json, origin)
+    pod = read_pod(read.document, origin)
     return (*pod.problems, *pod.warnings)

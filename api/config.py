@@ -18,7 +18,7 @@ from api import duration
 from api.configcheck import set_fields, validate_configuration
 from api.eviction import EvictionPolicy
 from api.evictionsetting import eviction_hard_of, policy_of
-from api.host import Problem
+from api.host import Problem, shown_url
 from api.knob import HONOURED, default_of
 from api.node import NodeTaint, Reservation, Reserved
 from api.nodesetting import read_labels, read_taints, reserved_of, taints_of
@@ -50,6 +50,11 @@ ROOT_DIR = "/var/lib/nodeagent"
 LOGS_DIR = "/var/log/pods"
 LINKS = "containers"
 """Folder of links to container logs, beside the one of the pods' logs: ``/var/log/containers``."""
+
+
+def shown_setting(name: str, value: object) -> str:
+    """Return a setting as it may be shown."""
+    return repr(shown_url(value) if name == "manifest_url" and isinstance(value, str) and value else value)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,7 +94,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         shown_fields = (
-            f"{name}={getattr(self, name)!r}"
+            f"{name}={shown_setting(name, getattr(self, name))}"
             for name in self.__struct_fields__
             if name != "manifest_url_header"
         )
@@ -185,7 +190,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         fields = (
-            f"{name}={'<hidden>' if name == 'manifest_url_headers' else repr(getattr(self, name))}"
+            f"{name}={'<hidden>' if name == 'manifest_url_headers' else shown_setting(name, getattr(self, name))}"
             for name in self.__struct_fields__
         )
         return f"Settings({', '.join(fields)})"

@@ -10,7 +10,8 @@ from api import duration, quantity
 from api.evictionsetting import check_eviction
 from api.knob import KNOBS, Knob
 from api.objects.kubeletconfiguration import KubeletConfiguration
-from api.problem import FieldProblem, shown
+from api.problem import FieldProblem, joined, shown
+from api.shortening import shortened
 from api.validation import name as names
 from api.validation.check import Check
 
@@ -119,10 +120,10 @@ def check_node(check: Check, config: KubeletConfiguration) -> None:
         for name, text in (reserved or {}).items():
             if name not in RESERVABLE:
                 check.note(
-                    f"{field}.{name}", f"the resource {shown(name)}", f"one of {', '.join(RESERVABLE)}"
+                    joined(field, name), f"the resource {shown(name)}", f"one of {', '.join(RESERVABLE)}"
                 )
             else:
-                check.amount(f"{field}.{name}", text)
+                check.amount(joined(field, name), text)
     check_eviction(check, config)
     check_enforced(check, config)
     check_taints(check, config)
@@ -183,7 +184,9 @@ def check_enforced(check: Check, config: KubeletConfiguration) -> None:
             field = "systemReservedCgroup" if name.startswith("system") else "kubeReservedCgroup"
             check.required(field, None, f"a path, since enforceNodeAllocatable has {forms[0]}")
     if config.cgroups_per_qos is False and any(name != "none" for name in wanted):
-        check.note("enforceNodeAllocatable", " and ".join(wanted), '"none", since cgroupsPerQOS is false')
+        check.note(
+            "enforceNodeAllocatable", shortened(" and ".join(wanted)), '"none", since cgroupsPerQOS is false'
+        )
 
 
 def check_taints(check: Check, config: KubeletConfiguration) -> None:

@@ -10,7 +10,11 @@ from typing import TypeVar
 
 import msgspec
 
+from api.shortening import shortened
+
 T = TypeVar("T")
+SAID_LIMIT = 200
+"""Characters of what msgspec says, which may repeat a value."""
 
 _READY: set[object] = set()
 _LOCK = Lock()
@@ -23,3 +27,18 @@ def ready(kind: type[T]) -> type[T]:
             msgspec.json.Decoder(kind)
             _READY.add(kind)
     return kind
+
+
+class UndecodableError(ValueError):
+    """A text from outside is not JSON of the kind that was asked for."""
+
+
+def from_json(text: bytes, kind: type[T]) -> T:
+    """Decode JSON that a peer sent. Raises `UndecodableError` and nothing else, whatever it is.
+
+    msgspec itself raises `UnicodeDecodeError` for a text within that is no UTF-8, and `RecursionError` for deep nesting.
+    """
+    try:
+        return msgspec.json.decode(text, type=ready(kind))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UndecodableError(shortened(str(error), SAID_LIMIT)) from None

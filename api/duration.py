@@ -2,6 +2,8 @@
 
 import re
 
+from api.shortening import shortened
+
 UNITS = {
     "ns": 1,
     "us": 1_000,
@@ -41,12 +43,11 @@ def parse(text: str) -> int:
         total += int(whole or "0") * UNITS[unit] + int(digits or "0") * UNITS[unit] // 10 ** len(digits)
         at = match.end()
     if not body or at != len(body):
-        shown = text if len(text) <= 40 else text[:37] + "..."
         raise DurationError(
-            f"{shown!r} is not a duration: expected numbers with units, such as 300ms, 20s or 1m30s"
+            f"{shortened(text)!r} is not a duration: expected numbers with units, such as 300ms, 20s or 1m30s"
         )
     if total > LIMIT:
-        raise DurationError(f"{text!r} is longer than the longest duration, some 292 years")
+        raise DurationError(f"{shortened(text)!r} is longer than the longest duration, some 292 years")
     return -total if text[0] == "-" else total
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from api import duration, quantity
 from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
 from api.objects.kubeletconfiguration import KubeletConfiguration
+from api.shortening import shortened
 from api.validation.check import Check
 
 EVICTION_HARD = {
@@ -131,20 +132,23 @@ def check_eviction(check: Check, config: KubeletConfiguration) -> None:
     """Note everything that is wrong with what a configuration says of evictions."""
     for field, named in (("evictionHard", config.eviction_hard), ("evictionSoft", config.eviction_soft)):
         for signal, text in (named or {}).items():
-            check_threshold(check, f"{field}.{signal}", signal, text)
+            check_threshold(check, f"{field}.{shortened(signal)}", signal, text)
     grace = config.eviction_soft_grace_period or {}
     for signal in config.eviction_soft or {}:
         if signal not in grace:
             check.required(
-                f"evictionSoftGracePeriod.{signal}", None, "a duration, since evictionSoft names this signal"
+                f"evictionSoftGracePeriod.{shortened(signal)}",
+                None,
+                "a duration, since evictionSoft names this signal",
             )
     for signal, text in grace.items():
         check_grace(check, signal, text)
     for signal, text in (config.eviction_minimum_reclaim or {}).items():
-        if is_signal(check, f"evictionMinimumReclaim.{signal}", signal):
+        path = f"evictionMinimumReclaim.{shortened(signal)}"
+        if is_signal(check, path, signal):
             value = read_amount(text)
             if value is None or value.percent == 0:
-                check.wrong(f"evictionMinimumReclaim.{signal}", text, f"0, or {AMOUNT}")
+                check.wrong(path, text, f"0, or {AMOUNT}")
 
 
 def check_threshold(check: Check, path: str, signal: str, text: str) -> None:
@@ -163,13 +167,13 @@ def is_signal(check: Check, path: str, signal: str) -> bool:
     if signal in (*Signal, *IGNORED):
         return True
     expected = f"one of {', '.join(signal for signal in Signal)}"
-    check.note(path, f"unsupported eviction signal {signal}", expected)
+    check.note(path, f"unsupported eviction signal {shortened(signal)}", expected)
     return False
 
 
 def check_grace(check: Check, signal: str, text: str) -> None:
     """Check how long a soft threshold must have been met."""
-    path = f"evictionSoftGracePeriod.{signal}"
+    path = f"evictionSoftGracePeriod.{shortened(signal)}"
     if not is_signal(check, path, signal):
         return
     try:

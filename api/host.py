@@ -110,11 +110,16 @@ class FetchManifests(HostCall, frozen=True, kw_only=True):
 
 
 def shown_url(url: str) -> str:
-    """Return a URL as it may be shown: without user, password, query and fragment."""
+    """Return a URL as it may be shown: without user, password, query and fragment.
+
+    Where these can not be told from the rest, as in a URL without ``//`` or with a slash in its password, nothing is shown.
+    """
     try:
         parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
+        host, _ = parts.netloc.rpartition("@")[2], parts.port
     except ValueError:
+        return "<malformed URL>"
+    if not host:
         return "<malformed URL>"
     return f"{parts.scheme}://{host}{parts.path}{'?...' if parts.query else ''}"
 

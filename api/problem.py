@@ -3,9 +3,10 @@
 import msgspec
 
 from api.host import Problem
+from api.shortening import shortened, shortened_number
 
-SHOWN = 60
-"""Characters of a found value that a message repeats."""
+KEY_LIMIT = 100
+"""Characters of a key that a path repeats."""
 
 
 class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,10 +38,9 @@ def shown(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {value}"
+            return f"the number {shortened_number(value)}"
         case str():
-            text = value if len(value) <= SHOWN else value[: SHOWN - 3] + "..."
-            return f'"{text}"' if value else "an empty text"
+            return f'"{shortened(value)}"' if value else "an empty text"
         case _:
             return kind_of(value)
 
@@ -63,7 +63,9 @@ def kind_of(value: object) -> str:
 
 
 def joined(path: str, field: str) -> str:
-    """Return the path of `field` inside `path`; a key that is no plain word stands in brackets."""
+    """Return the path of `field` inside `path`; a key that is no plain word stands in brackets, a long one is shortened."""
+    if len(field) > KEY_LIMIT:
+        return f"{path}[{shortened(field, KEY_LIMIT)}]"
     if not field.replace("_", "").replace("-", "").isalnum():
         return f"{path}[{field}]"
     return f"{path}.{field}" if path else field

@@ -14,6 +14,8 @@ from functools import lru_cache
 
 import msgspec
 
+from api.shortening import shortened
+
 NANO = 10**9
 LIMIT = (2**63 - 1) * NANO
 
@@ -102,7 +104,7 @@ def parse(text: str) -> Amount:
     match = PATTERN.fullmatch(text) if len(text) <= LONGEST else None
     if match is None:
         raise QuantityError(
-            f"{shown(text)} is not a quantity: expected a number with an optional suffix, such as 250m, 1.5, 64Mi or 1e3"
+            f"{shortened(text)!r} is not a quantity: expected a number with an optional suffix, such as 250m, 1.5, 64Mi or 1e3"
         )
     part = match["part"] or match["only"] or ""
     mantissa = int((match["whole"] or "") + part)
@@ -128,11 +130,6 @@ def parse(text: str) -> Amount:
     nanos = scaled * 10**scale if scale >= 0 else ceil_div(scaled, 10**-scale)
     nanos = min(nanos, LIMIT)
     return Amount(-nanos if match["sign"] == "-" else nanos, notation)
-
-
-def shown(text: str) -> str:
-    """Return `text` quoted and short enough for a message."""
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def canonical(amount: Amount) -> str:

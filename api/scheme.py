@@ -10,7 +10,7 @@ A kind is registered under each version it may arrive in; `convert` turns the ra
 that the type has.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from api.objects.wiretype import ApiObject
 from api.poddefault import default_pod
 from api.problem import FieldProblem, kind_of, shown
 from api.shape import UnknownField, fit
+from api.shortening import shortened
 from api.validation import validate_pod
 
 Raw = dict[str, Any]
@@ -156,8 +157,13 @@ class Scheme:
             partial = kind.default(partial)
         broken = kind.validate(partial) if kind.validate is not None else ()
         # A field that could not be read is missing in the object: its own error is enough.
-        places = tuple(problem.path for problem in decoded.problems)
-        further = tuple(problem for problem in broken if not concerns(problem.path, places))
+        places = frozenset(problem.path for problem in decoded.problems)
+        around = frozenset(above for place in places for above in outwards(place))
+        further = tuple(
+            problem
+            for problem in broken
+            if problem.path not in around and places.isdisjoint(outwards(problem.path))
+        )
         problems = decoded.problems + further
         return msgspec.structs.replace(decoded, object=None if problems else partial, problems=problems)
 
@@ -213,7 +219,11 @@ class Scheme:
         if kind is not None and (not kinds or name in kinds):
             return kind, ()
         return None, (
-            FieldProblem(path="kind", found=f"{name} ({version})", expected=instead(name, version, wanted)),
+            FieldProblem(
+                path="kind",
+                found=f"{shortened(name)} ({shortened(version)})",
+                expected=instead(name, version, wanted),
+            ),
         )
 
 
@@ -245,14 +255,12 @@ def refused(source: str, path: str, found: str, expected: str) -> Decoded:
     return Decoded(source=source, problems=(FieldProblem(path=path, found=found, expected=expected),))
 
 
-def concerns(path: str, places: tuple[str, ...]) -> bool:
-    """Return whether `path` is one of `places`, inside one, or around one."""
-    return any(inside(path, place) or inside(place, path) for place in places)
-
-
-def inside(path: str, place: str) -> bool:
-    """Return whether `path` is `place` or a part of it."""
-    return path == place or (path.startswith(place) and path[len(place)] in ".[")
+def outwards(path: str) -> Iterator[str]:
+    """Yield a path, and the path of everything that it is a part of."""
+    yield path
+    for at, mark in enumerate(path):
+        if mark in ".[":
+            yield path[:at]
 
 
 SCHEME = Scheme(

@@ -7,6 +7,7 @@ reads leniently what Kubernetes reads leniently (null is unset, an amount may be
 
 import difflib
 import re
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from types import NoneType, UnionType
@@ -18,6 +19,9 @@ from api import duration, quantity
 from api.problem import FieldProblem, joined, kind_of, shown
 
 INT64 = 2**63
+FLOAT_LIMIT = sys.float_info.max
+LONGEST_NAME = 100
+"""Characters of the longest name that may be a misspelt field."""
 RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
@@ -146,6 +150,8 @@ def close_to(name: str, known: Table) -> str:
     """Return the known field that was probably meant by `name`."""
     if name.lower() in known.lowered:
         return known.lowered[name.lower()]
+    if len(name) > LONGEST_NAME:
+        return ""
     near = difflib.get_close_matches(name.lower(), known.lowered, n=1, cutoff=0.8)
     return known.lowered[near[0]] if near else ""
 
@@ -225,7 +231,7 @@ def fit_int(raw: Any, path: str, findings: Findings) -> Any:
 
 def fit_float(raw: Any, path: str, findings: Findings) -> Any:
     """Fit a number."""
-    if isinstance(raw, int | float) and not isinstance(raw, bool):
+    if isinstance(raw, int | float) and not isinstance(raw, bool) and abs(raw) <= FLOAT_LIMIT:
         return float(raw)
     return findings.wrong(path, shown(raw), "a number")
 
@@ -244,13 +250,16 @@ def fit_int_or_text(raw: Any, path: str, findings: Findings) -> Any:
 
 def fit_quantity(raw: Any, path: str, findings: Findings) -> Any:
     """Fit an amount: a text with or without suffix, or a number."""
+    amount = "a quantity such as 250m, 1.5 or 64Mi"
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
-        return findings.wrong(path, shown(raw), "a quantity such as 250m, 1.5 or 64Mi")
+        return findings.wrong(path, shown(raw), amount)
+    if isinstance(raw, int) and abs(raw) > FLOAT_LIMIT:
+        return findings.wrong(path, shown(raw), amount)
     text = str(int(raw)) if isinstance(raw, float) and raw.is_integer() else str(raw)
     try:
         quantity.parse(text)
     except quantity.QuantityError:
-        return findings.wrong(path, shown(raw), "a quantity such as 250m, 1.5 or 64Mi")
+        return findings.wrong(path, shown(raw), amount)
     return text
 
 

@@ -10,6 +10,7 @@ from api.errors import Failure, FailureKind
 from api.messages.kernel import Outcome
 from api.messages.probes import ProbeCall
 from api.netcall import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.shortening import shortened
 
 MESSAGE_LIMIT = 1024
 """Characters of a check's message that are kept and published: as many as an event may have."""
@@ -40,9 +41,7 @@ def verdict_of(call: ProbeCall, outcome: Outcome) -> Verdict:
             verdict = of_failed_talk(failure) if failure is not None else of_grpc(result)
         case _:
             assert_never(call)
-    if len(verdict.message) > MESSAGE_LIMIT:
-        return msgspec.structs.replace(verdict, message=verdict.message[: MESSAGE_LIMIT - 3] + "...")
-    return verdict
+    return msgspec.structs.replace(verdict, message=printable(shortened(verdict.message, MESSAGE_LIMIT)))
 
 
 def of_exec(result: msgspec.Struct | None) -> Verdict:
@@ -50,7 +49,7 @@ def of_exec(result: msgspec.Struct | None) -> Verdict:
     assert isinstance(result, ExecResult)
     if result.exit_code == 0:
         return Verdict(well=True)
-    return Verdict(well=False, message=printable(result.stdout + result.stderr))
+    return Verdict(well=False, message=(result.stdout + result.stderr).decode(errors="replace"))
 
 
 def of_failed_exec(call: ExecInContainer, failure: Failure) -> Verdict:
@@ -68,7 +67,7 @@ def of_http(result: msgspec.Struct | None) -> Verdict:
     if not 200 <= result.status < 400:
         return Verdict(well=False, message=f"HTTP probe failed with statuscode: {result.status}")
     if result.status >= 300:
-        text = f"Probe terminated redirects, Response body: {printable(result.body)}"
+        text = f"Probe terminated redirects, Response body: {result.body.decode(errors='replace')}"
         return Verdict(well=True, message=text, warned=True)
     return Verdict(well=True)
 
@@ -87,9 +86,8 @@ def of_failed_talk(failure: Failure) -> Verdict:
     return Verdict(well=False if counts else None, message=failure.message)
 
 
-def printable(output: bytes) -> str:
-    """Return output as text that may stand in an event."""
-    text = output.decode(errors="replace")
+def printable(text: str) -> str:
+    """Return what a container or server said as text that may stand in an event."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
     )

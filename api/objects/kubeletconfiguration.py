@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from api.host import shown_url
 from api.objects.wiretype import ApiObject, Duration, IntOrString, Quantity, SecretText, Time
 
 
@@ -269,8 +270,12 @@ class KubeletConfiguration(ApiObject, frozen=True, kw_only=True):
     user_namespaces: UserNamespaces | None = None
 
     def __repr__(self) -> str:
+        hidden = {
+            "static_pod_url_header": "<hidden>",
+            "static_pod_url": self.static_pod_url and shown_url(self.static_pod_url),
+        }
         fields = (
-            (name, "<hidden>" if name == "static_pod_url_header" else getattr(self, name))
+            (name, hidden.get(name, getattr(self, name)))
             for name in self.__struct_fields__
             if getattr(self, name) is not None
         )

@@ -13,6 +13,7 @@ from api.objects.container import (
 )
 from api.objects.pod import PodSpec
 from api.problem import shown
+from api.shortening import shortened
 from api.validation import name as names
 from api.validation.check import Check
 from api.validation.handler import check_lifecycle, check_probe
@@ -23,6 +24,8 @@ from api.validation.volume import PULL_POLICIES, check_field
 PROTOCOLS = ("TCP", "UDP", "SCTP")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 RULES_LIMIT = 20
+KNOWN_LIMIT = 200
+"""Characters of a list of what would have been right."""
 CODES_LIMIT = 255
 ENV_FIELDS = (
     "metadata.name",
@@ -278,7 +281,7 @@ def check_mounts(
 def check_mount(check: Check, mount: VolumeMount, path: str, pod: Surroundings, *, privileged: bool) -> None:
     """Check one mount."""
     if check.required(f"{path}.name", mount.name, "the name of a volume") and mount.name not in pod.volumes:
-        known = ", ".join(sorted(pod.volumes)) or "there are none"
+        known = shortened(", ".join(sorted(pod.volumes)), KNOWN_LIMIT) or "there are none"
         check.wrong(f"{path}.name", mount.name, f"the name of one of the pod's volumes ({known})")
     check.required(f"{path}.mountPath", mount.mount_path, "a path in the container")
     check.relative(f"{path}.subPath", mount.sub_path)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from api import quantity
 from api.objects.container import Container, ResourceRequirements
 from api.problem import joined, shown
+from api.shortening import shortened
 from api.validation import name as names
 from api.validation.check import Check
 
@@ -34,7 +35,9 @@ def check_resources(
             # What can not be shared or overcommitted is requested and limited alike.
             place = joined(f"{path}.requests", name)
             check.wrong(
-                place, resources.requests[name], f"the same amount in limits: {name} can not be overcommitted"
+                place,
+                resources.requests[name],
+                f"the same amount in limits: {shortened(name)} can not be overcommitted",
             )
     seen: set[tuple[str, str]] = set()
     for index, claim in enumerate(resources.claims):

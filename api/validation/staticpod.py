@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from api.objects.container import Container, EphemeralContainer
 from api.objects.pod import Pod
 from api.objects.volume import Volume, VolumeProjection
-from api.problem import FieldProblem
+from api.problem import FieldProblem, shown
 
 
 def static_pod_problems(pod: Pod) -> tuple[FieldProblem, ...]:
@@ -32,12 +32,12 @@ def in_spec(pod: Pod) -> Iterator[Reference]:
     spec = pod.spec
     account = spec.service_account_name or spec.service_account
     if account:
-        yield "spec.serviceAccountName", f'service account "{account}"', "serviceaccounts"
+        yield "spec.serviceAccountName", f"service account {shown(account)}", "serviceaccounts"
     for index, claim in enumerate(spec.resource_claims):
         named = claim.resource_claim_name or claim.resource_claim_template_name or claim.name
-        yield f"spec.resourceClaims[{index}]", f'resource claim "{named}"', "resourceclaims"
+        yield f"spec.resourceClaims[{index}]", f"resource claim {shown(named)}", "resourceclaims"
     for index, secret in enumerate(spec.image_pull_secrets):
-        yield f"spec.imagePullSecrets[{index}]", f'secret "{secret.name}"', "secrets"
+        yield f"spec.imagePullSecrets[{index}]", f"secret {shown(secret.name)}", "secrets"
     if spec.ephemeral_containers:
         yield "spec.ephemeralContainers", "containers that only the API can add", "ephemeralcontainers"
 
@@ -46,11 +46,11 @@ def in_container(container: Container | EphemeralContainer, path: str) -> Iterat
     """Yield the references of one container's environment."""
     for index, source in enumerate(container.env_from):
         if source.secret_ref is not None:
-            yield f"{path}.envFrom[{index}].secretRef", f'secret "{source.secret_ref.name}"', "secrets"
+            yield f"{path}.envFrom[{index}].secretRef", f"secret {shown(source.secret_ref.name)}", "secrets"
         if source.config_map_ref is not None:
             yield (
                 f"{path}.envFrom[{index}].configMapRef",
-                f'config map "{source.config_map_ref.name}"',
+                f"config map {shown(source.config_map_ref.name)}",
                 "configmaps",
             )
     for index, variable in enumerate(container.env):
@@ -59,9 +59,13 @@ def in_container(container: Container | EphemeralContainer, path: str) -> Iterat
             continue
         place = f"{path}.env[{index}].valueFrom"
         if chosen.secret_key_ref is not None:
-            yield f"{place}.secretKeyRef", f'secret "{chosen.secret_key_ref.name}"', "secrets"
+            yield f"{place}.secretKeyRef", f"secret {shown(chosen.secret_key_ref.name)}", "secrets"
         if chosen.config_map_key_ref is not None:
-            yield f"{place}.configMapKeyRef", f'config map "{chosen.config_map_key_ref.name}"', "configmaps"
+            yield (
+                f"{place}.configMapKeyRef",
+                f"config map {shown(chosen.config_map_key_ref.name)}",
+                "configmaps",
+            )
 
 
 def in_volumes(pod: Pod) -> Iterator[Reference]:
@@ -81,12 +85,12 @@ def in_volume(volume: Volume, path: str) -> Iterator[Reference]:
 def in_own_source(volume: Volume, path: str) -> Iterator[Reference]:
     """Yield the reference of a volume whose source is itself an API object."""
     if volume.secret is not None:
-        yield f"{path}.secret", f'secret "{volume.secret.secret_name}"', "secrets"
+        yield f"{path}.secret", f"secret {shown(volume.secret.secret_name)}", "secrets"
     if volume.config_map is not None:
-        yield f"{path}.configMap", f'config map "{volume.config_map.name}"', "configmaps"
+        yield f"{path}.configMap", f"config map {shown(volume.config_map.name)}", "configmaps"
     if volume.persistent_volume_claim is not None:
         claim = volume.persistent_volume_claim.claim_name
-        yield f"{path}.persistentVolumeClaim", f'claim "{claim}"', "persistentvolumeclaims"
+        yield f"{path}.persistentVolumeClaim", f"claim {shown(claim)}", "persistentvolumeclaims"
     if volume.ephemeral is not None:
         yield f"{path}.ephemeral", "a claim made for the pod", "persistentvolumeclaims"
 
@@ -95,7 +99,7 @@ def in_remote_source(volume: Volume, path: str) -> Iterator[Reference]:
     """Yield the references of a volume on another machine: mostly the secret to reach it with."""
     if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:
         secret = volume.csi.node_publish_secret_ref.name
-        yield f"{path}.csi.nodePublishSecretRef", f'secret "{secret}"', "secrets"
+        yield f"{path}.csi.nodePublishSecretRef", f"secret {shown(secret)}", "secrets"
     for name, source in (
         ("cephfs", volume.cephfs),
         ("cinder", volume.cinder),
@@ -106,19 +110,19 @@ def in_remote_source(volume: Volume, path: str) -> Iterator[Reference]:
         ("storageos", volume.storageos),
     ):
         if source is not None and source.secret_ref is not None:
-            yield f"{path}.{name}.secretRef", f'secret "{source.secret_ref.name}"', "secrets"
+            yield f"{path}.{name}.secretRef", f"secret {shown(source.secret_ref.name)}", "secrets"
     if volume.azure_file is not None:
-        yield f"{path}.azureFile", f'secret "{volume.azure_file.secret_name}"', "secrets"
+        yield f"{path}.azureFile", f"secret {shown(volume.azure_file.secret_name)}", "secrets"
     if volume.glusterfs is not None:
-        yield f"{path}.glusterfs", f'endpoints "{volume.glusterfs.endpoints}"', "endpoints"
+        yield f"{path}.glusterfs", f"endpoints {shown(volume.glusterfs.endpoints)}", "endpoints"
 
 
 def in_projection(part: VolumeProjection, place: str) -> Iterator[Reference]:
     """Yield the reference of one source of a projected volume."""
     if part.secret is not None:
-        yield f"{place}.secret", f'secret "{part.secret.name}"', "secrets"
+        yield f"{place}.secret", f"secret {shown(part.secret.name)}", "secrets"
     if part.config_map is not None:
-        yield f"{place}.configMap", f'config map "{part.config_map.name}"', "configmaps"
+        yield f"{place}.configMap", f"config map {shown(part.config_map.name)}", "configmaps"
     if part.service_account_token is not None:
         yield f"{place}.serviceAccountToken", "a service account's token", "serviceaccounts"
     if part.cluster_trust_bundle is not None:

@@ -13,6 +13,7 @@ only while standard output takes what it brought. The streams are those of Kuber
 import contextlib
 import errno
 import os
+import re
 import select
 import socket
 import sys
@@ -20,7 +21,7 @@ import time
 
 import msgspec
 
-from api.decoding import ready
+from api.decoding import UndecodableError, from_json
 from api.errors import OperatingError
 from runtime.cli.client import VerbError
 from runtime.cli.terminal import (
@@ -39,6 +40,7 @@ SUBPROTOCOL = "v4.channel.k8s.io"
 READ_BYTES = 32 << 10
 BACKLOG_BYTES = 64 << 10
 """Most bytes that wait for the connection before standard input is left unread."""
+EXIT_CODE = re.compile(r"[0-9]{1,9}", re.ASCII)
 STATUS_LIMIT_BYTES = 64 << 10
 PIPE_BYTES = 64 << 10
 """What a runtime can hold of input that nobody reads; with more, containerd 1.6 may never tell a command's end."""
@@ -79,13 +81,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def exit_code(text: bytes) -> int:
     """Return the exit code that a status tells. Raises `VerbError` for one that tells of another failure, or nothing."""
     try:
-        outcome = msgspec.json.decode(text, type=ready(Outcome))
-    except msgspec.MsgspecError:
+        outcome = from_json(text, Outcome)
+    except UndecodableError:
         outcome = Outcome(message=text.decode("utf-8", "replace").strip())
     if outcome.status == "Success":
         return 0
     for cause in outcome.details.causes if outcome.details else ():
-        if cause.reason == "ExitCode" and cause.message.isascii() and cause.message.isdigit():
+        if cause.reason == "ExitCode" and EXIT_CODE.fullmatch(cause.message):
             return int(cause.message)
     if not text:
         raise VerbError("the connection to the container ended before the command did; it may run on")

@@ -13,6 +13,7 @@ import grpc
 from api.duration import write
 from api.errors import Failure, FailureKind
 from api.ports import Undo
+from api.shortening import shortened
 from runtime.wire.generated import health_pb2 as pb
 
 CHECK = "/grpc.health.v1.Health/Check"
@@ -23,6 +24,8 @@ OPTIONS = (
     # A probe must see the server as it is now, not over a connection that an earlier one made.
     ("grpc.use_local_subchannel_pool", 1),
 )
+SAID_LIMIT = 1024
+"""Characters of a server's own words that a text repeats."""
 CODE_WORDS = {
     "CANCELLED": "Canceled",
     "OK": "OK",
@@ -51,7 +54,7 @@ def check(
 
     def ended(call: Any) -> None:
         if call.code() is grpc.StatusCode.OK:
-            done(pb.HealthCheckResponse.ServingStatus.Name(call.result().status), None)
+            done(status_name(call.result().status), None)
         else:
             done("", failure_of(call.code().name, call.details() or "", timeout_s))
 
@@ -60,9 +63,15 @@ def check(
     return cancel, channel.close
 
 
+def status_name(number: int) -> str:
+    """Return the name of a status; one that this version of the protocol does not have is its number, as Go writes it."""
+    known = pb.HealthCheckResponse.ServingStatus
+    return str(known.Name(number)) if number in known.values() else str(number)
+
+
 def failure_of(code: str, details: str, timeout_s: float) -> Failure:
     """Return a failed check in a kubelet's words."""
-    said = " ".join(details.split())
+    said = shortened(" ".join(details.split()), SAID_LIMIT)
     match code:
         case "UNIMPLEMENTED":
             text = f"error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {said}"

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import pytest
 
 from runtime.wire.generated import health_pb2 as pb
 
 
 class HttpPeer:
-    """Answers every request with the same bytes (None: never), counts connections, keeps requests."""
+    """Answers every request with the same bytes, counts connections, keeps requests.
+
+    An answer of None never comes; one that is a function returns the pieces, which are sent for as long as anyone reads.
+    """
 
     def __init__(self, answer, *, tls=None, host="127.0.0.1"):
         self.answer = answer
@@ -57,7 +64,8 @@ class HttpPeer:
                 sock.recv(1)
                 return
             self.answered_at.append(time.monotonic())
-            sock.sendall(self.answer)
+            for piece in self.answer() if callable(self.answer) else (self.answer,):
+                sock.sendall(piece)
             # The end of a connection that is shut down in order reaches the peer after the data.
             sock.shutdown(socket.SHUT_WR)
 
@@ -76,6 +84,7 @@ class GrpcPeer:
 
     def __init__(self, serving):
         self.serving = dict(serving or {})
+        self.unknown = "unknown service"
         self._server = grpc.server(ThreadPoolExecutor(4))
         handler = grpc.unary_unary_rpc_method_handler(
             self._check,
@@ -91,7 +100,7 @@ class GrpcPeer:
     def _check(self, request, context):
         status = self.serving.get(request.service)
         if status is None:
-            context.abort(grpc.StatusCode.NOT_FOUND, "unknown service")
+            context.abort(grpc.StatusCode.NOT_FOUND, self.unknown)
         return pb.HealthCheckResponse(status=status)
 
     def close(self):
@@ -102,3 +111,21 @@ class GrpcPeer:
 def saying(status, body=b""):
     """Return the bytes of a whole answer."""
     return f"HTTP/1.1 {status} Something\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def certificate(folder):
+    """Return a context with a self-made certificate."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs the openssl command (Debian package openssl) to make a certificate")
+    pem = folder / "own.pem"
+    if not pem.exists():
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+             "-subj", "/CN=somebody.else", "-days", "2", "-keyout", str(pem), "-out", f"{pem}.crt"],
+            check=True,
+            capture_output=True,
+        )  # fmt: skip
+        pem.write_text(pem.read_text() + (folder / "own.pem.crt").read_text())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return context

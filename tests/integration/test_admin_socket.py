@@ -368,6 +368,45 @@ def test_when_all_places_are_taken_the_answer_says_by_what(tmp_path):
     agent.server.stop()
 
 
+HALVES = [
+    b"",
+    b"GET /pods HTTP/1.1\r\nA: ",
+    b"POST /exec/default/loop HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf",
+]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=["nothing", "half a head", "half a body"])
+def test_requests_that_are_half_sent_keep_nobody_out(agent, half):
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            stack.enter_context(agent.connect()).sendall(half)
+        for _ in range(40):
+            assert agent.json("/pods")[0] == 200
+    assert not agent.bugs
+
+
+def test_a_full_house_drops_the_request_that_has_been_arriving_longest_and_no_other(tmp_path):
+    agent = Agent(tmp_path / "s.sock", limit=4)
+    agent.window.gate = threading.Event()
+    with contextlib.ExitStack() as stack:
+        whole = stack.enter_context(agent.connect())
+        whole.sendall(b"GET /explain/default/loop HTTP/1.1\r\n\r\n")
+        until(lambda: any("explain" in what for what in agent.server.busy()))
+        halves = []
+        for _ in range(3):
+            halves.append(stack.enter_context(agent.connect()))
+            until(lambda: len(agent.server.busy()) == 1 + len(halves))
+            halves[-1].sendall(b"GET /po")
+        assert agent.json("/pods")[0] == 200
+        assert receive_all(halves[0]) == b""
+        for half in halves[1:]:
+            half.sendall(b"ds HTTP/1.1\r\n\r\n")
+            assert receive_all(half).startswith(b"HTTP/1.1 200")
+        agent.window.gate.set()
+        assert receive_all(whole).startswith(b"HTTP/1.1 200")
+    agent.server.stop()
+
+
 def test_commands_that_take_long_leave_a_place_to_ask_what_is_going_on(tmp_path):
     agent = Agent(tmp_path / "s.sock", limit=4)
     agent.window.gate = threading.Event()
@@ -497,7 +536,7 @@ def health():
             head, _, body = receive_all(conn).partition(b"\r\n\r\n")
         return int(head.split(b" ")[1]), body.decode()
 
-    sock_name = sock.getsockname()
+    get.address = sock_name = sock.getsockname()
     yield window, get
     server.stop()
 
@@ -539,6 +578,16 @@ def test_the_health_port_has_three_routes_only(health):
     _, get = health
     for target in ("/pods", "/actors", "/", "/logs/a/b", "/debug/pprof"):
         assert get(target)[0] == 404
+
+
+def test_health_is_told_whoever_sends_half_requests(health):
+    _, get = health
+    with contextlib.ExitStack() as stack:
+        for _ in range(32):
+            sock = stack.enter_context(socket.create_connection(get.address, 10))
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n")
+        for _ in range(32):
+            assert get("/healthz") == (200, "ok")
 
 
 def test_a_health_port_in_use_is_one_clear_line(health):

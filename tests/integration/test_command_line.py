@@ -1,6 +1,7 @@
 """The command line at its edges: one run and out, checking files, verbs without an agent, flags and fields not known."""
 
 import json
+import os
 
 import pytest
 
@@ -99,6 +100,27 @@ def test_validate_goes_on_after_a_file_that_can_not_be_read(agent):
     ended = agent.verb_alone("validate", str(agent.folder / "missing.yaml"), str(good))
     assert ended.returncode == 1
     assert f"{good}: ok" in ended.stdout.splitlines(), ended
+
+
+def test_validate_reads_files_as_the_file_source_does(agent):
+    pipe, large, good = (agent.folder / name for name in ("pipe.yaml", "large.yaml", "good.yaml"))
+    os.mkfifo(pipe)
+    large.write_bytes(b"#" * ((1 << 20) + 1))
+    good.write_text(json.dumps(pod("good", FOREVER)))
+    link = agent.folder / "link.yaml"
+    link.symlink_to("nowhere")
+    ended = agent.verb_alone(
+        "validate", *map(str, (pipe, "/dev/zero", agent.folder, large, link, good)), deadline_s=20
+    )
+    assert ended.returncode == 1
+    assert ended.stdout.splitlines() == [
+        f"{pipe}: is a pipe; a manifest is a regular file",
+        "/dev/zero: is a device; a manifest is a regular file",
+        f"{agent.folder}: is a folder; a manifest is a regular file",
+        f"{large}: has 1048577 bytes; a manifest over 1 MiB is not read: keep large data in files of its own",
+        f"{link}: is a symbolic link to nothing",
+        f"{good}: ok",
+    ]
 
 
 # ---------------------------------------------------------------- verbs without an agent

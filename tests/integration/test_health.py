@@ -1,13 +1,16 @@
 """Health and every verb answer, also while something hangs."""
 
+import contextlib
 import http.client
 import os
 import signal
+import socket
 
 import msgspec
 import pytest
 
 from api.faults import FaultPlan, HangOperation
+from runtime.drivers.http.endpoint import connect_unix
 from tests.harness.agent import NODE, processes
 
 FOREVER = "exec sleep 1000000"
@@ -56,6 +59,19 @@ def test_ready_waits_for_a_source_that_does_not_speak_and_names_it(agent, free_p
         lambda: "not heard yet from: http\n" in over_tcp(free_port, "/readyz")[1], "the URL alone is named"
     )
     assert over_tcp(free_port, "/livez")[0] == 200
+
+
+def test_half_sent_requests_keep_neither_health_nor_verbs_from_answering(agent, free_port):
+    agent.start("--healthz-port", str(free_port))
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            sock = stack.enter_context(socket.create_connection(("127.0.0.1", free_port), 10))
+            sock.sendall(b"GET /healthz HTTP/1.1\r\n")
+            admin = stack.enter_context(connect_unix(str(agent.root / "nodeagent.sock"), 10))
+            admin.sendall(b"GET /pods HTTP/1.1\r\n")
+        for _ in range(20):
+            assert over_tcp(free_port, "/healthz") == (200, "ok")
+            assert agent.ask("/pods")[0] == 200
 
 
 def answers_everything(agent, port):

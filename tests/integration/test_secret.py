@@ -79,6 +79,26 @@ def test_no_secret_shows_in_the_log_at_the_highest_verbosity(full_of_secrets):
     assert not shown
 
 
+def test_user_password_and_query_of_a_url_show_nowhere(agent, silent_server):
+    url = silent_server.replace("http://", f"http://{SECRET}:{PASSWORD}@") + f"?token={HEADER}"
+    agent.start("--manifest-url", url, "--v", "9", manifests=False, ready=False)
+    agent.until(lambda: "unreachable" in json.dumps(agent.json("/sources")), "the URL's silence is told")
+    targets = (
+        "/sources",
+        "/events",
+        "/actors?detail=true",
+        "/actors/node/http?n=1000",
+        "/trace/node/http?n=1000",
+    )
+    answers = {target: agent.ask(target) for target in targets}
+    assert {status for status, _ in answers.values()} == {200}
+    assert not {target: leaks(body) for target, (_, body) in answers.items() if leaks(body)}
+    agent.stop()
+    assert "agent started" in agent.stderr()
+    assert silent_server in agent.stderr()
+    assert not [line for line in agent.stderr().splitlines() if leaks(line)]
+
+
 def test_no_secret_shows_in_any_answer(full_of_secrets):
     agent = full_of_secrets
     paths = [row["path"] for row in agent.json("/actors")["actors"]]

@@ -87,7 +87,7 @@ class FileManifests:
                 raise TimedOutError(f"reading the manifests in {path} took longer than {deadline_s:g} s")
             file = name if name == path else os.path.join(path, name)  # noqa: PTH118  names are texts here
             try:
-                read[file] = read_file(file, known.get(file))
+                read[file] = read_file(file, known.get(file), shown_name(file))
             except VanishedError:
                 continue
         self._keep(path, read)
@@ -133,24 +133,24 @@ def is_folder(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def read_file(path: str, known: Kept | None) -> Kept:
-    """Read one file, as little of it as its stamp and bytes allow. Raises `VanishedError`."""
+def read_file(path: str, known: Kept | None, shown_as: str) -> Kept:
+    """Read one file, as little of it as its stamp and bytes allow; problems call it `shown_as`. Raises `VanishedError`."""
     try:
         shown = os.stat(path)  # noqa: PTH116
         if not stat.S_ISREG(shown.st_mode):
-            return refused(path, f"is {kind(shown.st_mode)}; a manifest is a regular file", shown)
+            return refused(path, shown_as, f"is {kind(shown.st_mode)}; a manifest is a regular file", shown)
         if known is not None and known.settled and known.stamp == stamp_of(shown):
             return known
-        return read_open(path, known)
+        return read_open(path, known, shown_as)
     except FileNotFoundError as error:
         if not os.path.islink(path):  # noqa: PTH114
             raise VanishedError(path) from error
-        return refused(path, "is a symbolic link to nothing", None)
+        return refused(path, shown_as, "is a symbolic link to nothing", None)
     except OSError as error:
-        return refused(path, str(unreadable("it", error)), None)
+        return refused(path, shown_as, str(unreadable("it", error)), None)
 
 
-def read_open(path: str, known: Kept | None) -> Kept:
+def read_open(path: str, known: Kept | None, shown_as: str) -> Kept:
     """Open and read one file. Raises OSError."""
     # The file may have been replaced since it was looked at: opening a pipe must not block and a terminal must not
     # become ours, so what was opened is looked at again.
@@ -158,7 +158,7 @@ def read_open(path: str, known: Kept | None) -> Kept:
     try:
         opened = os.fstat(descriptor)
         if not stat.S_ISREG(opened.st_mode):
-            return refused(path, f"is {kind(opened.st_mode)}; a manifest is a regular file", opened)
+            return refused(path, shown_as, f"is {kind(opened.st_mode)}; a manifest is a regular file", opened)
         content = b"" if opened.st_size > MANIFEST_LIMIT_BYTES else read_bytes(descriptor)
         after = os.fstat(descriptor)
     finally:
@@ -168,6 +168,7 @@ def read_open(path: str, known: Kept | None) -> Kept:
         limit = MANIFEST_LIMIT_BYTES >> 20
         return refused(
             path,
+            shown_as,
             f"has {size} bytes; a manifest over {limit} MiB is not read: keep large data in files of its own",
             opened,
         )
@@ -177,7 +178,7 @@ def read_open(path: str, known: Kept | None) -> Kept:
     )
     if known is not None and known.file.digest == digest:
         return Kept(stamp=stamp_of(opened), settled=settled, file=known.file)
-    document = read_document(content, shown_name(path))
+    document = read_document(content, shown_as)
     file = ManifestFile(path=path, digest=digest, document=document.json, problems=document.problems)
     return Kept(stamp=stamp_of(opened), settled=settled, file=file)
 
@@ -195,11 +196,11 @@ def read_bytes(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def refused(path: str, why: str, shown: os.stat_result | None) -> Kept:
+def refused(path: str, shown_as: str, why: str, shown: os.stat_result | None) -> Kept:
     """Return what is told of a file that is not read; its digest is that of its name, its size and the reason."""
     size = shown.st_size if shown else 0
     digest = hashlib.sha256(f"{path}\0{size}\0{why}".encode("utf-8", "surrogateescape")).hexdigest()
-    problem = Problem(where=shown_name(path), message=why)
+    problem = Problem(where=shown_as, message=why)
     file = ManifestFile(path=path, digest=digest, problems=(problem,))
     return Kept(stamp=stamp_of(shown) if shown else (0, 0, 0, 0, 0), settled=False, file=file)
 

@@ -17,12 +17,15 @@ import msgspec
 
 from api.host import Problem
 from api.problem import kind_of
+from api.shortening import shortened
 from runtime.drivers.host.scalar import Scalar, key_text, plain
 
 DEPTH_LIMIT = 100
 """Levels of nesting; a Pod has some 15."""
 EXPANSION_LIMIT = 4 << 20
 """Characters and nodes that aliases may add to what is written."""
+PARSER_LIMIT = 200
+"""Characters of what the parser says; it repeats names in full."""
 PROBLEMS_LIMIT = 20
 """Problems of one document that are told; the rest is counted."""
 
@@ -131,7 +134,9 @@ def json_value(content: str) -> Found:
         raise UnreadableError(0, f"nested deeper than {DEPTH_LIMIT} levels") from error
     if depth_over(value, DEPTH_LIMIT):
         raise UnreadableError(0, f"nested deeper than {DEPTH_LIMIT} levels")
-    return value, [(0, f"duplicate key {key!r}: each may stand once in an object") for key in doubled]
+    return value, [
+        (0, f"duplicate key {shortened(key)!r}: each may stand once in an object") for key in doubled
+    ]
 
 
 def json_number(text: str) -> Scalar:
@@ -144,7 +149,7 @@ def json_number(text: str) -> Scalar:
 
 def refuse_constant(name: str) -> Any:
     """Refuse NaN and Infinity, which JSON does not have. Raises `UnreadableError`."""
-    raise UnreadableError(0, f"{name} is no number that JSON can hold")
+    raise UnreadableError(0, f"{shortened(name)} is no number that JSON can hold")
 
 
 def depth_over(value: Any, limit: int) -> bool:
@@ -217,16 +222,15 @@ def explained(error: Any, content: str) -> UnreadableError:
     """Turn a parser's error into a line and a sentence."""
     mark = error.problem_mark or error.context_mark
     if mark is None:
-        return UnreadableError(0, f"not valid YAML: {error.problem}")
+        return UnreadableError(0, f"not valid YAML: {shortened(error.problem, PARSER_LIMIT)}")
     lines = content.splitlines()
     text = lines[mark.line] if mark.line < len(lines) else ""
     indent = text[: len(text) - len(text.lstrip())]
     if "\t" in indent:
         return UnreadableError(mark.line + 1, "a tab indents this line; YAML takes only spaces")
-    context = f" {error.context}" if error.context else ""
-    return UnreadableError(
-        mark.line + 1, f"not valid YAML{context}: {error.problem} (column {mark.column + 1})"
-    )
+    context = f" {shortened(error.context, PARSER_LIMIT)}" if error.context else ""
+    said = f"not valid YAML{context}: {shortened(error.problem, PARSER_LIMIT)} (column {mark.column + 1})"
+    return UnreadableError(mark.line + 1, said)
 
 
 class Builder:
@@ -323,7 +327,7 @@ class Builder:
                 level.merges.append((level.key_line, value))
             elif key in level.value:
                 self.problems.append(
-                    (level.key_line, f"duplicate key {key!r}: each may stand once in an object")
+                    (level.key_line, f"duplicate key {shortened(key)!r}: each may stand once in an object")
                 )
             else:
                 level.value[key] = value
@@ -361,7 +365,7 @@ def scalar_value(event: Any, line: int) -> Scalar:
         value = text
     if isinstance(value, float) and not math.isfinite(value):
         raise UnreadableError(
-            line, f"{text} is no number that JSON can hold; put it in quotes if a text is meant"
+            line, f"{shortened(text)} is no number that JSON can hold; put it in quotes if a text is meant"
         )
     return value
 
@@ -384,5 +388,5 @@ def tagged(text: str, tag: str, line: int) -> Scalar:
         "timestamp": isinstance(value, str),
     }
     if not fits.get(tag, True):
-        raise UnreadableError(line, f"the value does not fit its tag !!{tag}")
+        raise UnreadableError(line, f"the value does not fit its tag !!{shortened(tag)}")
     return value if tag in fits else text

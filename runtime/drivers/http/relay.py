@@ -13,6 +13,7 @@ on as such (half-close); the relay ends when both directions have, when one side
 """
 
 import contextlib
+import re
 import select
 import socket
 import time
@@ -33,6 +34,7 @@ WAY_BYTES = 64 << 10
 """Most bytes under way in one direction."""
 HEAD_LIMIT_BYTES = 16 << 10
 SWITCHING = 101
+STATUS_LINE = re.compile(r"HTTP/1\.[^ ]* ([0-9]{3})(?: |$)")
 ANSWER_HEADERS = frozenset(
     {
         "connection",
@@ -226,18 +228,21 @@ def _read_answer(sock: socket.socket, where: str, upgrade: str) -> tuple[Headers
             )
         data += piece
     first, *lines = data[:at].decode("latin-1").split("\r\n")
-    words = first.split(" ")
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdigit():
+    status = STATUS_LINE.match(first)
+    pairs = (line.partition(":") for line in lines)
+    headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
+    # What is passed on must not end a line there.
+    passed = (value for name, value in headers if name.lower() in ANSWER_HEADERS)
+    if status is None or any(ord(c) < 32 or ord(c) == 127 for value in passed for c in value):
         raise UnavailableError(
             f"the container runtime's streaming endpoint {where} did not answer as HTTP does"
         )
-    if int(words[1]) != SWITCHING:
+    if int(status[1]) != SWITCHING:
         raise UnavailableError(
-            f"the container runtime's streaming endpoint {where} answered {words[1]} instead of switching to {upgrade}:"
+            f"the container runtime's streaming endpoint {where} answered {status[1]} instead of switching to {upgrade}:"
             " it may have forgotten the command; try again"
         )
-    pairs = (line.partition(":") for line in lines)
-    return tuple((name.strip(), value.strip()) for name, _, value in pairs), data[at + 4 :]
+    return headers, data[at + 4 :]
 
 
 def _answer(headers: Headers) -> bytes:

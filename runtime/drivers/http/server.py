@@ -2,7 +2,8 @@
 
 ```text
 accept thread (blocked in the kernel while idle) --connection--> thread: read, answer, close
-                                 too many at once --------------> 503 that says what they are busy with
+                                 too many at once --------------> the slowest request that is still arriving is dropped,
+                                                                  with none such: 503 that says what they are busy with
 ```
 
 A view that hangs holds its own thread only. What takes long (a followed log, a command) may use three quarters of the
@@ -43,6 +44,7 @@ class _Visit(msgspec.Struct):
 
     since: float
     what: str = "a request that is still arriving"
+    arriving: bool = True
     long: bool = False
 
 
@@ -103,11 +105,7 @@ class Server:
                     return
                 self._stopping.wait(ACCEPT_PAUSE_S)
                 continue
-            with self._lock:
-                full = len(self._visits) >= self._limit
-                if not full:
-                    self._visits[conn] = _Visit(since=time.monotonic())
-            if full:
+            if not self._let_in(conn):
                 self._turn_away(conn)
                 continue
             try:
@@ -115,6 +113,25 @@ class Server:
             except RuntimeError:  # no more threads on this machine
                 self._turn_away(conn)
                 self._forget(conn)
+
+    def _let_in(self, conn: socket.socket) -> bool:
+        """Give a connection a place; in a full house that of the request that has been arriving for the longest time.
+
+        So nobody keeps others out by sending nothing. A request that was read whole is never dropped.
+        """
+        dropped = None
+        with self._lock:
+            if len(self._visits) >= self._limit:
+                dropped = next((one for one, visit in self._visits.items() if visit.arriving), None)
+                if dropped is None:
+                    return False
+                del self._visits[dropped]
+            self._visits[conn] = _Visit(since=time.monotonic())
+        if dropped is not None:
+            # Its thread, which may be closing it this moment, wakes with nothing more to read.
+            with contextlib.suppress(OSError):
+                dropped.shutdown(socket.SHUT_RDWR)
+        return True
 
     def _turn_away(self, conn: socket.socket) -> None:
         # One small write into an empty socket buffer: it fits or the client is gone, the accept thread never waits.
@@ -143,7 +160,7 @@ class Server:
             write_response(conn, refused.response)
             linger(conn)
             return
-        if request is None:
+        if request is None or not self._arrived(conn):
             return
         response = self._respond(conn, request)
         try:
@@ -160,6 +177,14 @@ class Server:
             for held in (response.pieces, response.tunnel):
                 if held is not None:
                     held.close()
+
+    def _arrived(self, conn: socket.socket) -> bool:
+        """Note that a request was read whole; return False where its place was given away meanwhile."""
+        with self._lock:
+            visit = self._visits.get(conn)
+            if visit is not None:
+                visit.arriving = False
+            return visit is not None
 
     def _respond(self, conn: socket.socket, request: Request) -> Response:
         what = f"{request.method} {request.path}"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from api.decoding import ready
+from api.decoding import UndecodableError, from_json
 from api.errors import FailureKind, OperatingError
 from api.ids import Path
 from api.introspection import ActorRow, Levels, LogQuery, LogReader, LogTarget, Window
@@ -247,8 +247,8 @@ class Admin:
 
     def _pull_image(self, request: Request) -> Response:
         try:
-            asked = msgspec.json.decode(request.body, type=ready(PullBody))
-        except msgspec.MsgspecError as error:
+            asked = from_json(request.body, PullBody)
+        except UndecodableError as error:
             raise RefusedError(
                 400, "BadBody", f"the body names no image: {error}", 'send {"image": "registry/name:tag"}'
             ) from None
@@ -322,8 +322,8 @@ class Admin:
         if request.upgrade:
             return self._exec_streams(request)
         try:
-            asked = msgspec.json.decode(request.body, type=ready(ExecBody))
-        except msgspec.MsgspecError as error:
+            asked = from_json(request.body, ExecBody)
+        except UndecodableError as error:
             raise RefusedError(
                 400,
                 "BadBody",

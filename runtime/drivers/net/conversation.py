@@ -5,7 +5,8 @@ start --> [resolver] --> connect --> reached --(subclass: talk)--> succeed | fai
    \______________________ its time is up: fail, TimedOut ______________/
 ```
 
-Everything here happens on the loop's thread, except `cancel`.
+Everything here happens on the loop's thread, except `cancel`. An exception that nobody foresaw ends the conversation in
+which it happened, and no other.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ import errno
 import os
 import socket
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -25,13 +27,17 @@ from runtime.loop import Loop
 WORN_OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 """Errors of this machine, which say nothing of the other side."""
 
+OnBug = Callable[[str, BaseException], None]
+"""Told about a conversation (``HttpConversation with 10.0.0.7:80``) that failed in a way nobody foresaw."""
+
 
 class Conversation:
     """A conversation with one host; subclasses say what is talked about and how its failures read."""
 
-    def __init__(self, loop: Loop, resolver: Resolver, timeout_s: float, done: Done) -> None:
+    def __init__(self, loop: Loop, resolver: Resolver, timeout_s: float, done: Done, on_bug: OnBug) -> None:
         self._loop, self._resolver, self.timeout_s = loop, resolver, timeout_s
         self._done: Done | None = done
+        self._on_bug = on_bug
         self._sock: socket.socket | None = None
         self._left: deque[Address] = deque()
         self.place = ""
@@ -57,8 +63,28 @@ class Conversation:
     def start(self, host: str, port: int) -> None:
         """Begin."""
         if self._done is not None:
-            self._loop.after(self.timeout_s, self._expire)
-            self.go(host, port)
+            self._loop.after(self.timeout_s, lambda: self._guard(self._expire))
+            self._guard(lambda: self.go(host, port))
+
+    def submit(self, step: Callable[[], None]) -> None:
+        """Take a step on the loop's thread; may be called on any."""
+        self._loop.submit(lambda: self._guard(step))
+
+    def watch(self, sock: socket.socket, step: Callable[[], None], *, writable: bool = False) -> None:
+        """Take a step whenever a socket is readable (or writable, if asked)."""
+        self._loop.watch(sock, lambda _: self._guard(step), writable=writable)
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001  # the thread is everybody's
+            place = f" with {self.place}" if self.place else ""
+            self._on_bug(f"{type(self).__name__}{place}", error)
+            # The text of an unforeseen exception may hold anything, also what nobody should see.
+            why = (
+                f"{type(error).__name__} in the agent; this is a bug, and the agent's log has a line about it"
+            )
+            self.fail(FailureKind.UNAVAILABLE, self.unreached(why))
 
     def go(self, host: str, port: int) -> None:
         """Reach a host; one that was reached before is left."""
@@ -70,10 +96,7 @@ class Conversation:
             self._next("")
             return
         self.place = host_port(host, port)
-        self._resolver.ask(host, port, self._submit)
-
-    def _submit(self, found: tuple[Address, ...], why: str) -> None:
-        self._loop.submit(lambda: self._found(found, why))
+        self._resolver.ask(host, port, lambda found, why: self.submit(lambda: self._found(found, why)))
 
     def _found(self, found: tuple[Address, ...], why: str) -> None:
         if self._done is not None:
@@ -104,7 +127,7 @@ class Conversation:
             # A peer on this machine has answered by now, which saves a turn of the loop.
             code = self._state()
         if code == errno.EINPROGRESS:
-            self._loop.watch(sock, lambda _: self._connecting(), writable=True)
+            self.watch(sock, self._connecting, writable=True)
         elif code:
             self._refused(code)
         else:
@@ -146,10 +169,6 @@ class Conversation:
         else:
             self._next(why)
 
-    def use(self, sock: socket.socket) -> None:
-        """Go on with another socket over the same descriptor."""
-        self._sock = sock
-
     def leave(self) -> None:
         """Close the connection, if there is one."""
         sock, self._sock = self._sock, None
@@ -171,7 +190,7 @@ class Conversation:
 
     def cancel(self) -> None:
         """Take it back; may be called on any thread."""
-        self._loop.submit(lambda: self.fail(FailureKind.CANCELLED, "cancelled"))
+        self.submit(lambda: self.fail(FailureKind.CANCELLED, "cancelled"))
 
     def _expire(self) -> None:
         if self._done is not None:
@@ -188,3 +207,7 @@ class Conversation:
     def over(self) -> bool:
         """Tell whether it is over."""
         return self._done is None
+
+    def is_on(self, sock: socket.socket) -> bool:
+        """Tell whether it still goes on over this socket."""
+        return self._sock is sock

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from functools import cache
 from typing import TYPE_CHECKING
 
 from api.errors import Failure, FailureKind
@@ -16,7 +16,8 @@ from api.netcall import (
     HttpGet,
 )
 from api.ports import Done
-from runtime.drivers.net.conversation import Conversation
+from api.shortening import shortened
+from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httptext import (
     FOLLOWED,
     Answer,
@@ -29,16 +30,20 @@ from runtime.drivers.net.resolver import Resolver, literal
 from runtime.loop import Loop
 
 if TYPE_CHECKING:
-    import ssl
+    from runtime.drivers.net.tls import Tls
 
 CHUNK_BYTES = 16 << 10
+SHOWN_LIMIT = 1024
+"""Characters of a URL that a text repeats: a redirect may have brought it."""
 
 
 class HttpConversation(Conversation):
     """One GET and what it leads to."""
 
-    def __init__(self, loop: Loop, resolver: Resolver, call: HttpGet, timeout_s: float, done: Done) -> None:
-        super().__init__(loop, resolver, timeout_s, done)
+    def __init__(
+        self, loop: Loop, resolver: Resolver, call: HttpGet, timeout_s: float, done: Done, on_bug: OnBug
+    ) -> None:
+        super().__init__(loop, resolver, timeout_s, done, on_bug)
         self._call = call
         path = call.path if call.path.startswith("/") else f"/{call.path}"
         self._target = Target(scheme=call.scheme, host=call.host, port=call.port, path=path)
@@ -46,7 +51,7 @@ class HttpConversation(Conversation):
         self._hops = 0
         self._answer = Answer(call.limit_bytes)
         self._unsent = b""
-        self._tls: ssl.SSLSocket | None = None
+        self._tls: Tls | None = None
 
     def begin(self) -> None:
         """Begin."""
@@ -65,89 +70,73 @@ class HttpConversation(Conversation):
         return self._text(why)
 
     def _text(self, why: str) -> str:
-        return f'Get "{self._asked}": {why}'
+        return f'Get "{shortened(self._asked, SHOWN_LIMIT)}": {why}'
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ asking and being answered
 
     def reached(self, sock: socket.socket) -> None:
         """Send the request, after shaking hands where that is asked for."""
         try:
-            self._unsent = request_bytes(self._target, self._call.headers)
+            request = request_bytes(self._target, self._call.headers)
         except ValueError as error:
-            self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {str(error)!r}"))
+            self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {shortened(str(error))!r}"))
             return
-        if self._target.scheme == "https":
-            self._greet(sock)
-        else:
-            self._send(sock)
-
-    def _greet(self, sock: socket.socket) -> None:
-        host = self._target.host
-        name = None if literal(host, 0) is not None else host
-        self._loop.forget(sock)
         try:
-            self._tls = trusting().wrap_socket(sock, do_handshake_on_connect=False, server_hostname=name)
+            self._tls = self._greeting(request) if self._target.scheme == "https" else None
+            self._unsent = self._tls.unsent() if self._tls is not None else request
+            self._send(sock)
         except (OSError, ValueError) as error:
             self._broken(error)
             return
-        self.use(self._tls)
-        self._shake(self._tls)
+        self._wait(sock)
 
-    def _shake(self, tls: ssl.SSLSocket) -> None:
-        import ssl  # noqa: PLC0415  # it costs memory that only those spend who ask over HTTPS
+    def _greeting(self, request: bytes) -> Tls:
+        from runtime.drivers.net.tls import Tls  # noqa: PLC0415  # it costs memory that only those spend who ask over HTTPS
 
+        host = self._target.host
+        return Tls(None if literal(host, 0) is not None else host, request)
+
+    def _wait(self, sock: socket.socket) -> None:
+        self.watch(sock, lambda: self._talk(sock), writable=bool(self._unsent))
+
+    def _talk(self, sock: socket.socket) -> None:
+        """Take one turn: what can be sent, and one reception. Whatever comes, others have their turns in between."""
         if self.over:
             return
+        had_unsent = bool(self._unsent)
         try:
-            tls.do_handshake()
-        except ssl.SSLWantReadError:
-            self._loop.watch(tls, lambda _: self._shake(tls))
-        except ssl.SSLWantWriteError:
-            self._loop.watch(tls, lambda _: self._shake(tls), writable=True)
+            self._send(sock)
+            self._receive(sock)
+        except MalformedError as error:
+            self._spoilt(str(error))
         except OSError as error:
             self._broken(error)
         else:
-            self._send(tls)
+            if self.is_on(sock) and bool(self._unsent) != had_unsent:
+                self._wait(sock)
 
     def _send(self, sock: socket.socket) -> None:
-        if self.over:
-            return
-        try:
+        with contextlib.suppress(BlockingIOError):
             while self._unsent:
                 self._unsent = self._unsent[sock.send(self._unsent) :]
-        except OSError as error:
-            if self._waits(error):
-                self._loop.watch(sock, lambda _: self._send(sock), writable=True)
-            else:
-                self._broken(error)
+
+    def _receive(self, sock: socket.socket) -> None:
+        try:
+            data = sock.recv(CHUNK_BYTES)
+        except BlockingIOError:
             return
-        self._loop.watch(sock, lambda _: self._read(sock))
-
-    # ------------------------------------------------------------ being answered
-
-    def _read(self, sock: socket.socket) -> None:
-        while not self.over:
-            try:
-                data = sock.recv(CHUNK_BYTES)
-            except OSError as error:
-                if not self._waits(error):
-                    self._broken(error)
-                return
-            try:
-                if data:
-                    self._answer.feed(data)
-                elif not self._answer.end():
-                    self._cut_off()
-                    return
-            except MalformedError as error:
-                self._spoilt(str(error))
-                return
-            if self._answer.complete:
-                self._answered()
-                return
-            if len(data) < CHUNK_BYTES and self._tls is None:
-                # The kernel gave all that it had: the loop tells when there is more.
-                return
+        ended = not data
+        if self._tls is not None:
+            data = self._tls.receive(data) if data else self._tls.end()
+            self._unsent += self._tls.unsent()
+            ended = ended or self._tls.ended
+        if data:
+            self._answer.feed(data)
+        if ended and not self._answer.end():
+            self._cut_off()
+            return
+        if self._answer.complete:
+            self._answered()
 
     def _answered(self) -> None:
         answer = self._answer
@@ -157,7 +146,7 @@ class HttpConversation(Conversation):
             if self._hops >= REDIRECT_LIMIT:
                 self.fail(FailureKind.UNAVAILABLE, self._text(f"stopped after {REDIRECT_LIMIT} redirects"))
                 return
-            self._target, self._answer, self._tls = onward, Answer(self._call.limit_bytes), None
+            self._target, self._answer = onward, Answer(self._call.limit_bytes)
             self._asked = onward.url
             self.go(onward.host, onward.port)
             return
@@ -189,23 +178,6 @@ class HttpConversation(Conversation):
             return Failure(kind=unavailable, message=self._text(said(error)), reason=UNREADABLE)
         reason = UNREACHED if isinstance(error, ConnectionRefusedError) else ""
         return Failure(kind=unavailable, message=self._text(said(error)), reason=reason)
-
-    def _waits(self, error: OSError) -> bool:
-        """Tell whether a socket only has to be waited for."""
-        if isinstance(error, BlockingIOError):
-            return True
-        return self._tls is not None and type(error).__name__ in ("SSLWantReadError", "SSLWantWriteError")
-
-
-@cache
-def trusting() -> ssl.SSLContext:
-    """Return how TLS is spoken to whoever answers: as a kubelet's probes do, without looking at certificates."""
-    import ssl  # noqa: PLC0415  # it costs memory that only those spend who ask over HTTPS
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 def is_plain_answer(error: Exception) -> bool:

@@ -10,6 +10,10 @@ from api.netcall import host_port
 
 HEAD_LIMIT_BYTES = 64 << 10
 CHUNK_LINE_LIMIT_BYTES = 4 << 10
+INTERIM_LIMIT = 5
+"""Most interim answers (1xx) before the final one, as Go's client takes them."""
+LENGTH_DIGITS = 18
+"""Most digits of a length: what more bytes than these can count will never come."""
 DEFAULT_PORT = {"http": 80, "https": 443}
 FOLLOWED = (301, 302, 303, 307, 308)
 
@@ -52,10 +56,10 @@ def following(target: Target, location: str) -> Target | None:
     """Return where a redirect leads, None when that is not on the same host or not HTTP."""
     try:
         parts = urlsplit(urljoin(target.url, location))
-        port = parts.port
+        port, host = parts.port, parts.hostname or ""
     except ValueError:
         return None
-    if parts.scheme not in DEFAULT_PORT or (parts.hostname or "").lower() != target.host.lower():
+    if parts.scheme not in DEFAULT_PORT or host.lower() != target.host.lower():
         return None
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Target(scheme=parts.scheme, host=target.host, port=port or DEFAULT_PORT[parts.scheme], path=path)
@@ -70,6 +74,8 @@ class Answer:
         self.status = 0
         """0 until the head is there."""
         self.headers: dict[str, str] = {}
+        self._interim = 0
+        self._length: int | None = None
         self.truncated = False
         self._parts: list[bytes] = []
         self._kept = 0
@@ -97,7 +103,7 @@ class Answer:
 
     @property
     def _ends_with_connection(self) -> bool:
-        return "content-length" not in self.headers and not self._is_chunked
+        return self._length is None and not self._is_chunked
 
     @property
     def _is_chunked(self) -> bool:
@@ -120,12 +126,30 @@ class Answer:
                 raise MalformedError(f"malformed HTTP response {shown(head.split(chr(13).encode())[0])}")
             self._held = rest
             if 100 <= int(code) < 200 and int(code) != 101:
+                self._interim += 1
+                if self._interim > INTERIM_LIMIT:
+                    raise MalformedError("net/http: too many 1xx informational responses")
                 continue
+            self._read_headers(lines[1:])
             self.status = int(code)
-            for line in lines[1:]:
-                name, _, value = line.partition(":")
-                self.headers.setdefault(name.strip().lower(), value.strip())
             self._steps = self._body()
+
+    def _read_headers(self, lines: list[str]) -> None:
+        lengths = set()
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value = name.strip().lower(), value.strip()
+            self.headers.setdefault(name, value)
+            if name == "content-length":
+                lengths.add(value)
+        if self._is_chunked or not lengths:
+            return
+        if len(lengths) > 1:
+            raise MalformedError("http: message cannot contain multiple Content-Length headers")
+        (length,) = lengths
+        if not (length.isascii() and length.isdigit() and len(length) <= LENGTH_DIGITS):
+            raise MalformedError(f"bad Content-Length {shown(length.encode())}")
+        self._length = int(length)
 
     def _body(self) -> Iterator[None]:
         """Read the body step by step; each step waits for more bytes."""
@@ -134,13 +158,7 @@ class Answer:
         if self._is_chunked:
             yield from self._chunks()
             return
-        length = self.headers.get("content-length")
-        if length is None:
-            yield from self._take(None)
-        elif length.isascii() and length.isdigit():
-            yield from self._take(int(length))
-        else:
-            raise MalformedError(f"bad Content-Length {shown(length.encode())}")
+        yield from self._take(self._length)
 
     def _chunks(self) -> Iterator[None]:
         while True:

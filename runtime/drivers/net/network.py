@@ -10,7 +10,7 @@ from api.duration import write
 from api.errors import Failure, FailureKind
 from api.netcall import GrpcAnswer, GrpcHealth, HttpGet, TcpConnect, TcpConnected, host_port
 from api.ports import Done, Undo
-from runtime.drivers.net.conversation import Conversation
+from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httpget import HttpConversation
 from runtime.drivers.net.resolver import Resolver
 from runtime.loop import Loop
@@ -23,9 +23,9 @@ class TcpConversation(Conversation):
     """Connect, and hang up."""
 
     def __init__(
-        self, loop: Loop, resolver: Resolver, call: TcpConnect, timeout_s: float, done: Done
+        self, loop: Loop, resolver: Resolver, call: TcpConnect, timeout_s: float, done: Done, on_bug: OnBug
     ) -> None:
-        super().__init__(loop, resolver, timeout_s, done)
+        super().__init__(loop, resolver, timeout_s, done, on_bug)
         self._call = call
 
     def begin(self) -> None:
@@ -45,9 +45,9 @@ class GrpcConversation(Conversation):
     """See whether anybody is there, and leave the rest to gRPC, which is not even loaded for a server that is away."""
 
     def __init__(
-        self, loop: Loop, resolver: Resolver, call: GrpcHealth, timeout_s: float, done: Done
+        self, loop: Loop, resolver: Resolver, call: GrpcHealth, timeout_s: float, done: Done, on_bug: OnBug
     ) -> None:
-        super().__init__(loop, resolver, timeout_s, done)
+        super().__init__(loop, resolver, timeout_s, done, on_bug)
         self._call = call
         self._cancel: Undo | None = None
         self._close: Undo | None = None
@@ -69,9 +69,9 @@ class GrpcConversation(Conversation):
     def _answered(self, status: str, failure: Failure | None) -> None:
         """Take gRPC's word, on its thread."""
         if failure is not None:
-            self._loop.submit(partial(self.fail, failure.kind, failure.message, failure.reason))
+            self.submit(partial(self.fail, failure.kind, failure.message, failure.reason))
         else:
-            self._loop.submit(partial(self.succeed, GrpcAnswer(status=status)))
+            self.submit(partial(self.succeed, GrpcAnswer(status=status)))
 
     def leave(self) -> None:
         """Close both connections."""
@@ -99,7 +99,8 @@ class Network:
 
     name = "net"
 
-    def __init__(self) -> None:
+    def __init__(self, on_bug: OnBug = lambda _what, _error: None) -> None:
+        self._on_bug = on_bug
         self._lock = threading.Lock()
         self._loop: Loop | None = None
         self._resolver = Resolver()
@@ -112,17 +113,24 @@ class Network:
             done(None, Failure(kind=FailureKind.CANCELLED, message="the agent is stopping"))
             return _nothing
         conversation: HttpConversation | TcpConversation | GrpcConversation
+        bug = self._on_bug
         match call:
             case HttpGet(timeout_s=timeout_s):
                 if call.scheme not in ("http", "https"):
                     text = f"{call.scheme}://{call.host}: only http and https are spoken"
                     done(None, Failure(kind=FailureKind.REJECTED, message=text))
                     return _nothing
-                conversation = HttpConversation(loop, self._resolver, call, min(timeout_s, deadline_s), done)
+                conversation = HttpConversation(
+                    loop, self._resolver, call, min(timeout_s, deadline_s), done, bug
+                )
             case TcpConnect(timeout_s=timeout_s):
-                conversation = TcpConversation(loop, self._resolver, call, min(timeout_s, deadline_s), done)
+                conversation = TcpConversation(
+                    loop, self._resolver, call, min(timeout_s, deadline_s), done, bug
+                )
             case GrpcHealth(timeout_s=timeout_s):
-                conversation = GrpcConversation(loop, self._resolver, call, min(timeout_s, deadline_s), done)
+                conversation = GrpcConversation(
+                    loop, self._resolver, call, min(timeout_s, deadline_s), done, bug
+                )
             case _:
                 raise TypeError(f"the port net takes no {type(call).__name__}")
         loop.submit(conversation.begin)

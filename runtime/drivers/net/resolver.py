@@ -68,7 +68,7 @@ class Resolver:
                 host, port, found = self._asked.popleft()
             try:
                 rows = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)
-            except (OSError, UnicodeError) as error:
+            except (OSError, ValueError, OverflowError) as error:
                 why = error.strerror if isinstance(error, OSError) else ""
                 found((), f"lookup {host}: {why or 'no such host'}")
             else:

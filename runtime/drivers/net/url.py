@@ -1,6 +1,7 @@
 """Fetches manifests from a URL: the port ``urls``.
 
-Certificates are verified. The headers that the user configured are secrets: no text made here holds one, and a redirect
+One deadline and one limit hold over all that a fetch does: names that are looked up, connections, redirects, heads,
+chunks and the bodies of errors (`Allowance`). Certificates are verified. The headers that the user configured are secrets: no text made here holds one, and a redirect
 to another origin does not get them. How a body becomes JSON is the caller's choice (`Reader`), for drivers do not know
 each other.
 """
@@ -8,13 +9,16 @@ each other.
 import base64
 import hashlib
 import http.client
+import queue
 import re
+import socket
 import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import IO, Protocol
+from functools import partial
+from typing import IO, Any, Protocol
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 import msgspec
@@ -28,8 +32,10 @@ from api.errors import (
     UnavailableError,
 )
 from api.host import MANIFEST_LIMIT_BYTES, FetchedManifests, FetchManifests, Problem, shown_url
+from runtime.drivers.net.resolver import Address, Resolver, literal
 
-BODY_LIMIT_BYTES = 10 * MANIFEST_LIMIT_BYTES
+LIMIT_BYTES = 10 * MANIFEST_LIMIT_BYTES + (1 << 20)
+"""Most bytes that a fetch receives: the ten MiB of body that a kubelet reads, and one for everything else."""
 CHUNK_BYTES = 1 << 16
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
 PLAIN_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "nodeagent"}
@@ -55,6 +61,141 @@ Reader = Callable[[bytes, str], Read]
 """Reads one YAML or JSON document that came from a place with this name."""
 
 
+class Allowance:
+    """What is left to one fetch, over all of its connections: time until its deadline, and bytes to receive."""
+
+    def __init__(self, where: str, deadline_s: float, resolver: Resolver) -> None:
+        self._where, self._deadline_s, self._resolver = where, deadline_s, resolver
+        self._ends_at = time.monotonic() + deadline_s
+        self._left_bytes = LIMIT_BYTES
+
+    def too_late(self) -> TimedOutError:
+        """Return the failure of a fetch that has used up its time."""
+        return TimedOutError(f"{self._where} did not answer in full within {self._deadline_s:g} s")
+
+    def left_s(self) -> float:
+        """Return how long it may still wait. Raises `TimedOutError`."""
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise self.too_late()
+        return left
+
+    def receive(self, sock: socket.socket, receive: Callable[[], int]) -> int:
+        """Receive once. Raises OSError, `RejectedError`, `TimedOutError`."""
+        sock.settimeout(self.left_s())
+        received = receive()
+        self._left_bytes -= received
+        if self._left_bytes < 0:
+            raise RejectedError(
+                f"{self._where} sent more than {LIMIT_BYTES >> 20} MiB; that much is not read"
+            )
+        return received
+
+    def connect(self, address: tuple[str, int], *_: object) -> socket.socket:
+        """Return a connection to a host, over the first of its addresses that answers. Raises as `receive`."""
+        failure = OSError("no address")
+        for found in self._addresses(*address):
+            sock = PlainSocket(found.family, socket.SOCK_STREAM)
+            sock.allowance = self
+            try:
+                sock.settimeout(self.left_s())
+                sock.connect(found.target)
+                sock.settimeout(self.left_s())
+            except (OSError, TimedOutError) as error:
+                sock.close()
+                if not isinstance(error, OSError):
+                    raise
+                failure = error
+            else:
+                return sock
+        raise failure
+
+    def _addresses(self, host: str, port: int) -> tuple[Address, ...]:
+        address = literal(host, port)
+        if address is not None:
+            return (address,)
+        answers: queue.SimpleQueue[tuple[tuple[Address, ...], str]] = queue.SimpleQueue()
+        self._resolver.ask(host, port, lambda found, why: answers.put((found, why)))
+        try:
+            found, why = answers.get(timeout=self.left_s())
+        except queue.Empty:
+            raise self.too_late() from None
+        if not found:
+            # Not the host's name: a redirect may have put a password in front of it.
+            raise UnavailableError(
+                f"{self._where} can not be reached: {why.removeprefix(f'lookup {host}: ')}"
+            )
+        return found
+
+
+class PlainSocket(socket.socket):
+    """A connection within an allowance; what `makefile` returns receives by `recv_into`."""
+
+    allowance: Allowance
+
+    def recv_into(self, *args: Any) -> int:
+        """Receive once."""
+        return self.allowance.receive(self, partial(super().recv_into, *args))
+
+
+class TlsSocket(ssl.SSLSocket):
+    """The same over TLS."""
+
+    allowance: Allowance
+
+    def recv_into(self, *args: Any) -> int:
+        """Receive once."""
+        return self.allowance.receive(self, partial(super().recv_into, *args))
+
+
+class PlainConnection(http.client.HTTPConnection):
+    """HTTP within an allowance."""
+
+    def __init__(self, allowance: Allowance, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._create_connection = allowance.connect
+
+
+class TlsConnection(http.client.HTTPSConnection):
+    """HTTPS within an allowance."""
+
+    def __init__(self, allowance: Allowance, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._allowance = allowance
+        self._create_connection = allowance.connect
+
+    def connect(self) -> None:
+        """Connect and shake hands."""
+        super().connect()
+        assert isinstance(self.sock, TlsSocket)
+        self.sock.allowance = self._allowance
+        self.sock.settimeout(self._allowance.left_s())
+
+
+class PlainHandler(urllib.request.HTTPHandler):
+    """Speaks HTTP within an allowance."""
+
+    def __init__(self, allowance: Allowance) -> None:
+        super().__init__()
+        self._allowance = allowance
+
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Ask."""
+        return self.do_open(partial(PlainConnection, self._allowance), req)
+
+
+class TlsHandler(urllib.request.HTTPSHandler):
+    """Speaks HTTPS within an allowance."""
+
+    def __init__(self, allowance: Allowance, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._allowance, self._trust = allowance, context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        """Ask."""
+        return self.do_open(partial(TlsConnection, self._allowance), req, context=self._trust)
+
+
 class SameOriginHeaders(urllib.request.HTTPRedirectHandler):
     """Follows redirects; what the user configured goes to the origin that it was configured for and nowhere else."""
 
@@ -72,6 +213,8 @@ class SameOriginHeaders(urllib.request.HTTPRedirectHandler):
             fp.close()
             raise RejectedError(f"{shown_url(req.full_url)} redirects to something that is not HTTP")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
+        # Closed, it has no body that would be read before the redirect is followed.
+        fp.close()
         if following is not None and origin(newurl) != origin(req.full_url):
             following.headers.clear()
             for name, value in PLAIN_HEADERS.items():
@@ -86,17 +229,23 @@ class UrlManifests:
 
     def __init__(self, read: Reader, *, context: ssl.SSLContext | None = None) -> None:
         self._read = read
-        self._opener = urllib.request.OpenerDirector()
+        self._trust = context or ssl.create_default_context()
+        self._trust.sslsocket_class = TlsSocket
+        self._resolver = Resolver()
+
+    def _opener(self, allowance: Allowance) -> urllib.request.OpenerDirector:
+        opener = urllib.request.OpenerDirector()
         # No file:, ftp: or data: - a URL of manifests is HTTP, before and after redirects.
         for handler in (
             urllib.request.ProxyHandler(),
-            urllib.request.HTTPHandler(),
-            urllib.request.HTTPSHandler(context=context or ssl.create_default_context()),
+            PlainHandler(allowance),
+            TlsHandler(allowance, self._trust),
             urllib.request.HTTPDefaultErrorHandler(),
             urllib.request.HTTPErrorProcessor(),
             SameOriginHeaders(),
         ):
-            self._opener.add_handler(handler)
+            opener.add_handler(handler)
+        return opener
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> FetchedManifests:
         """GET the URL of a `FetchManifests`.
@@ -118,18 +267,18 @@ class UrlManifests:
     def _fetch(self, call: FetchManifests, deadline_s: float) -> bytes:
         where = shown_url(call.url)
         request = request_for(call, where)
-        ends_at = time.monotonic() + deadline_s
+        allowance = Allowance(where, deadline_s, self._resolver)
         try:
-            with self._opener.open(request, timeout=deadline_s) as response:
+            with self._opener(allowance).open(request) as response:
                 if response.status != http.client.OK:
                     raise status_error(where, response.status)
-                return read_body(response, where, ends_at, deadline_s)
+                return read_body(response, where)
         except urllib.error.HTTPError as error:
-            with error:
-                raise status_error(where, error.code) from None
+            error.close()
+            raise status_error(where, error.code) from None
         except (OSError, http.client.HTTPException, ValueError) as error:
             # The cause is dropped: its text may repeat the request.
-            raise translated(where, error, deadline_s) from None
+            raise translated(where, error, allowance) from None
 
 
 def request_for(call: FetchManifests, where: str) -> urllib.request.Request:
@@ -156,21 +305,13 @@ def request_for(call: FetchManifests, where: str) -> urllib.request.Request:
     return request
 
 
-def read_body(response: http.client.HTTPResponse, where: str, ends_at: float, deadline_s: float) -> bytes:
-    """Read the whole body within deadline and limit. Raises OSError, `RejectedError`, `TimedOutError`."""
-    parts: list[bytes] = []
-    size = 0
-    # read1 returns what one reception brought, so that a server that drips is seen between drops.
-    while part := response.read1(CHUNK_BYTES):
-        parts.append(part)
-        size += len(part)
-        if size > BODY_LIMIT_BYTES:
-            raise RejectedError(f"{where} has more than {BODY_LIMIT_BYTES >> 20} MiB; that much is not read")
-        if time.monotonic() > ends_at:
-            raise TimedOutError(f"{where} did not answer in full within {deadline_s:g} s")
+def read_body(response: http.client.HTTPResponse, where: str) -> bytes:
+    """Read the whole body. Raises OSError, `RejectedError`, `TimedOutError`, `UnavailableError`."""
+    # Piece by piece: for a length that a server only claims no memory is set aside.
+    body = b"".join(iter(partial(response.read1, CHUNK_BYTES), b""))
     if response.length:
         raise UnavailableError(f"{where} ended its answer {response.length} bytes early")
-    return b"".join(parts)
+    return body
 
 
 def origin(url: str) -> tuple[str, str, int | None]:
@@ -191,14 +332,12 @@ def status_error(where: str, status: int) -> OperatingError:
     return UnavailableError(text)
 
 
-def translated(where: str, error: Exception, deadline_s: float) -> OperatingError:
+def translated(where: str, error: Exception, allowance: Allowance) -> OperatingError:
     """Translate an error of the connection without repeating what was sent."""
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     match reason:
-        case OperatingError():
-            return reason
         case TimeoutError():
-            return TimedOutError(f"{where} did not answer within {deadline_s:g} s")
+            return allowance.too_late()
         case ssl.SSLCertVerificationError():
             return DeniedError(
                 f"the certificate of {where} is not trusted: {reason.verify_message}; "

@@ -1,21 +1,16 @@
 """The drivers of the port ``net`` that the suite holds to `api.netcall`, and peers for each to talk to."""
 
 import contextlib
-import shutil
 import socket
-import ssl
-import subprocess
 import threading
 import time
 from abc import ABC, abstractmethod
-
-import pytest
 
 from api.netcall import GrpcHealth, HttpGet, TcpConnect
 from api.ports import Port
 from runtime.drivers.memory.net import MemoryNet, Peer
 from runtime.drivers.net.network import Network
-from tests.harness.netpeer import GrpcPeer, HttpPeer
+from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate
 
 HOST = "127.0.0.1"
 
@@ -106,24 +101,6 @@ class RealBench(NetBench):
     def close(self):
         self.network.close()
         self._peers.close()
-
-
-def certificate(folder):
-    """Return a context with a self-made certificate."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command (Debian package openssl) to make a certificate")
-    pem = folder / "own.pem"
-    if not pem.exists():
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-             "-subj", "/CN=somebody.else", "-days", "2", "-keyout", str(pem), "-out", f"{pem}.crt"],
-            check=True,
-            capture_output=True,
-        )  # fmt: skip
-        pem.write_text(pem.read_text() + (folder / "own.pem.crt").read_text())
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem)
-    return context
 
 
 DRIVERS = {"memory": MemoryBench, "real": RealBench}

@@ -1,5 +1,6 @@
 """The port ``net`` on real sockets, beyond what its conformance suite asks of every driver."""
 
+import contextlib
 import socket
 import threading
 from pathlib import Path
@@ -7,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from api.errors import FailureKind
-from api.netcall import UNREACHED, UNREADABLE, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.netcall import UNREACHED, UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
 from runtime.drivers.net.network import Network
 from runtime.edge import perform
-from tests.harness.netpeer import GrpcPeer, HttpPeer, saying
+from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate, saying
 
 
 @pytest.fixture
@@ -91,6 +92,27 @@ def test_headers_arrive_and_their_values_are_in_no_text(net, peer):
     assert "s3cret" not in failure.message
 
 
+def test_a_tls_server_that_says_good_bye_and_stays_connected_has_answered(net, tmp_path):
+    context = certificate(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            with (
+                contextlib.suppress(OSError),
+                context.wrap_socket(listener.accept()[0], server_side=True) as sock,
+            ):
+                sock.recv(4096)
+                sock.sendall(b"HTTP/1.1 200 OK\r\n\r\nall of it")
+                # Says that nothing more comes, and waits for the other side to say so too.
+                sock.unwrap()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        answer = ask(net, get(listener.getsockname()[1], scheme="https"))
+        thread.join(20)
+    assert answer == HttpAnswer(status=200, body=b"all of it")
+
+
 def test_a_grpc_probe_of_a_server_that_speaks_something_else_fails(net, peer):
     failure = ask(net, GrpcHealth(host="127.0.0.1", port=peer.port, timeout_s=3.0))
     assert failure.kind in (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
@@ -103,6 +125,19 @@ def test_a_server_without_the_health_service_is_said_to_be_that(net):
         failure = ask(net, GrpcHealth(host="127.0.0.1", port=server.port, timeout_s=15.0))
         said = "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
         assert failure.message.startswith(said)
+    finally:
+        server.close()
+
+
+def test_a_health_status_of_a_later_protocol_is_its_number_and_words_without_end_are_shortened(net):
+    server = GrpcPeer({"later": 77})
+    try:
+        call = GrpcHealth(host="127.0.0.1", port=server.port, service="later", timeout_s=15.0)
+        assert ask(net, call) == GrpcAnswer(status="77")
+        server.unknown = "words " * 1000
+        failure = ask(net, GrpcHealth(host="127.0.0.1", port=server.port, service="none", timeout_s=15.0))
+        assert failure.message.endswith("...")
+        assert len(failure.message) < 1200
     finally:
         server.close()
 

@@ -118,7 +118,7 @@ def test_another_status_than_200_is_a_failure_that_names_it(server, status, kind
 
 
 def test_a_body_over_the_limit_is_refused(server, monkeypatch):
-    monkeypatch.setattr(url, "BODY_LIMIT_BYTES", 1 << 20)
+    monkeypatch.setattr(url, "LIMIT_BYTES", 1 << 20)
     server.answers["/x"] = (200, {}, b"x" * ((1 << 20) + 1))
     with pytest.raises(RejectedError, match="1 MiB"):
         fetch(server.url("/x"))

@@ -1,0 +1,18 @@
+"""How much of a value a text repeats: only its beginning, for whoever wrote it may have written anything."""
+
+SHOWN = 60
+"""Characters of a value that a message repeats."""
+DIGITS_BITS = 1000
+"""Bits of the largest number that is written out: more than any float needs, less than the interpreter refuses."""
+
+
+def shortened(text: str, limit: int = SHOWN) -> str:
+    """Return a text, or its beginning."""
+    return text if len(text) <= limit else f"{text[: limit - 3]}..."
+
+
+def shortened_number(value: float) -> str:
+    """Return a number, or its beginning."""
+    if isinstance(value, int) and value.bit_length() > DIGITS_BITS:
+        return f"of {value.bit_length()} bits"
+    return shortened(str(value))
