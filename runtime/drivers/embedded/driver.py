@@ -20,7 +20,13 @@ from api.ports import Done, Undo
 from api.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
-from runtime.drivers.embedded.image import HOST_ROW, is_host_image, require_host_image, require_runnable
+from runtime.drivers.embedded.image import (
+    host_row,
+    is_host_image,
+    require_host_image,
+    require_own_user,
+    require_runnable,
+)
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
 from runtime.drivers.embedded.volume import require_mountable
@@ -272,11 +278,10 @@ class EmbeddedRuntime:
             case c.OpenExec():
                 raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
             case images.ListImages():
-                self._succeed(ticket, images.ImageListing(images=(HOST_ROW,)))
+                self._succeed(ticket, images.ImageListing(images=(host_row(os.geteuid()),)))
             case images.ImageStatus():
-                self._succeed(
-                    ticket, images.ImageShown(image=HOST_ROW if is_host_image(call.image) else None)
-                )
+                row = host_row(os.geteuid()) if is_host_image(call.image) else None
+                self._succeed(ticket, images.ImageShown(image=row))
             case images.PullImage():
                 require_host_image(call.image)
                 self._succeed(ticket, images.ImagePulled(ref=call.image))
@@ -410,14 +415,7 @@ class EmbeddedRuntime:
     def _create_container(self, ticket: Ticket, call: c.CreateContainer) -> None:
         spec = call.spec
         require_runnable(spec)
-        if os.geteuid() != 0 and (
-            spec.user not in (None, os.geteuid()) or spec.group not in (None, os.getegid())
-        ):
-            raise RejectedError(
-                f"container {spec.name}: runs as user {spec.user} group {spec.group}, but the agent is user {os.geteuid()} "
-                "and not root, so it cannot change user; remove runAsUser and runAsGroup or run the agent as root",
-                reason="CreateContainerError",
-            )
+        require_own_user(spec)
         require_mountable(spec)
         kept = self._fleet.sandbox(call.sandbox_id)
         if kept is None or kept.record is None:

@@ -246,10 +246,13 @@ def _change_user(launch: Launch, env: dict[str, str]) -> None:
     if launch.user is None and launch.group is None:
         return
     group = launch.group
-    if group is None:
-        group = known.pw_gid if known else NOBODY_GROUP
     if os.geteuid() == 0:
+        if group is None:
+            group = known.pw_gid if known else NOBODY_GROUP
         os.setgroups([group])
+    elif group is None:
+        # Without root there is only the group that this user has now, whatever the machine's files name.
+        group = os.getegid()
     if group != os.getegid():
         os.setresgid(group, group, group)
     if wanted != os.geteuid():

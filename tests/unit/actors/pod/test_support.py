@@ -155,7 +155,7 @@ def test_where_containers_are_confined_a_rich_pod_asks_for_nothing_that_is_not_h
         "securityContext": {"fsGroup": 0, "sysctls": [{"name": "a"}]},
     }
     assert asks(container, confined=True, **spec) == ()
-    assert len(asks(container, **spec)) == 10
+    assert len(asks(container, **spec)) == 9
 
 
 def test_an_ephemeral_container_may_ask_for_what_a_regular_one_may_and_no_more():
