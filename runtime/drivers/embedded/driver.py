@@ -41,6 +41,8 @@ MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
 MOUNTS = 3
 """The protocol version from which on a keeper mounts a container's volumes."""
+NO_NEW_PRIVILEGES = 4
+"""The protocol version from which on a keeper takes from a container what would let it gain privileges."""
 REOPENS_LOGS = 2
 """The protocol version from which on a keeper opens a log anew when asked."""
 NO_TIMEOUT_S = 365 * 86400.0
@@ -426,7 +428,13 @@ class EmbeddedRuntime:
             )
         if spec.mounts and not kept.speaks(MOUNTS):
             raise RejectedError(
-                f"container {spec.name}: its pod's keeper is of an older agent and cannot mount volumes; make the pod anew",
+                f"container {spec.name}: its pod's keeper is of an older agent and cannot mount volumes; recreate the pod",
+                reason="CreateContainerError",
+            )
+        if spec.security.no_new_privileges and not kept.speaks(NO_NEW_PRIVILEGES):
+            raise RejectedError(
+                f"container {spec.name}: its pod's keeper is of an older agent and cannot honour allowPrivilegeEscalation:"
+                " false; recreate the pod",
                 reason="CreateContainerError",
             )
         body = msgspec.to_builtins(spec)

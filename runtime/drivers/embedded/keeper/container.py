@@ -85,6 +85,7 @@ class Container:
             oom_score_adj=own_score,
             binds=mount.binds_of(self.spec.get("mounts", [])),
             pods=self.spec.get("pods", ""),
+            no_new_privileges=self.spec.get("security", {}).get("no_new_privileges", False),
         )
 
     def start(self, sandbox: str, own_score: str | None) -> str:

@@ -16,8 +16,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NEWEST = 3
-"""The protocol version that this code speaks: 2 adds the operation ``reopen_log``, 3 mounts of containers."""
+NEWEST = 4
+"""The protocol version that this code speaks: 2 adds the operation ``reopen_log``, 3 mounts of containers, 4 containers
+without new privileges."""
 OLDEST = 1
 """The oldest version that this code still understands."""
 MAX_FRAME_BYTES = 64 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SANDBOX_MARK = "NODEAGENT_SANDBOX_ID"
 CONTAINER_MARK = "NODEAGENT_CONTAINER_ID"
@@ -31,7 +33,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Launch:
     """What to start. `oom_score_adj` is the agent's own value, given back to the process; None leaves it."""
 
-    __slots__ = ("argv", "binds", "cgroups", "cwd", "env", "group", "oom_score_adj", "pods", "user")
+    __slots__ = (
+        "argv",
+        "binds",
+        "cgroups",
+        "cwd",
+        "env",
+        "group",
+        "no_new_privileges",
+        "oom_score_adj",
+        "pods",
+        "user",
+    )
 
     def __init__(
         self,
@@ -45,6 +58,7 @@ class Launch:
         oom_score_adj: str | None,
         binds: tuple[mount.Bind, ...] = (),
         pods: str = "",
+        no_new_privileges: bool = False,
     ) -> None:
         self.argv = argv
         self.binds = binds
@@ -56,6 +70,8 @@ class Launch:
         self.group = group
         self.cgroups = cgroups
         self.oom_score_adj = oom_score_adj
+        self.no_new_privileges = no_new_privileges
+        """Whether no program that it runs may gain rights, as by setuid."""
 
 
 class Seen:
@@ -208,15 +224,12 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         env = dict(launch.env)
         env.setdefault("PATH", DEFAULT_PATH)
         if launch.binds:
-            what = "make its own table of mounts"
-            mount.separate()
-            for bind in launch.binds:
-                what = f"mount a volume at {json.dumps(bind.target)}"
-                mount.bind(bind)
-            what = "let go of the volumes of others"
-            mount.leave_others(launch.pods, launch.binds)
+            for step in mount.steps(launch.binds, launch.pods):
+                what = step
         what = "change user"
         _change_user(launch, env)
+        what = "give up new privileges"
+        _give_up_new_privileges(launch)
         # Dies with its keeper, so that nothing runs that nobody watches. Set after the change of
         # user, which clears it; the keeper may have died before.
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -227,8 +240,7 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         what = ""
         _execute(launch.argv, env)
     except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
-        text = f"{what}: {why}" if what else _not_run(launch, error)
+        text = f"{what}: {_reason(error)}" if what else _not_run(launch, error)
         os.write(tell, json.dumps(text).encode())
     finally:
         os._exit(128)
@@ -259,6 +271,12 @@ def _change_user(launch: Launch, env: dict[str, str]) -> None:
         os.setresuid(wanted, wanted, wanted)
 
 
+def _give_up_new_privileges(launch: Launch) -> None:
+    if launch.no_new_privileges and _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
 def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
     """Replace this process; raise the most telling OSError."""
     if "/" in argv[0]:
@@ -271,10 +289,15 @@ def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
             continue
         except OSError as error:
             denied = error
-    raise denied or FileNotFoundError(2, "")
+    raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
 def _not_run(launch: Launch, error: OSError) -> str:
-    why = os.strerror(error.errno or 0).lower()
     where = " in $PATH" if isinstance(error, FileNotFoundError) and "/" not in launch.argv[0] else ""
-    return f"exec {json.dumps(launch.argv[0])}: {why}{where}"
+    return f"exec {json.dumps(launch.argv[0])}: {_reason(error)}{where}"
+
+
+def _reason(error: OSError) -> str:
+    """Return why a step failed, in the middle of a sentence."""
+    text = error.strerror or ""
+    return text[:1].lower() + text[1:]

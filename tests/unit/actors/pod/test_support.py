@@ -78,10 +78,7 @@ def test_each_field_of_a_pod_that_is_not_honoured_is_named_with_its_path(spec, p
         ),
         ({"envFrom": [{"prefix": "x"}]}, "envFrom"),
         ({"resources": {"limits": {"cpu": "1"}}}, "resources.limits"),
-        (
-            {"securityContext": {"allowPrivilegeEscalation": False}},
-            "securityContext.allowPrivilegeEscalation",
-        ),
+        ({"securityContext": {"capabilities": {"drop": ["ALL"]}}}, "securityContext.capabilities"),
         ({"securityContext": {"privileged": True}}, "securityContext.privileged"),
         ({"stdin": True}, "stdin"),
         ({"terminationMessagePolicy": "FallbackToLogsOnError"}, "terminationMessagePolicy"),
