@@ -388,11 +388,16 @@ class EmbeddedRuntime:
         if not kept.is_live:
             answer(None, None)
             return
-        kept.request("stop_sandbox", answer)
-        self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept))
+        number = kept.request("stop_sandbox", answer)
+        self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept, number))
 
-    def _lose_patience(self, kept: Kept) -> None:
-        if kept.is_live and kept.record is not None and kept.record.sandbox.state == "ready":
+    def _lose_patience(self, kept: Kept, number: int) -> None:
+        if (
+            kept.waits_for(number)
+            and kept.is_live
+            and kept.record is not None
+            and kept.record.sandbox.state == "ready"
+        ):
             kept.kill_keeper()
 
     def _find(self, uid: Uid, container_id: str) -> tuple[Kept, str]:

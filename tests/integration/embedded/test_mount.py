@@ -60,7 +60,7 @@ def test_a_link_that_an_init_container_made_in_a_volume_leads_no_mount_to_the_ho
     ended = tried(bench, sandbox, f"echo mine >{house}/etc/passwd", outer, inner)
     assert not (house / "inner" / "passwd").exists(), "the container owned the host's folder"
     assert (ended.exit_code, ended.reason) == (128, "StartError")
-    assert f"link {house}/place/sub" in ended.message
+    assert f'link "{house}/place/sub"' in ended.message
     assert (house / "etc" / "passwd").read_text() == "root\n"
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import json
 import os
 import stat
 from collections.abc import Container, Iterator
 
 from runtime.drivers.embedded.keeper import small
+from runtime.drivers.embedded.keeper.text import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,13 +77,13 @@ def steps(binds: tuple[Bind, ...], pods: str) -> Iterator[str]:
     _separate()
     volumes = []
     for bind in binds:
-        yield f"open the volume of mount path {json.dumps(bind.target)}"
+        yield f"open the volume of mount path {quoted(bind.target)}"
         volumes.append(_copy(bind))
     yield "let go of the volumes of others"
     _leave_others(pods)
     mounted: list[bytes] = []
     for bind, volume in zip(binds, volumes, strict=True):
-        yield f"mount a volume at {json.dumps(bind.target)}"
+        yield f"mount a volume at {quoted(bind.target)}"
         place = find(bind.target, mounted, stat.S_IFMT(os.fstat(volume).st_mode))
         _call(MOVE_MOUNT, volume, b"", place, b"", MOVE_DESCRIPTORS)
         mounted.append(_mount_id(volume))
@@ -125,7 +125,7 @@ def find(path: str, volumes: Container[bytes] = (), missing: int = 0) -> int:
                 folder = os.readlink(f"/proc/self/fd/{here}")  # noqa: PTH115 pathlib would cost every keeper its pages
                 raise OSError(
                     errno.ELOOP,
-                    f"link {folder}/{name} could have been made by a container or another user, and is not followed; name"
+                    f"link {quoted(f'{folder}/{name}')} could have been made by a container or another user, and is not followed; name"
                     " the path that it leads to",
                 )
             if links > MAX_LINKS:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import json
 import os
 import signal
+from functools import partial
 
 from runtime.drivers.embedded.keeper import mount, small
+from runtime.drivers.embedded.keeper.text import quoted, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -181,25 +182,39 @@ def exit_of(status: int) -> tuple[int, int]:
     return os.WEXITSTATUS(status), 0
 
 
-def spawn(launch: Launch, stdout: int, stderr: int) -> tuple[int, str]:
-    """Start a process in a session of its own; return its pid and, if it could not be run, why.
+class NotStartedError(Exception):
+    """A process could not be run; the text says why, in a few hundred letters at most."""
 
-    A pid with a failure is already a dead child, to be waited for by the caller as any other.
+
+def spawn(launch: Launch) -> tuple[int, tuple[int, int]]:
+    """Start a process in a session of its own; return its pid and where its output and its errors are read.
+
+    Raises NotStartedError, and OSError where this process lacks what it takes to try.
     """
-    report, tell = os.pipe()
-    parent = os.getpid()
+    descriptors: list[int] = []
+    kept: tuple[int, ...] = ()
     try:
-        pid = os.fork()
-    except OSError as error:
-        os.close(report)
-        os.close(tell)
-        return 0, f"fork: {os.strerror(error.errno or 0)}"
-    if pid == 0:
-        _become(launch, stdout, stderr, tell, parent)
-    os.close(tell)
-    text = os.read(report, 4096)
-    os.close(report)
-    return pid, json.loads(text) if text else ""
+        for _ in range(3):
+            descriptors += os.pipe()
+        out, stdout, err, stderr, report, tell = descriptors
+        keeper = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise NotStartedError(f"fork: {reason(error)}") from None
+        if pid == 0:
+            _become(launch, stdout, stderr, tell, keeper)
+        os.close(descriptors.pop())
+        why = b"".join(iter(partial(os.read, report, 4096), b"")).decode(errors="replace")
+        if why:
+            os.waitpid(pid, 0)
+            raise NotStartedError(why)
+        kept = (out, err)
+        return pid, (out, err)
+    finally:
+        for descriptor in descriptors:
+            if descriptor not in kept:
+                os.close(descriptor)
 
 
 def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) -> NoReturn:
@@ -235,13 +250,13 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
             os._exit(128)
-        what = f"working directory {json.dumps(launch.cwd or '/')}"
+        what = f"working directory {quoted(launch.cwd or '/')}"
         os.chdir(launch.cwd or "/")
         what = ""
         _execute(launch.argv, env)
-    except OSError as error:
-        text = f"{what}: {_reason(error)}" if what else _not_run(launch, error)
-        os.write(tell, json.dumps(text).encode())
+    except Exception as error:  # noqa: BLE001 also what is no text, no number of a user and the like is answered
+        text = f"{what}: {reason(error)}" if what else _not_run(launch, error)
+        os.write(tell, text.encode(errors="backslashreplace"))
     finally:
         os._exit(128)
 
@@ -292,12 +307,6 @@ def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
     raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _not_run(launch: Launch, error: OSError) -> str:
+def _not_run(launch: Launch, error: Exception) -> str:
     where = " in $PATH" if isinstance(error, FileNotFoundError) and "/" not in launch.argv[0] else ""
-    return f"exec {json.dumps(launch.argv[0])}: {_reason(error)}{where}"
-
-
-def _reason(error: OSError) -> str:
-    """Return why a step failed, in the middle of a sentence."""
-    text = error.strerror or ""
-    return text[:1].lower() + text[1:]
+    return f"exec {quoted(launch.argv[0])}: {reason(error)}{where}"
