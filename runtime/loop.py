@@ -15,6 +15,9 @@ from typing import Protocol
 
 from api.ids import Instant
 
+LONGEST_WAIT_S = 3600.0
+"""A selector refuses to wait for more than some 24 days at a time; a later instant is looked at again."""
+
 
 class Watched(Protocol):
     """Anything with a descriptor."""
@@ -88,7 +91,8 @@ class Loop:
         self._selector.register(self._wake, selectors.EVENT_READ, self._woken)
         try:
             while not self._stopping:
-                timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+                left_s = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+                timeout = None if left_s is None else min(left_s, LONGEST_WAIT_S)
                 for key, mask in self._selector.select(timeout):
                     if key.fd in self._selector.get_map():
                         key.data(mask)

@@ -17,6 +17,21 @@ The embedded runtime runs plain processes of the host; a runtime that confines c
 What is listed of `spec.containers[]` holds for `spec.initContainers[]` too, sidecars among them.
 `resources.limits` and `overhead` are honoured by resource, `*` stands for a size of huge pages.
 
+## What differs without root
+
+The embedded runtime needs no root. An agent that runs as a plain user runs the same pods, but for this:
+
+- **User**: each container runs as the agent's user with the agent's groups. `runAsUser` and `runAsGroup` may name no other (`CreateContainerError`). `runAsNonRoot: true` is met.
+- **Volumes**: `volumeMounts` need the right to mount: a container with one is refused (`CreateContainerError`). So are volumes that are mounts themselves: `emptyDir.medium: Memory`, `subPath`.
+- **Limits**: where the user may not write cgroups, none are made. Requests are reserved and not enforced (event `CgroupsNotEnforced`); CPU and memory are counted process by process.
+- **OOM kills**: a keeper is as likely to be chosen by the kernel as its containers, and `SystemOOM` is not reported where `/dev/kmsg` may not be read.
+- **Ports**: a container can listen on port 1024 and above only, unless `net.ipv4.ip_unprivileged_port_start` allows less.
+- **Setuid programs**: a process that became another user, as by `sudo`, gets no signal from its keeper. It ends by itself, or with its parent.
+- **Files**: they lie in `$XDG_STATE_HOME/nodeagent` (`~/.local/state/nodeagent`) and pod logs in `logs` below it, instead of `/var/lib/nodeagent` and `/var/log/pods`.
+- **Other runtimes**: the sockets of containerd and CRI-O are root's.
+
+## Fields
+
 | field | on the embedded runtime | on a runtime that confines |
 |---|---|---|
 """

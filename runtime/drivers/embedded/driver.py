@@ -20,7 +20,13 @@ from api.ports import Done, Undo
 from api.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
-from runtime.drivers.embedded.image import HOST_ROW, is_host_image, require_host_image, require_runnable
+from runtime.drivers.embedded.image import (
+    host_row,
+    is_host_image,
+    require_host_image,
+    require_own_user,
+    require_runnable,
+)
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
 from runtime.drivers.embedded.volume import require_mountable
@@ -35,6 +41,8 @@ MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
 MOUNTS = 3
 """The protocol version from which on a keeper mounts a container's volumes."""
+NO_NEW_PRIVILEGES = 4
+"""The protocol version from which on a keeper takes from a container what would let it gain privileges."""
 REOPENS_LOGS = 2
 """The protocol version from which on a keeper opens a log anew when asked."""
 NO_TIMEOUT_S = 365 * 86400.0
@@ -272,11 +280,10 @@ class EmbeddedRuntime:
             case c.OpenExec():
                 raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
             case images.ListImages():
-                self._succeed(ticket, images.ImageListing(images=(HOST_ROW,)))
+                self._succeed(ticket, images.ImageListing(images=(host_row(os.geteuid()),)))
             case images.ImageStatus():
-                self._succeed(
-                    ticket, images.ImageShown(image=HOST_ROW if is_host_image(call.image) else None)
-                )
+                row = host_row(os.geteuid()) if is_host_image(call.image) else None
+                self._succeed(ticket, images.ImageShown(image=row))
             case images.PullImage():
                 require_host_image(call.image)
                 self._succeed(ticket, images.ImagePulled(ref=call.image))
@@ -381,11 +388,16 @@ class EmbeddedRuntime:
         if not kept.is_live:
             answer(None, None)
             return
-        kept.request("stop_sandbox", answer)
-        self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept))
+        number = kept.request("stop_sandbox", answer)
+        self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept, number))
 
-    def _lose_patience(self, kept: Kept) -> None:
-        if kept.is_live and kept.record is not None and kept.record.sandbox.state == "ready":
+    def _lose_patience(self, kept: Kept, number: int) -> None:
+        if (
+            kept.waits_for(number)
+            and kept.is_live
+            and kept.record is not None
+            and kept.record.sandbox.state == "ready"
+        ):
             kept.kill_keeper()
 
     def _find(self, uid: Uid, container_id: str) -> tuple[Kept, str]:
@@ -410,14 +422,7 @@ class EmbeddedRuntime:
     def _create_container(self, ticket: Ticket, call: c.CreateContainer) -> None:
         spec = call.spec
         require_runnable(spec)
-        if os.geteuid() != 0 and (
-            spec.user not in (None, os.geteuid()) or spec.group not in (None, os.getegid())
-        ):
-            raise RejectedError(
-                f"container {spec.name}: runs as user {spec.user} group {spec.group}, but the agent is user {os.geteuid()} "
-                "and not root, so it cannot change user; remove runAsUser and runAsGroup or run the agent as root",
-                reason="CreateContainerError",
-            )
+        require_own_user(spec)
         require_mountable(spec)
         kept = self._fleet.sandbox(call.sandbox_id)
         if kept is None or kept.record is None:
@@ -428,7 +433,13 @@ class EmbeddedRuntime:
             )
         if spec.mounts and not kept.speaks(MOUNTS):
             raise RejectedError(
-                f"container {spec.name}: its pod's keeper is of an older agent and cannot mount volumes; make the pod anew",
+                f"container {spec.name}: its pod's keeper is of an older agent and cannot mount volumes; recreate the pod",
+                reason="CreateContainerError",
+            )
+        if spec.security.no_new_privileges and not kept.speaks(NO_NEW_PRIVILEGES):
+            raise RejectedError(
+                f"container {spec.name}: its pod's keeper is of an older agent and cannot honour allowPrivilegeEscalation:"
+                " false; recreate the pod",
                 reason="CreateContainerError",
             )
         body = msgspec.to_builtins(spec)

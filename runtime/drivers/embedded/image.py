@@ -1,5 +1,6 @@
 """Which images the embedded runtime runs, and what it says of the others."""
 
+import os
 import re
 
 from api.containers import HOST_IMAGE, ContainerSpec
@@ -16,8 +17,9 @@ _REFERENCE = re.compile(
 )
 
 
-HOST_ROW = ImageRow(id=HOST_IMAGE, names=(f"{HOST_IMAGE}:latest",), pinned=True)
-"""The built-in image as it is listed."""
+def host_row(user: int) -> ImageRow:
+    """Return the built-in image as it is listed: it runs as the agent's own user."""
+    return ImageRow(id=HOST_IMAGE, names=(f"{HOST_IMAGE}:latest",), pinned=True, user=user)
 
 
 def is_host_image(image: str) -> bool:
@@ -60,6 +62,22 @@ def require_runnable(spec: ContainerSpec) -> None:
             reason="CreateContainerError",
         )
     _require_plain(spec)
+
+
+def require_own_user(spec: ContainerSpec) -> None:
+    """Raise RejectedError for a container that runs as another user or group than an agent without root."""
+    if os.geteuid() == 0:
+        return
+    for field, wanted, own in (
+        ("runAsUser", spec.user, os.geteuid()),
+        ("runAsGroup", spec.group, os.getegid()),
+    ):
+        if wanted not in (None, own):
+            raise RejectedError(
+                f"container {spec.name}: {field} {wanted} needs root, and the agent runs as user {os.geteuid()} group"
+                f" {os.getegid()}; remove {field}, or run the agent as root",
+                reason="CreateContainerError",
+            )
 
 
 def _require_plain(spec: ContainerSpec) -> None:

@@ -107,13 +107,21 @@ class Kept:
         if self._mismatch:
             answer(None, Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch))
             return number
-        self._asked[number] = answer
         data = frame.pack({"id": number, "op": op} | fields)
+        if len(data) > frame.MAX_REQUEST_BYTES:
+            text = f"a keeper takes requests of {frame.MAX_REQUEST_BYTES} bytes, and this one ({op}) has {len(data)}; ask for less"
+            answer(None, Failure(kind=FailureKind.REJECTED, message=text))
+            return number
+        self._asked[number] = answer
         if self._version is None:
             self._held.append(data)
         else:
             self._send(data)
         return number
+
+    def waits_for(self, number: int) -> bool:
+        """Return whether the keeper has not answered a request yet."""
+        return number in self._asked
 
     def speaks(self, version: int) -> bool:
         """Return whether the keeper knows this version of the protocol; one that has said nothing yet may."""

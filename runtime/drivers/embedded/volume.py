@@ -1,18 +1,20 @@
 """What keeps a container of plain processes from mounting a volume, said before anything is started."""
 
 import os
+import stat
 from pathlib import Path
 
 from api.confinement import Mount, MountPropagation
 from api.containers import ContainerSpec
 from api.errors import RejectedError
+from runtime.drivers.embedded.keeper.mount import find
 
 REASON = "CreateContainerError"
 CAP_SYS_ADMIN = 21
 
 
 def require_mountable(spec: ContainerSpec) -> None:
-    """Raise `RejectedError` with what to do when the volumes of a container can not be mounted on this host."""
+    """Raise `RejectedError` with what to do when the volumes of a container cannot be mounted on this host."""
     if not spec.mounts:
         return
     if not may_mount():
@@ -40,19 +42,32 @@ def trouble(mount: Mount, mounts: tuple[Mount, ...]) -> str:
     if any(path.startswith(f"{other}/") for other in outer):
         # It is looked for in the volume that is mounted around it.
         return ""
-    source, target = Path(mount.host_path), Path(path)
-    if not target.exists():
-        kind = "file" if source.is_file() else "folder"
+    try:
+        source, target = kind_of(mount.host_path), kind_of(path)
+    except OSError as error:
+        return f"cannot be mounted: {error.strerror}"
+    if target is None:
+        kind = "folder" if source in (None, stat.S_IFDIR) else "file"
         return (
             f"does not exist on this host, and the host's own image has no files to make it in; make that {kind}, or"
             " choose one that exists"
         )
-    if source.exists() and source.is_dir() != target.is_dir():
-        return (
-            f"is {'a folder' if target.is_dir() else 'no folder'} on this host, and the volume is not;"
-            " choose another path"
-        )
+    is_folder = target == stat.S_IFDIR
+    if source is not None and (source == stat.S_IFDIR) != is_folder:
+        return f"is {'a folder' if is_folder else 'no folder'} on this host, and the volume is not; choose another path"
     return ""
+
+
+def kind_of(path: str) -> int | None:
+    """Return the type bits of what a keeper would find at a path, None where there is nothing. Raises OSError."""
+    try:
+        found = find(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        return stat.S_IFMT(os.fstat(found).st_mode)
+    finally:
+        os.close(found)
 
 
 def may_mount() -> bool:

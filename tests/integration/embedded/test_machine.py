@@ -139,7 +139,7 @@ def test_without_root_everything_works_but_cgroups_and_users(tmp_path_factory):
         ran = subprocess.run(
             [
                 *(sys.executable, "-c", NOT_ROOT, str(root)),
-                *("not root, so it cannot change user", "volumeMounts needs a table of mounts of its own"),
+                *("runAsUser 0 needs root", "volumeMounts needs a table of mounts of its own"),
             ],
             capture_output=True,
             text=True,

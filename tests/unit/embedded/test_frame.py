@@ -1,6 +1,8 @@
 """Frames and versions between driver and keeper."""
 
+import contextlib
 import json
+import random
 import socket
 import struct
 
@@ -35,7 +37,17 @@ def test_an_absurd_length_ends_the_connection():
         Inbox().feed(struct.pack(">I", MAX_FRAME_BYTES + 1))
 
 
-@pytest.mark.parametrize("data", [b"{", json.dumps([1]).encode(), b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"{",
+        json.dumps([1]).encode(),
+        b"\xff\xfe",
+        b'{"a":NaN}',
+        b'{"a":' + b"1" * 10_000 + b"}",
+        pytest.param(b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", id="deep"),
+    ],
+)
 def test_nonsense_ends_the_connection(data):
     with pytest.raises(FrameError):
         Inbox().feed(struct.pack(">I", len(data)) + data)
@@ -64,3 +76,16 @@ def test_a_socket_is_read_until_the_other_side_has_gone_or_speaks_no_frames():
         assert inbox.receive(near) is None
         far.close()
         assert Inbox().receive(near) is None
+
+
+def test_whatever_a_peer_sends_is_objects_or_a_frame_error():
+    chance = random.Random(9)
+    body = {"id": 7, "ok": {"stdout": "äöü" * 10, "exit_code": -1, "nested": [[{"a": None}], 1.5e300, True]}}
+    whole = pack(body) + pack({"record": body})
+    for _ in range(100_000):
+        data = bytearray(whole)
+        for _ in range(chance.randint(1, 4)):
+            at = chance.randrange(len(data))
+            data[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(4))
+        with contextlib.suppress(FrameError):
+            assert all(isinstance(found, dict) for found in Inbox().feed(data))

@@ -1,10 +1,12 @@
 """What the embedded runtime accepts as a container."""
 
+import os
+
 import pytest
 
 from api.containers import ContainerSpec, EnvVar
 from api.errors import RejectedError
-from runtime.drivers.embedded.image import require_runnable
+from runtime.drivers.embedded.image import host_row, require_own_user, require_runnable
 
 
 def spec(image="nodeagent.local/host", **fields):
@@ -65,3 +67,19 @@ def test_a_refusal_never_repeats_an_environment_value():
         require_runnable(spec(env=(EnvVar("TOKEN", "sword\0fish"),)))
     assert "TOKEN" in str(refused.value)
     assert "sword" not in str(refused.value)
+
+
+def test_the_host_image_names_the_user_that_its_containers_run_as():
+    assert host_row(1001).user == 1001
+
+
+def test_an_agent_without_root_refuses_another_user_or_group_and_names_the_field(monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1001)
+    monkeypatch.setattr(os, "getegid", lambda: 100)
+    for own in ({}, {"user": 1001}, {"user": 1001, "group": 100}):
+        require_own_user(spec(**own))
+    for field, other in (("runAsUser 0", {"user": 0}), ("runAsGroup 1001", {"user": 1001, "group": 1001})):
+        with pytest.raises(RejectedError, match=f"{field} needs root, and the agent runs as user 1001"):
+            require_own_user(spec(**other))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    require_own_user(spec(user=1001, group=100))

@@ -41,6 +41,11 @@ def test_each_mount_that_can_not_be_made_is_told_with_what_to_do(host):
     assert "make that file" in refusal(Mount(container_path=f"{host}/none", host_path=file))
     assert "no folder on this host" in refusal(Mount(container_path=file, host_path=folder))
     assert "a folder on this host" in refusal(Mount(container_path=folder, host_path=file))
+    (host / "link").symlink_to(folder)
+    assert f'link "{host}/link" could have been made by a container' in refusal(
+        Mount(container_path=f"{host}/link", host_path=folder)
+    )
+    assert "is not followed" in refusal(Mount(container_path=folder, host_path=f"{host}/link"))
     assert "is the root of the host" in refusal(Mount(container_path="/.", host_path=folder))
     both = MountPropagation.BIDIRECTIONAL
     assert "Bidirectional" in refusal(Mount(container_path=folder, host_path=folder, propagation=both))

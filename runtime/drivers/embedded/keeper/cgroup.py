@@ -212,13 +212,17 @@ def kill(group: str) -> bool:
     return True
 
 
-def kill_members(group: str) -> None:
-    """SIGKILL every process that is in a cgroup now; the caller repeats until there is none."""
+def kill_members(group: str) -> bool:
+    """SIGKILL every process that is in a cgroup now; the caller repeats until there is none.
+
+    Returns whether the kernel did it itself, which asks of no process whose it is.
+    """
     if kill(group):
-        return
+        return True
     for pid in members(group):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+    return False
 
 
 def remove(group: str) -> bool:

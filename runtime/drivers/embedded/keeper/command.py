@@ -30,24 +30,12 @@ class Command:
         self._limit = limit_bytes
         self._truncated = False
 
-    def start(self, launch: process.Launch) -> str:
-        """Start the process; return why it could not be run, or an empty text."""
-        out, stdout = os.pipe()
-        err, stderr = os.pipe()
-        pid, why = process.spawn(launch, stdout, stderr)
-        os.close(stdout)
-        os.close(stderr)
-        if why:
-            if pid:
-                os.waitpid(pid, 0)
-            os.close(out)
-            os.close(err)
-            return why
-        self.pid = pid
-        self.pipes = {out: bytearray(), err: bytearray()}
-        for pipe in self.pipes:
+    def start(self, launch: process.Launch) -> None:
+        """Start the process. Raises what `process.spawn` raises."""
+        self.pid, pipes = process.spawn(launch)
+        self.pipes = {pipe: bytearray() for pipe in pipes}
+        for pipe in pipes:
             os.set_blocking(pipe, False)
-        return ""
 
     def read(self, pipe: int) -> bool:
         """Take output from one pipe, keeping what the limit allows; return False when there is none left now."""

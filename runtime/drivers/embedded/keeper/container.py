@@ -85,37 +85,34 @@ class Container:
             oom_score_adj=own_score,
             binds=mount.binds_of(self.spec.get("mounts", [])),
             pods=self.spec.get("pods", ""),
+            no_new_privileges=self.spec.get("security", {}).get("no_new_privileges", False),
         )
 
     def start(self, sandbox: str, own_score: str | None) -> str:
         """Start the main process; return why it could not be run, or an empty text."""
         argv = (*self.spec["command"], *self.spec["args"])
-        out, stdout = os.pipe()
-        err, stderr = os.pipe()
-        self.log = Log(self.row["log_path"])
-        pid, why = process.spawn(self.launch(sandbox, argv, own_score), stdout, stderr)
-        os.close(stdout)
-        os.close(stderr)
-        if pid and why:
-            os.waitpid(pid, 0)
-        self.row["started_at"] = time.time_ns()
-        if why:
-            os.close(out)
-            os.close(err)
-            self.log.close()
+        try:
+            pid, pipes = process.spawn(self.launch(sandbox, argv, own_score))
+        except process.NotStartedError as error:
+            why = str(error)
+            Log(self.row["log_path"]).close()
+            now = time.time_ns()
             self.row |= {
+                "started_at": now,
                 "state": "exited",
-                "finished_at": self.row["started_at"],
+                "finished_at": now,
                 "exit_code": 128,
                 "reason": "StartError",
                 "message": why,
                 "settled": True,
             }
             return why
+        self.log = Log(self.row["log_path"])
+        self.row["started_at"] = time.time_ns()
         self.pid = self.session = pid
         seen = process.look(pid)
         self.row |= {"state": "running", "pid": pid, "pid_start": seen.start if seen else 0}
-        self.pipes = {out: "stdout", err: "stderr"}
+        self.pipes = dict(zip(pipes, ("stdout", "stderr"), strict=True))
         for pipe in self.pipes:
             os.set_blocking(pipe, False)
         return ""

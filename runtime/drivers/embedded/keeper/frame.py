@@ -16,11 +16,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-NEWEST = 3
-"""The protocol version that this code speaks: 2 adds the operation ``reopen_log``, 3 mounts of containers."""
+NEWEST = 4
+"""The protocol version that this code speaks: 2 adds the operation ``reopen_log``, 3 mounts of containers, 4 containers
+without new privileges."""
 OLDEST = 1
 """The oldest version that this code still understands."""
 MAX_FRAME_BYTES = 64 << 20
+MAX_REQUEST_BYTES = 16 << 20
+"""Limit of a frame to a keeper: several times what the kernel takes as arguments and environment, however it is escaped."""
 RECEIVE_BYTES = 64 << 10
 
 Body = dict[str, "Any"]
@@ -28,6 +31,13 @@ Body = dict[str, "Any"]
 encode = json.JSONEncoder(separators=(",", ":")).encode
 """The one JSON writer, made before the keepers are forked."""
 
+
+def _refuse(word: str) -> None:
+    """Take no NaN: as a time it would be neither due nor later than any other."""
+    raise ValueError(word)
+
+
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
 _LENGTH = struct.Struct(">I")
 _CREDENTIALS = struct.Struct("3i")
 
@@ -45,8 +55,9 @@ def pack(body: Body) -> bytes:
 class Inbox:
     """Bytes in, objects out."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._bytes = bytearray()
+        self._limit = limit
 
     def receive(self, sock: socket.socket) -> list[Body] | None:
         """Read a socket once and return the objects that are complete; None: the other side has gone or speaks no frames."""
@@ -64,14 +75,15 @@ class Inbox:
         found = []
         while len(self._bytes) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._bytes)
-            if length > MAX_FRAME_BYTES:
-                raise FrameError(f"a frame of {length} bytes is announced, the limit is {MAX_FRAME_BYTES}")
+            if length > self._limit:
+                raise FrameError(f"a frame of {length} bytes is announced, the limit is {self._limit}")
             end = _LENGTH.size + length
             if len(self._bytes) < end:
                 break
             try:
-                body = json.loads(bytes(self._bytes[_LENGTH.size : end]))
-            except ValueError:
+                body = _decode(self._bytes[_LENGTH.size : end].decode())
+            except (ValueError, RecursionError):
+                # Also JSON that is nested deeper than the interpreter goes.
                 raise FrameError("a frame is not JSON") from None
             if not isinstance(body, dict):
                 raise FrameError("a frame is not a JSON object")

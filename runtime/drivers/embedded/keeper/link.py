@@ -8,7 +8,7 @@ import selectors
 import socket
 from collections.abc import Callable
 
-from runtime.drivers.embedded.keeper.frame import Body, Inbox, pack, peer_uid
+from runtime.drivers.embedded.keeper.frame import MAX_REQUEST_BYTES, Body, Inbox, pack, peer_uid
 from runtime.drivers.embedded.keeper.loop import Loop
 
 MAX_UNSENT_BYTES = 32 << 20
@@ -21,7 +21,7 @@ class Link:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.inbox = Inbox()
+        self.inbox = Inbox(MAX_REQUEST_BYTES)
         self.unsent = bytearray()
         sock.setblocking(False)
 

@@ -11,6 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
+LONGEST_WAIT_S = 3600.0
+"""A selector refuses to wait for more than some 24 days at a time; a later instant is looked at again."""
+
 
 class Loop:
     """Calls whoever watches a descriptor that is ready, and whoever asked for an instant that has come."""
@@ -49,4 +52,4 @@ class Loop:
             heapq.heappop(self._timers)[2]()
 
     def _timeout(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        return min(max(0.0, self._timers[0][0] - time.monotonic()), LONGEST_WAIT_S) if self._timers else None

@@ -150,16 +150,8 @@ def _keep(
         status = 0
     finally:
         if status:
-            _write_down(request["directory"])
+            store.write_down(request["directory"], store.CRASH)
         os._exit(status)
-
-
-def _write_down(folder: str) -> None:
-    """Leave word of the error that ends this process: nobody else would ever hear of it."""
-    import traceback  # noqa: PLC0415 only a bug needs it
-
-    with contextlib.suppress(OSError), open(f"{folder}/{store.CRASH}", "a") as file:  # noqa: PTH123
-        traceback.print_exc(file=file)
 
 
 def _step_out(survey: cgroup.Survey) -> None:

@@ -21,6 +21,7 @@ from runtime.drivers.embedded.keeper.container import Asker, Container
 from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body
 from runtime.drivers.embedded.keeper.link import Link, Links
 from runtime.drivers.embedded.keeper.loop import Loop
+from runtime.drivers.embedded.keeper.text import quoted, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SWEEP_LIMIT_S = 5.0
 """How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
 RECORD_RETRY_S = 2.0
+TROUBLE_PAUSE_S = 0.1
 
 
 class RefusedError(Exception):
@@ -95,10 +97,19 @@ class Keeper:
         self._loop.watch(wake, lambda _: self._signalled(wake))
         self._links.greet(self._first)
         while not self._done:
-            self._loop.turn()
+            self._turn()
         with contextlib.suppress(OSError):
             os.unlink(store.SOCKET)  # noqa: PTH108
         self._links.say_goodbye()
+
+    def _turn(self) -> None:
+        try:
+            self._loop.turn()
+        except Exception:  # noqa: BLE001 an error costs what it happened to, never the pod
+            store.write_down(".", store.TROUBLE)
+            # What it left ready or unread is tried again, no faster than this.
+            time.sleep(TROUBLE_PAUSE_S)
+            self._loop.at(time.monotonic(), self._reap)
 
     def _signalled(self, wake: socket.socket) -> None:
         numbers = wake.recv(4096)
@@ -130,7 +141,7 @@ class Keeper:
     def _answer(self, link: Link, body: Body) -> None:
         if "op" not in body:
             return
-        asker = Asker(link, body["id"])
+        asker = Asker(link, body.get("id", 0))
         try:
             answer = self._operation(body["op"])(asker, body)
         except RefusedError as error:
@@ -141,6 +152,11 @@ class Keeper:
             # Descriptors, memory or the like ran out: this request fails, the pod lives on.
             message = f"the keeper of sandbox {self._id} cannot {body['op']}: {os.strerror(error.errno or 0)}"
             self._tell(asker, {"error": {"kind": "Unavailable", "message": message, "reason": ""}})
+            return
+        except Exception as error:  # noqa: BLE001 a request that makes no sense ends nothing but itself
+            store.write_down(".", store.TROUBLE)
+            message = f"the keeper of sandbox {self._id} cannot {quoted(str(body['op']))}: {reason(error)}"
+            self._tell(asker, {"error": {"kind": "Rejected", "message": message, "reason": ""}})
             return
         if answer is not None:
             self._tell(asker, {"ok": answer})
@@ -245,7 +261,7 @@ class Keeper:
         }
         try:
             self._try_record(f"sandbox of {spec['namespace']}/{spec['name']}")
-        except RefusedError:
+        except Exception:
             self._sandbox = None
             raise
         self._changed()
@@ -270,7 +286,7 @@ class Keeper:
         self._containers[container.identity] = container
         try:
             self._try_record(f"container {spec['name']}")
-        except RefusedError:
+        except Exception:
             del self._containers[container.identity]
             raise
         self._changed()
@@ -353,9 +369,10 @@ class Keeper:
         if not container.pid:
             raise RefusedError("Conflict", f"container {name} does not run, so no command can run in it")
         command = Command(asker, container, body["limit_bytes"], time.monotonic() + body["timeout_s"])
-        why = command.start(container.launch(self._id, tuple(body["command"]), self._own_score))
-        if why:
-            raise RefusedError("Rejected", f"container {name}: {why}")
+        try:
+            command.start(container.launch(self._id, tuple(body["command"]), self._own_score))
+        except process.NotStartedError as error:
+            raise RefusedError("Rejected", f"container {name}: {error}") from None
         self._commands[command.pid] = command
         for pipe in command.pipes:
             self._loop.watch(pipe, partial(self._hear, command, pipe))
@@ -435,31 +452,53 @@ class Keeper:
         container.ending_since = time.monotonic()
         self._sweep(container, 0.002)
 
-    def _stop(self, container: Container, grace_s: float) -> None:
-        now = time.monotonic()
+    def _stop(self, container: Container, grace_s: float) -> str:
+        """Begin to stop a container; return why that cannot be, as those who wait are told, or an empty text."""
         begun = container.kill_at is not None
-        kill_at = now + max(0.0, grace_s)
+        kill_at = time.monotonic() + max(0.0, grace_s)
         if not begun or kill_at < (container.kill_at or 0.0):
             container.kill_at = kill_at
             if grace_s <= 0:
-                self._kill(container)
-                return
+                return self._kill(container)
             self._loop.at(kill_at, lambda: self._kill_when_due(container))
-        if not begun and container.pid:
-            os.kill(container.pid, signal.SIGTERM)
+        return "" if begun else self._refused(container, self._signal(container, signal.SIGTERM))
 
     def _kill_when_due(self, container: Container) -> None:
         if container.pid and container.kill_at is not None and container.kill_at <= time.monotonic():
             self._kill(container)
 
-    def _kill(self, container: Container) -> None:
-        """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile."""
-        for group in container.groups:
-            cgroup.kill_members(group)
+    def _kill(self, container: Container) -> str:
+        """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile. Returns as `_stop`."""
+        done = [cgroup.kill_members(group) for group in container.groups]
         for seen in belonging(container, self._containers.values(), self._commands):
             process.kill_exactly(seen)
-        if container.pid:
-            os.kill(container.pid, signal.SIGKILL)
+        why = self._signal(container, signal.SIGKILL)
+        return "" if any(done) else self._refused(container, why)
+
+    def _signal(self, container: Container, number: int) -> str:
+        """Signal the main process, if there is one; return why that cannot be, or an empty text."""
+        if not container.pid:
+            return ""
+        try:
+            os.kill(container.pid, number)
+        except PermissionError:
+            return (
+                f"container {container.row['name']}: its main process {container.pid} became another user, which user"
+                f" {os.geteuid()} may not signal; stop that process as root, or run the agent as root"
+            )
+        return ""
+
+    def _refused(self, container: Container, why: str) -> str:
+        """Answer those who wait for a container's end where there is a reason why not; the next stop begins again."""
+        if why:
+            container.kill_at = None
+            self._refuse(container.stoppers, why)
+        return why
+
+    def _refuse(self, askers: list[Asker], why: str) -> None:
+        for asker in askers:
+            self._tell(asker, {"error": {"kind": "Denied", "message": why, "reason": ""}})
+        askers.clear()
 
     def _sweep(self, container: Container, pause_s: float) -> None:
         """Kill what a dead container left behind, again until there is nothing, then show the exit."""
@@ -499,9 +538,12 @@ class Keeper:
     def _begin_stop(self, grace_s: float) -> None:
         if self._stopping_since is None:
             self._stopping_since = time.monotonic()
-        for container in list(self._containers.values()):
-            if container.is_live:
-                self._stop(container, grace_s)
+        whys = [
+            self._stop(container, grace_s) for container in self._containers.values() if container.is_live
+        ]
+        if any(whys):
+            # The others end, and so does the sandbox once these do.
+            self._refuse(self._stoppers, "; ".join(filter(None, whys)))
         self._advance_stop()
 
     def _advance_stop(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import json
+import errno
 import os
 import signal
+from functools import partial
 
 from runtime.drivers.embedded.keeper import mount, small
+from runtime.drivers.embedded.keeper.text import quoted, reason
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SANDBOX_MARK = "NODEAGENT_SANDBOX_ID"
 CONTAINER_MARK = "NODEAGENT_CONTAINER_ID"
@@ -31,7 +34,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Launch:
     """What to start. `oom_score_adj` is the agent's own value, given back to the process; None leaves it."""
 
-    __slots__ = ("argv", "binds", "cgroups", "cwd", "env", "group", "oom_score_adj", "pods", "user")
+    __slots__ = (
+        "argv",
+        "binds",
+        "cgroups",
+        "cwd",
+        "env",
+        "group",
+        "no_new_privileges",
+        "oom_score_adj",
+        "pods",
+        "user",
+    )
 
     def __init__(
         self,
@@ -45,6 +59,7 @@ class Launch:
         oom_score_adj: str | None,
         binds: tuple[mount.Bind, ...] = (),
         pods: str = "",
+        no_new_privileges: bool = False,
     ) -> None:
         self.argv = argv
         self.binds = binds
@@ -56,6 +71,8 @@ class Launch:
         self.group = group
         self.cgroups = cgroups
         self.oom_score_adj = oom_score_adj
+        self.no_new_privileges = no_new_privileges
+        """Whether no program that it runs may gain rights, as by setuid."""
 
 
 class Seen:
@@ -165,25 +182,39 @@ def exit_of(status: int) -> tuple[int, int]:
     return os.WEXITSTATUS(status), 0
 
 
-def spawn(launch: Launch, stdout: int, stderr: int) -> tuple[int, str]:
-    """Start a process in a session of its own; return its pid and, if it could not be run, why.
+class NotStartedError(Exception):
+    """A process could not be run; the text says why, in a few hundred letters at most."""
 
-    A pid with a failure is already a dead child, to be waited for by the caller as any other.
+
+def spawn(launch: Launch) -> tuple[int, tuple[int, int]]:
+    """Start a process in a session of its own; return its pid and where its output and its errors are read.
+
+    Raises NotStartedError, and OSError where this process lacks what it takes to try.
     """
-    report, tell = os.pipe()
-    parent = os.getpid()
+    descriptors: list[int] = []
+    kept: tuple[int, ...] = ()
     try:
-        pid = os.fork()
-    except OSError as error:
-        os.close(report)
-        os.close(tell)
-        return 0, f"fork: {os.strerror(error.errno or 0)}"
-    if pid == 0:
-        _become(launch, stdout, stderr, tell, parent)
-    os.close(tell)
-    text = os.read(report, 4096)
-    os.close(report)
-    return pid, json.loads(text) if text else ""
+        for _ in range(3):
+            descriptors += os.pipe()
+        out, stdout, err, stderr, report, tell = descriptors
+        keeper = os.getpid()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            raise NotStartedError(f"fork: {reason(error)}") from None
+        if pid == 0:
+            _become(launch, stdout, stderr, tell, keeper)
+        os.close(descriptors.pop())
+        why = b"".join(iter(partial(os.read, report, 4096), b"")).decode(errors="replace")
+        if why:
+            os.waitpid(pid, 0)
+            raise NotStartedError(why)
+        kept = (out, err)
+        return pid, (out, err)
+    finally:
+        for descriptor in descriptors:
+            if descriptor not in kept:
+                os.close(descriptor)
 
 
 def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) -> NoReturn:
@@ -208,28 +239,24 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         env = dict(launch.env)
         env.setdefault("PATH", DEFAULT_PATH)
         if launch.binds:
-            what = "make its own table of mounts"
-            mount.separate()
-            for bind in launch.binds:
-                what = f"mount a volume at {json.dumps(bind.target)}"
-                mount.bind(bind)
-            what = "let go of the volumes of others"
-            mount.leave_others(launch.pods, launch.binds)
+            for step in mount.steps(launch.binds, launch.pods):
+                what = step
         what = "change user"
         _change_user(launch, env)
+        what = "give up new privileges"
+        _give_up_new_privileges(launch)
         # Dies with its keeper, so that nothing runs that nobody watches. Set after the change of
         # user, which clears it; the keeper may have died before.
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
             os._exit(128)
-        what = f"working directory {json.dumps(launch.cwd or '/')}"
+        what = f"working directory {quoted(launch.cwd or '/')}"
         os.chdir(launch.cwd or "/")
         what = ""
         _execute(launch.argv, env)
-    except OSError as error:
-        why = os.strerror(error.errno or 0).lower()
-        text = f"{what}: {why}" if what else _not_run(launch, error)
-        os.write(tell, json.dumps(text).encode())
+    except Exception as error:  # noqa: BLE001 also what is no text, no number of a user and the like is answered
+        text = f"{what}: {reason(error)}" if what else _not_run(launch, error)
+        os.write(tell, text.encode(errors="backslashreplace"))
     finally:
         os._exit(128)
 
@@ -246,14 +273,23 @@ def _change_user(launch: Launch, env: dict[str, str]) -> None:
     if launch.user is None and launch.group is None:
         return
     group = launch.group
-    if group is None:
-        group = known.pw_gid if known else NOBODY_GROUP
     if os.geteuid() == 0:
+        if group is None:
+            group = known.pw_gid if known else NOBODY_GROUP
         os.setgroups([group])
+    elif group is None:
+        # Without root there is only the group that this user has now, whatever the machine's files name.
+        group = os.getegid()
     if group != os.getegid():
         os.setresgid(group, group, group)
     if wanted != os.geteuid():
         os.setresuid(wanted, wanted, wanted)
+
+
+def _give_up_new_privileges(launch: Launch) -> None:
+    if launch.no_new_privileges and _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
@@ -268,10 +304,9 @@ def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
             continue
         except OSError as error:
             denied = error
-    raise denied or FileNotFoundError(2, "")
+    raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
 
-def _not_run(launch: Launch, error: OSError) -> str:
-    why = os.strerror(error.errno or 0).lower()
+def _not_run(launch: Launch, error: Exception) -> str:
     where = " in $PATH" if isinstance(error, FileNotFoundError) and "/" not in launch.argv[0] else ""
-    return f"exec {json.dumps(launch.argv[0])}: {why}{where}"
+    return f"exec {quoted(launch.argv[0])}: {reason(error)}{where}"

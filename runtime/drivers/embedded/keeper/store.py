@@ -5,6 +5,7 @@ Owned by the keeper while it lives, by the driver afterwards. Environment values
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 VERSION = 1
 NAME = "record.json"
 CRASH = "crash.txt"
+"""What ended a keeper."""
+TROUBLE = "trouble.txt"
+"""The last error that a keeper did not expect and lived through."""
 SOCKET = "keeper.sock"
 
 
@@ -41,6 +45,14 @@ def write(directory: str, record: dict[str, Any], *, durable: bool) -> None:
     os.replace(path + ".new", path)  # noqa: PTH105
 
 
+def write_down(directory: str, name: str) -> None:
+    """Leave word of the error that is being dealt with: nobody else would ever hear of it."""
+    import traceback  # noqa: PLC0415 only a bug needs it
+
+    with contextlib.suppress(OSError), open(os.path.join(directory, name), "w") as file:  # noqa: PTH118, PTH123
+        traceback.print_exc(file=file)
+
+
 def read(directory: str) -> dict[str, Any] | None:
     """Return the record in `directory`, None when there is none; raise DamagedError when it cannot be understood."""
     path = os.path.join(directory, NAME)  # noqa: PTH118
@@ -49,7 +61,7 @@ def read(directory: str) -> dict[str, Any] | None:
             record = json.loads(file.read())
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise DamagedError(f"{path}: {error}") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise DamagedError(f"{path}: not a record of version {VERSION}")
