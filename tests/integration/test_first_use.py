@@ -5,6 +5,7 @@ needs a network.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ REPOSITORY = Path(__file__).parents[2]
 AGENT = """
 import argparse, json, sys
 import parcel
-print(json.dumps({"path": sys.path, "words": sys.argv[1:]}))
+print(json.dumps({"path": sys.path, "words": sys.argv[1:], "parcel": parcel.VERSION}))
 """
 HIJACK = "import os; open(os.environ['TAKEN'], 'a').write(__file__ + '\\n')\n"
 TEMPTING = (
@@ -53,7 +54,7 @@ class Checkout:
         (self.folder / "actors" / "__init__.py").touch()
         (self.folder / "actors" / "main.py").write_text(AGENT)
         self.wheel = make_wheel(self.wheels, "parcel", "1.0")
-        self.require("parcel==1.0")
+        self.lock("parcel", "1.0", self.wheel)
         self.env = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
@@ -67,12 +68,10 @@ class Checkout:
     def venv(self):
         return self.folder / ".venv"
 
-    def require(self, requirement):
-        """Have the checkout ask for this package."""
-        (self.folder / "pyproject.toml").write_text(
-            f'[project]\nname = "nodeagent"\nversion = "1"\ndependencies = ["{requirement}"]\n'
-            "[project.optional-dependencies]\ndev = []\n"
-        )
+    def lock(self, name, version, wheel):
+        """Have the checkout ask for this package as it is now, and no other of its version."""
+        digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+        (self.folder / "requirements.lock").write_text(f"{name}=={version} --hash=sha256:{digest}\n")
 
     def begin(self, *words, env=(), cwd="/", **kwargs):
         """Start `bin/nodeagent` and return the process."""
@@ -87,12 +86,12 @@ class Checkout:
         return process.returncode, out, err
 
 
-def make_wheel(folder, name, version):
-    """Write a wheel with one empty module and return its path."""
+def make_wheel(folder, name, version, code=""):
+    """Write a wheel with one module and return its path."""
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     with zipfile.ZipFile(path, "w") as wheel:
-        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{name}.py", f"VERSION = {version!r}\n{code}\n")
         wheel.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         wheel.writestr(
             f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -206,10 +205,17 @@ def test_nothing_is_installed_beside_a_file_that_every_user_may_write(checkout):
     assert (code, f"other users may write {planted}" in line) == (1, True)
 
 
-def test_what_pip_says_is_shown_when_it_fails_and_the_next_use_tries_again(checkout):
-    aside = checkout.wheel.rename(checkout.wheels / "aside")
-    code, _, said = checkout.run()
-    assert code == 1
-    assert "No matching distribution found for parcel==1.0" in said
-    aside.rename(checkout.wheel)
+def test_a_package_that_is_not_the_locked_one_is_refused_and_the_next_use_tries_again(checkout):
+    locked = checkout.wheel.read_bytes()
+    make_wheel(checkout.wheels, "parcel", "1.0", 'print("of somebody else")')
+    code, out, said = checkout.run()
+    assert (code, out) == (1, "")
+    assert "DO NOT MATCH THE HASHES" in said
+    checkout.wheel.write_bytes(locked)
     assert checkout.run()[0] == 0
+
+
+def test_what_a_renewed_lock_names_is_installed_by_the_next_use(ready):
+    ready.lock("parcel", "1.1", make_wheel(ready.wheels, "parcel", "1.1"))
+    code, out, said = ready.run()
+    assert (code, json.loads(out)["parcel"]) == (0, "1.1"), said
