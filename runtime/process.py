@@ -115,7 +115,8 @@ class StopSignals:
     """Waits in the main thread for the word to stop.
 
     A handler only writes a byte into a pipe: taking a lock there could hang on the thread that it interrupted. A
-    second signal, after the first was seen, ends the process at once with 128 + its number.
+    second signal, after the first was seen, ends the process at once with 128 + its number. What the parent ignored or
+    blocked counts for SIGHUP only, as in a kubelet: a service manager's SIGTERM must end an agent however it was started.
     """
 
     def __init__(self) -> None:
@@ -125,6 +126,7 @@ class StopSignals:
         ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         numbers = [n for n in STOP_SIGNALS if not (ignored and n is signal.SIGHUP)]
         self._before = {number: signal.signal(number, self._note) for number in numbers}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def wait(self, timeout_s: float | None = None) -> str:
         """Return the name of the signal, the word given to `ask_stop`, or an empty text after `timeout_s`."""

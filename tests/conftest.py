@@ -1,6 +1,7 @@
 """What all tests share: the mark of integration tests, and what happens when a real part is missing."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,17 @@ pytest_plugins = ("tests.harness.lab",)
 
 INTEGRATION = Path(__file__).parent / "integration"
 REQUIRED = bool(os.environ.get("NODEAGENT_REQUIRE"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _known_signals():
+    """Children of tests start with default signals, also below nohup or a script, which ignore some for all they start.
+
+    A handler ends with exec, an ignored signal does not; with one that does nothing, what runs the tests goes on as it was told to.
+    """
+    for number in signal.valid_signals() - {signal.SIGPIPE, signal.SIGXFSZ}:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda _number, _frame: None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -60,12 +60,13 @@ def raw(fd: int, *, keys: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ending_signals() -> Iterator[None]:
-    """Let `EndedBySignalError` be raised by the signals that would end the process at once."""
+    """Let `EndedBySignalError` be raised by the signals that would end the process at once: not by those it ignores, as after nohup."""
 
     def end(number: int, _frame: object) -> None:
         raise EndedBySignalError(number)
 
-    before = [(number, signal.signal(number, end)) for number in ENDING]
+    numbers = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [(number, signal.signal(number, end)) for number in numbers]
     try:
         yield
     finally:

@@ -34,7 +34,13 @@ def printed_once(node, name):
     "call", ["RunSandbox", "CreateContainer", "StartContainer", "ListPods", "ImageStatus"]
 )
 def test_an_agent_killed_at_a_start_starts_everything_once_when_it_is_back(node, call, side):
+    # One after the other: a start of another pod that the death cuts short in the runtime may be made twice.
     node.put("one", f"echo start; {FOREVER}", grace=1)
+    node.start(env=plan(node, call=call, when=side), ready=False)
+    dies(node)
+    node.start()
+    node.until_running("one")
+    node.kill9()
     node.put("two", "echo start; exit 37", restart="Never")
     node.start(env=plan(node, call=call, when=side), ready=False)
     dies(node)

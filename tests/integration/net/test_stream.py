@@ -48,8 +48,8 @@ def admin(tmp_path, server):
 def terminal(admin):
     made = []
 
-    def start(*words, **size):
-        made.append(Terminal(admin.words(*words), **size))
+    def start(*words, below=(), **size):
+        made.append(Terminal([*below, *admin.words(*words)], **size))
         return made[-1]
 
     yield start
@@ -217,6 +217,16 @@ def test_a_signal_from_outside_gives_the_terminal_back(terminal, number):
     assert shell.process.wait(10) == 128 + number
     assert termios.tcgetattr(shell.fd) == shell.before
     assert b"Traceback" not in shell.seen
+
+
+def test_a_verb_that_was_started_with_nohup_goes_on_when_its_terminal_is_closed(terminal):
+    shell = terminal("-it", "loop", "--", "echo", below=("env", "--ignore-signal=HUP"))
+    until(shell.is_raw, "the terminal is raw")
+    shell.process.send_signal(signal.SIGHUP)
+    shell.type(b"still here")
+    shell.sees(b"still here")
+    shell.process.send_signal(signal.SIGTERM)
+    assert shell.process.wait(10) == 128 + signal.SIGTERM
 
 
 def test_a_lost_connection_gives_the_terminal_back(terminal, server):

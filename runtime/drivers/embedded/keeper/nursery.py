@@ -15,7 +15,7 @@ import signal
 import socket
 import time
 
-from runtime.drivers.embedded.keeper import cgroup, store
+from runtime.drivers.embedded.keeper import cgroup, process, store
 from runtime.drivers.embedded.keeper.frame import NEWEST, pack
 from runtime.drivers.embedded.keeper.pod import Keeper
 
@@ -37,6 +37,7 @@ def main(fd: int, name: str) -> None:
         os._exit(0)
     os.set_inheritable(fd, False)
     link = socket.socket(fileno=fd)
+    process.forget_inherited_signals()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -182,6 +182,14 @@ def exit_of(status: int) -> tuple[int, int]:
     return os.WEXITSTATUS(status), 0
 
 
+def forget_inherited_signals() -> None:
+    """Set back what the agent's parent ignored or blocked: it would reach containers, which never learn of their stop signal."""
+    for number in signal.valid_signals():
+        if number not in IGNORED_SIGNALS and signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
 class NotStartedError(Exception):
     """A process could not be run; the text says why, in a few hundred letters at most."""
 
