@@ -77,6 +77,8 @@ class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Files that are not manifests by name, and why."""
     missing: bool = False
     """The path itself does not exist: as good as an empty folder."""
+    place: str = ""
+    """What is there and on which file system, in words; empty when nothing is."""
 
 
 class FileSettled(Message, frozen=True, kw_only=True):

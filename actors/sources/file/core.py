@@ -17,7 +17,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.sources.file.listing import full_name, origin_of, resolve, take_listing
+from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
     SECTION,
     FileEntry,
@@ -31,6 +31,7 @@ from actors.sources.file.state import (
 )
 from actors.sources.manifest import FILE, read_pod
 from api.decoding import ready
+from api.errors import Failure, FailureKind
 from api.host import (
     FileSettled,
     Forget,
@@ -176,17 +177,28 @@ def remembered(state: FileState, memo: Memo) -> FileEntry:
 def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: Instant) -> FileState:
     """Take in a reading; a failed one keeps everything, also which files settled before it."""
     state = replace(state, reading=None)
-    if isinstance(outcome.result, ManifestListing):
-        state = take_listing(state, outcome.result, reading, now)
-        return replace(state, read_at=now if state.announced else now + state.period_s)
-    wait_s = backoff_s(state.failures, state.period_s)
-    return replace(
-        state,
-        announced=tuple(sorted({*state.announced, *reading.announced})),
-        failure=outcome.failure,
-        failures=state.failures + 1,
-        read_at=now + wait_s,
-    )
+    announced = tuple(sorted({*state.announced, *reading.announced}))
+    if not isinstance(outcome.result, ManifestListing):
+        wait_s = backoff_s(state.failures, state.period_s)
+        return replace(
+            keep_all(state),
+            announced=announced,
+            failure=outcome.failure,
+            failures=state.failures + 1,
+            read_at=now + wait_s,
+        )
+    doubt = doubt_of(state, outcome.result, reading, now)
+    if doubt is not None:
+        before = f", and was {state.place}" if state.place else ""
+        failure = Failure(
+            kind=FailureKind.UNAVAILABLE,
+            message=f"{state.path} is {doubt.digest} now{before}: the next reading decides",
+        )
+        return replace(
+            keep_all(state), announced=announced, failure=failure, doubt=doubt, read_at=doubt.due_at
+        )
+    state = take_listing(state, outcome.result, reading, now)
+    return replace(state, read_at=now if state.announced else now + state.period_s)
 
 
 def backoff_s(failures: int, limit_s: float) -> float:

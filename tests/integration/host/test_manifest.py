@@ -10,8 +10,9 @@ import pytest
 
 from api.errors import DeniedError, RejectedError, TimedOutError
 from api.host import MANIFEST_LIMIT_BYTES, FetchManifests, ReadManifests
-from runtime.drivers.host import manifest
+from runtime.drivers.host import manifest, mount
 from runtime.drivers.host.manifest import FileManifests
+from tests.harness.part import need
 
 DEADLINE_S = 10.0
 
@@ -65,6 +66,22 @@ def test_a_missing_path_is_an_empty_listing(tmp_path, path):
     (tmp_path / "file").write_text("x")
     listing = read(tmp_path / path)
     assert (listing.missing, listing.files) == (True, ())
+    assert listing.place == ("" if path == "none" else "below a path that is no folder")
+
+
+def test_a_folder_is_told_by_its_kind_and_file_system(tmp_path):
+    need("root")
+    (tmp_path / "a.yaml").write_text("kind: Pod")
+    file, folder = read(tmp_path / "a.yaml").place, read(tmp_path).place
+    assert folder == file.replace("file", "folder")
+    mount.attach("tmpfs", str(tmp_path), "tmpfs")
+    try:
+        over = read(tmp_path)
+    finally:
+        mount.unmount(str(tmp_path))
+    assert (over.files, over.missing) == ((), False)
+    assert over.place != folder
+    assert read(tmp_path).place == folder
 
 
 def test_a_large_file_is_refused_unread(tmp_path):
@@ -140,7 +157,11 @@ def test_a_folder_that_can_not_be_read_is_an_error_and_not_an_empty_listing(tmp_
 def test_a_file_that_can_not_be_read_is_broken_and_not_absent(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text("kind: Pod")
 
+    real = os.open
+
     def refuse(path, flags, *args):
+        if path == str(tmp_path):
+            return real(path, flags, *args)
         raise OSError(5, "Input/output error", path)
 
     monkeypatch.setattr(os, "open", refuse)
@@ -150,7 +171,7 @@ def test_a_file_that_can_not_be_read_is_broken_and_not_absent(tmp_path, monkeypa
 
 def test_a_file_that_vanishes_while_the_folder_is_read_is_absent(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text("kind: Pod")
-    monkeypatch.setattr(manifest, "candidates", lambda _path: (["a.yaml", "gone.yaml"], ()))
+    monkeypatch.setattr(manifest, "candidates", lambda _path: (["a.yaml", "gone.yaml"], (), ""))
     assert [Path(f.path).name for f in read(tmp_path).files] == ["a.yaml"]
 
 
