@@ -54,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file with a manifest's suffix."""
+    """One file that is to hold a manifest."""
 
     path: str
     """Absolute, as the source names it (symbolic links not resolved)."""
@@ -74,7 +74,7 @@ class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     files: tuple[ManifestFile, ...] = ()
     ignored: tuple[Problem, ...] = ()
-    """Files that are not manifests by name, and why."""
+    """What is no manifest by its name or is no regular file, and why."""
     missing: bool = False
     """The path itself does not exist: as good as an empty folder."""
     place: str = ""

@@ -1,7 +1,8 @@
 """Reads manifest files: the port ``manifests``, a folder (not recursive) or one file at a time.
 
 What is cheap is kept cheap: a file whose inode, size and times are as before is not opened, one whose bytes are as
-before is not parsed. What could hang or harm is refused before it is opened: pipes, devices, sockets, large files.
+before is not parsed. What could hang or harm is left unopened: pipes, devices, sockets, large files. Whether a file is
+YAML or JSON its content says, never its name.
 """
 
 import errno
@@ -15,11 +16,9 @@ import msgspec
 
 from api.errors import DeniedError, OperatingError, RejectedError, TimedOutError, UnavailableError
 from api.host import MANIFEST_LIMIT_BYTES, ManifestFile, ManifestListing, Problem, ReadManifests
+from api.manifestname import why_ignored
 from runtime.drivers.host.yamltext import read_document
 
-SUFFIXES = (".yaml", ".yml", ".json")
-BACKUPS = ("~", ".bak", ".swp", ".swo", ".swx", ".orig", ".rej", ".tmp", ".old", ".save", "#")
-BACKUP_PARTS = (".dpkg-", ".rpm", ".ucf-")
 RACY_NS = 2_000_000_000
 """A file changed less than this before it was read may change again without its times showing it."""
 IGNORED_LIMIT = 100
@@ -39,18 +38,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 class VanishedError(Exception):
     """The file was removed while the folder was read."""
-
-
-def why_ignored(name: str) -> str:
-    """Return why a file of this name is no manifest, empty for one that is."""
-    if name.startswith("."):
-        return "its name begins with a dot"
-    if name.endswith(BACKUPS) or any(part in name for part in BACKUP_PARTS):
-        return "it looks like an editor's or package manager's backup"
-    if not name.endswith(SUFFIXES):
-        hint = " (in lower case)" if name.lower().endswith(SUFFIXES) else ""
-        return f"manifests end in .yaml, .yml or .json{hint}"
-    return ""
 
 
 class FileManifests:
@@ -117,9 +104,7 @@ def candidates(path: str) -> tuple[list[str], tuple[Problem, ...], str]:
         place = place_of("folder", os.fstat(folder))
         with os.scandir(folder) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                why = why_ignored(entry.name)
-                if not why and is_folder(entry):
-                    why = "it is a folder; only the manifest folder itself is read"
+                why = why_ignored(entry.name) or why_no_file(entry)
                 if why:
                     ignored.append(Problem(where=shown_name(entry.name), message=f"ignored: {why}"))
                 else:
@@ -137,12 +122,17 @@ def place_of(what: str, shown: os.stat_result) -> str:
     return f"a {what} on device {os.major(shown.st_dev)}:{os.minor(shown.st_dev)}"
 
 
-def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Tell whether an entry is a folder or a link to one; what can not be looked at is none."""
+def why_no_file(entry: os.DirEntry[str]) -> str:
+    """Return what an entry or what it links to is instead of a regular file, empty for one and what cannot be looked at."""
     try:
-        return entry.is_dir()
+        if entry.is_file():
+            return ""
+        mode = entry.stat().st_mode
     except OSError:
-        return False
+        return ""
+    if stat.S_ISDIR(mode):
+        return "it is a folder; only the manifest folder itself is read"
+    return f"it is {kind(mode)}; a manifest is a regular file"
 
 
 def read_file(path: str, known: Kept | None) -> Kept:

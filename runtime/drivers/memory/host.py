@@ -26,9 +26,8 @@ from api.host import (
     Remember,
     check_ledger_names,
 )
+from api.manifestname import why_ignored
 from runtime.drivers.memory.stream import MemoryStream
-
-SUFFIXES = (".json", ".yaml", ".yml")
 
 
 class MemoryManifests:
@@ -69,12 +68,11 @@ class MemoryManifests:
                 for path, document in self._files.items()
                 if path.rpartition("/")[0] == call.path
             )
+        reasons = {path: why_ignored(path.rpartition("/")[2]) for path, _ in inside}
         return ManifestListing(
-            files=tuple(_manifest(path, document) for path, document in inside if path.endswith(SUFFIXES)),
+            files=tuple(_manifest(path, document) for path, document in inside if not reasons[path]),
             ignored=tuple(
-                Problem(where=path, message=f"not a manifest by its name; those end in {', '.join(SUFFIXES)}")
-                for path, _ in inside
-                if not path.endswith(SUFFIXES)
+                Problem(where=path, message=f"ignored: {why}") for path, why in reasons.items() if why
             ),
         )
 
