@@ -156,6 +156,11 @@ def check_ledger_names(section: str, key: str = "key") -> None:
             )
 
 
+def not_ours(section: str, key: str) -> str:
+    """Say that an entry is whole and holds something else than its owner writes there."""
+    return f"ledger entry {section}/{key} holds what no agent of this version writes; it counts as missing"
+
+
 class Remember(HostCall, frozen=True, kw_only=True):
     """Write one entry, atomically -> Done. `durable`: on disk (fsync, folder too) before it completes."""
 
@@ -196,6 +201,8 @@ class RecallAll(HostCall, frozen=True, kw_only=True):
     """Read a whole section -> RecalledAll, keys ascending."""
 
     section: str
+    only_look: bool = False
+    """A damaged entry stays where it is: its owner reads it, and says that it was lost."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -213,7 +220,8 @@ class RecalledAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All entries of a section."""
 
     entries: tuple[tuple[str, bytes], ...] = ()
-    damaged: tuple[str, ...] = ()
+    damaged: tuple[tuple[str, str], ...] = ()
+    """Keys of what could not be read and why, set aside or left; the empty key stands for the whole section."""
 
 
 # ---------------------------------------------------------------- folders of pods

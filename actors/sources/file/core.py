@@ -40,9 +40,11 @@ from api.host import (
     RecallAll,
     RecalledAll,
     Remember,
+    not_ours,
 )
 from api.ids import Instant, OpId, Path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow, SourceMessage
@@ -57,6 +59,7 @@ WRITES_AT_ONCE = 4
 MANIFESTS = "manifests"
 LEDGER = "ledger"
 CHANGES = "manifests.changes"
+EVENTS = Path("/node/events")
 
 NewOp = Callable[[], OpId]
 
@@ -145,22 +148,23 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
         problem = f"what files said before the agent started is not known ({why}): a broken file has no previous pod"
         return replace(state, recall_problem=problem)
     entries, stored = [], []
-    damaged = list(outcome.result.damaged)
+    lost = [why for _, why in outcome.result.damaged]
     for key, data in outcome.result.entries:
         try:
             memo = msgspec.json.decode(data, type=ready(Memo))
         except msgspec.DecodeError:
-            damaged.append(key)
+            lost.append(not_ours(SECTION, key))
             continue
         stored.append(Stored(path=memo.path, digest=memo.digest, holds=memo.holds))
         entries.append(remembered(state, memo))
     files, _ = resolve(entries)
-    problem = f"{len(damaged)} remembered manifests were damaged and set aside" if damaged else ""
+    problem = f"{len(lost)} remembered manifests were damaged and set aside" if lost else ""
     return replace(
         state,
         files=files,
         stored=tuple(sorted(stored, key=lambda one: one.path)),
         recall_problem=problem,
+        lost=tuple(lost),
     )
 
 
@@ -226,6 +230,9 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     if state.listed and not state.told:
         actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
         state = replace(state, told=True)
+    if state.lost:
+        actions.append(Tell(to=EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
+        state = replace(state, lost=())
     wanted = wanted_writes(state)
     if wanted and now >= state.write_at:
         state, writes = start_writes(state, wanted, new_op)

@@ -97,6 +97,8 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     recalling: OpId | None = None
     recalled: bool = False
     recall_problem: str = ""
+    lost: tuple[str, ...] = ()
+    """Entries of the ledger that could not be read, to be told as events of the node."""
     files: tuple[FileEntry, ...] = ()
     ignored: tuple[Problem, ...] = ()
     missing: bool = False

@@ -169,7 +169,7 @@ class MemoryLedger:
                     return self._recall(call.section, call.key)
                 case RecallAll():
                     check_ledger_names(call.section)
-                    return self._recall_all(call.section)
+                    return self._recall_all(call.section, only_look=call.only_look)
                 case _:
                     raise TypeError(f"the port ledger takes no {type(call).__name__}")
 
@@ -188,7 +188,9 @@ class MemoryLedger:
             self._disk[call.section, call.key] = call.data
         return Done()
 
-    def _recall(self, section: str, key: str) -> Recalled:
+    def _recall(self, section: str, key: str, *, only_look: bool = False) -> Recalled:
+        if (section, key) in self._damaged and only_look:
+            return Recalled(damaged=f"ledger entry {section}/{key} is damaged")
         if (section, key) in self._damaged:
             self._damaged.discard((section, key))
             for entries in (self._now, self._disk):
@@ -196,12 +198,12 @@ class MemoryLedger:
             return Recalled(damaged=f"ledger entry {section}/{key} is damaged; set aside")
         return Recalled(data=self._now.get((section, key)))
 
-    def _recall_all(self, section: str) -> RecalledAll:
+    def _recall_all(self, section: str, *, only_look: bool) -> RecalledAll:
         keys = sorted(key for found, key in self._now if found == section)
-        recalled = [(key, self._recall(section, key)) for key in keys]
+        recalled = [(key, self._recall(section, key, only_look=only_look)) for key in keys]
         return RecalledAll(
             entries=tuple((key, one.data) for key, one in recalled if one.data is not None),
-            damaged=tuple(one.damaged for _, one in recalled if one.damaged),
+            damaged=tuple((key, one.damaged) for key, one in recalled if one.damaged),
         )
 
     def damage(self, section: str, key: str) -> None:

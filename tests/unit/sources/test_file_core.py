@@ -22,15 +22,17 @@ from api.host import (
     RecallAll,
     RecalledAll,
     Remember,
+    not_ours,
 )
 from api.ids import OpId, Path
 from api.introspection import SourceRow
 from api.lifecycle import Listen, Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, Heard, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow
 
-CONFIG = Path("/node/config")
+CONFIG, EVENTS = Path("/node/config"), Path("/node/events")
 LOST = Failure(kind=FailureKind.UNAVAILABLE, message="the disk is gone")
 
 
@@ -57,6 +59,7 @@ class World:
         self.missing = False
         self.place = "a folder on device 0:1"
         self.told = []
+        self.damaged = []
         self.readings = 0
         self.listens = 0
         self.ops = 0
@@ -80,6 +83,8 @@ class World:
                 case Start(op=op, port=port, call=call):
                     assert port == (MANIFESTS if isinstance(call, ReadManifests) else LEDGER)
                     self.flying[op] = (call, self.now)
+                case Tell(to=to, message=message) if to == EVENTS:
+                    self.damaged.append(message)
                 case Tell(to=to, message=message):
                     assert to == CONFIG
                     self.told.append(message)
@@ -522,6 +527,7 @@ def test_damaged_memory_is_said_and_not_fatal(damaged):
     world = World(ledger={"k": damaged}, files={"a.yaml": manifest("a")})
     assert world.pods() == {"a-n": "i"}
     assert "damaged" in rows(world.state)[0].problems[0]
+    assert world.damaged == [LedgerDamaged(section=SECTION, whys=(not_ours(SECTION, "k"),))]
 
 
 def test_without_a_ledger_it_reads_at_once():
