@@ -91,6 +91,7 @@ FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
 TELLS_OF_NODE = (
     (IMAGE_GC, ImageGCState),
+    (EVENTS, EventsState),
     (CGROUPS, CgroupsState),
     (EVICTION, EvictionState),
     (OOM, OomState),

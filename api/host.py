@@ -54,7 +54,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManifestFile(msgspec.Struct, frozen=True, kw_only=True):
-    """One file with a manifest's suffix."""
+    """One file that is to hold a manifest."""
 
     path: str
     """Absolute, as the source names it (symbolic links not resolved)."""
@@ -74,9 +74,11 @@ class ManifestListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     files: tuple[ManifestFile, ...] = ()
     ignored: tuple[Problem, ...] = ()
-    """Files that are not manifests by name, and why."""
+    """What is no manifest by its name or is no regular file, and why."""
     missing: bool = False
     """The path itself does not exist: as good as an empty folder."""
+    place: str = ""
+    """What is there and on which file system, in words; empty when nothing is."""
 
 
 class FileSettled(Message, frozen=True, kw_only=True):
@@ -159,6 +161,11 @@ def check_ledger_names(section: str, key: str = "key") -> None:
             )
 
 
+def not_ours(section: str, key: str) -> str:
+    """Say that an entry is whole and holds something else than its owner writes there."""
+    return f"ledger entry {section}/{key} holds what no agent of this version writes; it counts as missing"
+
+
 class Remember(HostCall, frozen=True, kw_only=True):
     """Write one entry, atomically -> Done. `durable`: on disk (fsync, folder too) before it completes."""
 
@@ -199,6 +206,8 @@ class RecallAll(HostCall, frozen=True, kw_only=True):
     """Read a whole section -> RecalledAll, keys ascending."""
 
     section: str
+    only_look: bool = False
+    """A damaged entry stays where it is: its owner reads it, and says that it was lost."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -216,7 +225,8 @@ class RecalledAll(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All entries of a section."""
 
     entries: tuple[tuple[str, bytes], ...] = ()
-    damaged: tuple[str, ...] = ()
+    damaged: tuple[tuple[str, str], ...] = ()
+    """Keys of what could not be read and why, set aside or left; the empty key stands for the whole section."""
 
 
 # ---------------------------------------------------------------- folders of pods

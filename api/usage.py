@@ -66,6 +66,8 @@ class FsUsage(msgspec.Struct, frozen=True, kw_only=True):
     inodes: int | None = None
     inodes_free: int | None = None
     inodes_used: int | None = None
+    at_least: bool = False
+    """Not all of what is used could be counted: it may be more."""
 
 
 class InterfaceUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,10 +227,17 @@ def used_sum(parts: "list[FsUsage | None]") -> tuple[int, int]:
     return sum(part.used_bytes or 0 for part in known), sum(part.inodes_used or 0 for part in known)
 
 
-def share_of(fs: FsUsage | None, at: WallNs, used_bytes: int | None, inodes_used: int | None) -> FsUsage:
+def share_of(
+    fs: FsUsage | None,
+    at: WallNs,
+    used_bytes: int | None,
+    inodes_used: int | None,
+    *,
+    at_least: bool = False,
+) -> FsUsage:
     """Return what something uses of a file system: its own share, and what the file system has for all."""
     if fs is None:
-        return FsUsage(at=at, used_bytes=used_bytes, inodes_used=inodes_used)
+        return FsUsage(at=at, used_bytes=used_bytes, inodes_used=inodes_used, at_least=at_least)
     return FsUsage(
         at=at,
         capacity_bytes=fs.capacity_bytes,
@@ -237,4 +246,5 @@ def share_of(fs: FsUsage | None, at: WallNs, used_bytes: int | None, inodes_used
         inodes_free=fs.inodes_free,
         used_bytes=used_bytes,
         inodes_used=inodes_used,
+        at_least=at_least,
     )

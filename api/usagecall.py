@@ -143,7 +143,7 @@ class MeasureFolders(HostCall, frozen=True, kw_only=True):
 
     pods: tuple[FolderPlace, ...]
     budget_s: float = 2.0
-    """For one pod: a walk that takes longer is broken off, and what it found so far is said to be a part."""
+    """For one pod: a walk that takes longer is broken off, and what was not counted to the end is `at_least` so much."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -157,6 +157,8 @@ class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
     kind: str = ""
     used_bytes: int
     inodes: int
+    at_least: bool = False
+    """Not all of it could be counted."""
     memory: bool = False
     fs: FsUsage | None = None
     """Of one that is a file system of its own: all of it."""
@@ -168,7 +170,7 @@ class PodFoldersReading(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     at: WallNs
     measured: bool = True
-    """False: nothing is known, `trouble` says why. True with a trouble: what is here is a part."""
+    """False: nothing is known, `trouble` says why."""
     took_s: float = 0.0
     logs: tuple[FolderReading, ...] = ()
     """By container."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
+from actors.rules.nodeevent import worth_telling
 from api.lifecycle import Decision
 from api.messages.cgroups import CgroupsMessage
 from api.messages.kernel import KernelMessage
@@ -28,10 +29,7 @@ class CgroupManager(CoreActor[CgroupsMessage]):
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         if decision.state.happenings is not before.happenings:
-            known = set(before.happenings)
-            for fact in decision.state.happenings:
-                # What repeats is told again each time the count has doubled.
-                if fact not in known and not fact.count & (fact.count - 1):
-                    tell = ctx.log.warning if fact.type == "Warning" else ctx.log.info
-                    tell("node event", reason=fact.reason, message=fact.message, count=fact.count)
+            for fact in worth_telling(before.happenings, decision.state.happenings):
+                tell = ctx.log.warning if fact.type == "Warning" else ctx.log.info
+                tell("node event", reason=fact.reason, message=fact.message, count=fact.count)
         return decision

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from actors.events.core import begin, decide, unwritten
 from actors.events.state import EventsState
+from actors.rules.nodeevent import worth_telling
 from api.lifecycle import Decision
 from api.messages.events import EventsMessage
 from api.messages.kernel import KernelMessage
@@ -30,5 +31,9 @@ class EventRecorder(CoreActor[EventsMessage]):
         self.perform_at_last("ledger", unwritten(self.state, ctx.wall()), ctx)
 
     def decide(self, message: EventsMessage | KernelMessage, ctx: Context) -> Decision[EventsState]:
-        """Decide on one message."""
-        return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
+        """Decide on one message, and tell the operator what of the ledger was lost."""
+        before = self.state
+        decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
+        for fact in worth_telling(before.happenings, decision.state.happenings):
+            ctx.log.warning("node event", reason=fact.reason, message=fact.message, count=fact.count)
+        return decision

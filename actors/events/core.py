@@ -4,7 +4,7 @@ What happened is for people: a crash of the agent may lose the last `WRITE_S` se
 Pages of pods that are gone are kept for `KEEP_S`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import assert_never
 
 import msgspec
@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from actors.events.page import joined, last_at, with_event
 from actors.events.state import PAGE_LIMIT, SECTION, EventsState, Page, Record
+from actors.rules.nodeevent import NodeEvent, told
 from api.decoding import ready
-from api.host import Forget, RecallAll, RecalledAll, Remember
+from api.host import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
-from api.messages.events import EventSeen, EventsMessage, KeepEvents, ReleaseEvents
+from api.messages.events import EventSeen, EventsMessage, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 
 LEDGER = "ledger"
@@ -58,6 +59,8 @@ def absorb(
 ) -> EventsState:
     """Return what is known after `message`."""
     match message:
+        case LedgerDamaged(whys=whys):
+            return damaged(state, whys, wall)
         case EventSeen() | KeepEvents():
             # Its page is due WRITE_S after its first change: no reason to look at all others before.
             state = replace(state, idle_until=min(state.idle_until, now + WRITE_S))
@@ -75,7 +78,7 @@ def absorb(
         case ReleaseEvents(uid=uid):
             return released(state, uid, wall)
         case Outcome():
-            return answered(state, message, now)
+            return answered(state, message, now, wall)
         case _:
             assert_never(message)
 
@@ -105,12 +108,20 @@ def released(state: EventsState, uid: Uid, wall: WallNs) -> EventsState:
     return with_record(state, uid, replace(record, page=page, claimed=False, tried_at=float("-inf")))
 
 
-def answered(state: EventsState, outcome: Outcome, now: Instant) -> EventsState:
+def damaged(state: EventsState, whys: Iterable[str], wall: WallNs) -> EventsState:
+    """Take in that entries of the ledger which are about no single pod, or about what happened to one, were lost."""
+    for why in whys:
+        fact = NodeEvent(at=wall, reason="LedgerDamaged", message=why)
+        state = replace(state, happenings=told(state.happenings, fact))
+    return state
+
+
+def answered(state: EventsState, outcome: Outcome, now: Instant, wall: WallNs) -> EventsState:
     """Take in what the ledger holds, or that a write ended; one that failed is due again later."""
     if outcome.op == state.recalling:
         state = replace(state, recalling=None)
         if isinstance(outcome.result, RecalledAll):
-            return recalled(state, outcome.result, now)
+            return recalled(state, outcome.result, now, wall)
         return replace(state, retry_at=now + RETRY_S)
     if outcome.op != state.writing:
         return state
@@ -124,11 +135,13 @@ def answered(state: EventsState, outcome: Outcome, now: Instant) -> EventsState:
     return with_record(state, uid, replace(record, stored=page))
 
 
-def recalled(state: EventsState, found: RecalledAll, now: Instant) -> EventsState:
+def recalled(state: EventsState, found: RecalledAll, now: Instant, wall: WallNs) -> EventsState:
     """Take in the pages of the last life of the agent, under what was seen in this one."""
+    state = damaged(state, (why for _, why in found.damaged), wall)
     for key, data in found.entries:
         uid, page = Uid(key), decoded(data)
         if page is None:
+            state = damaged(state, (not_ours(SECTION, key),), wall)
             continue
         record = state.records.get(uid)
         if record is None:
@@ -140,7 +153,7 @@ def recalled(state: EventsState, found: RecalledAll, now: Instant) -> EventsStat
 
 
 def decoded(data: bytes) -> Page | None:
-    """Return a page of the ledger, None for one of an unknown shape: nobody needs old events so much."""
+    """Return a page of the ledger, None for one of an unknown shape."""
     try:
         return msgspec.msgpack.decode(data, type=ready(Page))
     except msgspec.DecodeError:

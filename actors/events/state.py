@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path, Uid, WallNs
 from api.introspection import EventRow
 
@@ -70,6 +71,8 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """What is being written, None for a page that is being removed."""
     settled: bool = False
     """Pages that no pod claimed have been given up."""
+    happenings: tuple[NodeEvent, ...] = ()
+    """Facts about the node: what of the ledger could not be read."""
     idle_until: Instant = float("-inf")
     """Before then no page is due to be written or forgotten, as far as the last look at all of them showed."""
 

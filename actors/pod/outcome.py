@@ -13,6 +13,7 @@ from actors.pod.hook import absorb_hook
 from actors.pod.image import without_image
 from actors.pod.resize import after_failed_update, after_update
 from actors.pod.state import (
+    MEMO_SECTION,
     PRUNING,
     RESIZING,
     STATUS_SECTION,
@@ -68,6 +69,7 @@ from api.host import (
     Remember,
     RemovePodCgroup,
     RemovePodFolders,
+    not_ours,
 )
 from api.ids import Instant, WallNs
 from api.images import IMAGE_MISSING
@@ -78,6 +80,11 @@ from api.objects.podstatus import PodStatus
 from api.volume import PrepareSubPath, PrepareVolume, RemoveVolumes
 
 T = TypeVar("T", bound=msgspec.Struct)
+LOST = {
+    MEMO_SECTION: "what the agent remembered of the pod is lost: restart counts and back-off may begin again",
+    STATUS_SECTION: "the last status of the pod is lost: it is composed again from what the runtime shows",
+}
+"""What a page of each section that cannot be read means to its pod."""
 
 FIRST_HOLD_S = 1.0
 HOLD_LIMIT_S = 30.0
@@ -309,15 +316,19 @@ def started_container(state: PodState, container_id: str, name: str, wall: WallN
 
 
 def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None, wall: WallNs) -> PodState:
-    """Take in one page of the ledger; one that does not decode is reported and counts as absent."""
+    """Take in one page of the ledger; one that is damaged or does not decode is told and counts as absent."""
     assert isinstance(result, Recalled)
-    if result.damaged:
-        state = with_event(state, wall, "Warning", "LedgerDamaged", result.damaged)
+    page = decoded(result.data, PodStatus if call.section == STATUS_SECTION else PodMemo)
+    damaged = result.damaged
+    if result.data is not None and page is None:
+        damaged = not_ours(call.section, call.key)
+    if damaged:
+        text = f"{damaged}; {LOST[call.section]}"
+        state = with_event(state, wall, "Warning", "LedgerDamaged", text)
     if call.section == STATUS_SECTION:
         # The status of an earlier life of the same UID must not count: only one whose memo is there does.
-        base = decoded(result.data, PodStatus)
-        return replace(state, base=base) if base is not None else state
-    memo = decoded(result.data, PodMemo) or PodMemo()
+        return replace(state, base=page) if isinstance(page, PodStatus) else state
+    memo = page if isinstance(page, PodMemo) else PodMemo()
     return replace(state, memo=memo, remembered=memo)
 
 

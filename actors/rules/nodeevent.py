@@ -36,6 +36,12 @@ def told(
     return (*others, msgspec.structs.replace(fact, count=same.count + 1))[-KEPT:]
 
 
+def worth_telling(before: tuple[NodeEvent, ...], after: tuple[NodeEvent, ...]) -> tuple[NodeEvent, ...]:
+    """Return the facts to tell an operator now: what repeats is told again each time the count has doubled."""
+    known = set(before)
+    return tuple(fact for fact in after if fact not in known and not fact.count & (fact.count - 1))
+
+
 def node_event_rows(facts: tuple[NodeEvent, ...], node_name: str) -> tuple[EventRow, ...]:
     """Return the facts as rows of what happened."""
     return tuple(

@@ -31,10 +31,12 @@ from api.ids import Uid
 from api.objects.container import Container
 from api.objects.pod import Pod
 from api.quantity import NANO, ZERO, Amount, Notation, QuantityError, parse
-from api.usage import EMPTY_DIR, ContainerUsage, PodUsage, used_sum
+from api.usage import EMPTY_DIR, ContainerUsage, FsUsage, PodUsage, share_of, used_sum
 
 IMAGE_SIGNALS = (Signal.IMAGEFS, Signal.IMAGEFS_INODES)
 INODE_SIGNALS = (Signal.NODEFS_INODES, Signal.IMAGEFS_INODES)
+NEAR_PERCENT = 90
+"""Of a limit: what is over that and could not be counted to the end is taken to be over the limit."""
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -212,12 +214,12 @@ def local_excess(pod: Pod, usage: PodUsage, *, dedicated: bool) -> Excess | None
 
 def volume_excess(pod: Pod, usage: PodUsage) -> Excess | None:
     """Return that an emptyDir, of whatever medium, holds more than its ``sizeLimit``."""
-    rows = {row.name: row.fs.used_bytes for row in usage.volumes if row.kind == EMPTY_DIR}
+    rows = {row.name: row.fs for row in usage.volumes if row.kind == EMPTY_DIR}
     for volume in pod.spec.volumes:
         limit = amount_of(volume.empty_dir.size_limit) if volume.empty_dir is not None else None
         used = rows.get(volume.name)
-        if limit is not None and used is not None and used > limit.value() > 0:
-            message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". '
+        if limit is not None and limit.value() > 0 and is_over(used, limit):
+            message = f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{limit}". {counted(used)}'
             return Excess(limit="emptydirfs.limit", message=message)
     return None
 
@@ -225,11 +227,13 @@ def volume_excess(pod: Pod, usage: PodUsage) -> Excess | None:
 def pod_excess(pod: Pod, usage: PodUsage) -> Excess | None:
     """Return that a pod as a whole has more than its containers may have together."""
     total = added(pod_total(pod.spec, "limits"), amounts(pod.spec.overhead)).get(EPHEMERAL)
-    used = usage.ephemeral.used_bytes if usage.ephemeral is not None else None
-    if total is None or used is None or used <= total.value():
+    if total is None or not is_over(usage.ephemeral, total):
         return None
     limit = Amount(total.nanos, Notation.BINARY)
-    message = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+    message = (
+        f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
+        f"{counted(usage.ephemeral)}"
+    )
     return Excess(limit="ephemeralpodfs.limit", message=message)
 
 
@@ -241,11 +245,29 @@ def container_excess(pod: Pod, usage: PodUsage, *, dedicated: bool) -> Excess | 
         row = rows.get(container.name)
         if limit is None or row is None:
             continue
-        used, _ = used_sum([row.logs] if dedicated else [row.logs, row.rootfs])
-        if used > limit.value():
-            message = f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
+        used_bytes, inodes = used_sum([row.logs] if dedicated else [row.logs, row.rootfs])
+        used = share_of(None, 0, used_bytes, inodes, at_least=row.logs is not None and row.logs.at_least)
+        if is_over(used, limit):
+            message = (
+                f'Container {container.name} exceeded its local ephemeral storage limit "{limit}". '
+                f"{counted(used)}"
+            )
             return Excess(limit="ephemeralcontainerfs.limit", message=message)
     return None
+
+
+def is_over(used: FsUsage | None, limit: Amount) -> bool:
+    """Tell whether more is used than the limit; what could not be counted to the end is over it where it comes near."""
+    if used is None or used.used_bytes is None:
+        return False
+    return used.used_bytes * 100 > limit.value() * (NEAR_PERCENT if used.at_least else 100)
+
+
+def counted(used: FsUsage | None) -> str:
+    """Return how much of what is used could be counted, empty where all of it was."""
+    if used is None or used.used_bytes is None or not used.at_least:
+        return ""
+    return f"It could not be counted in time: {binary(used.used_bytes)} at least. "
 
 
 def container_limit(container: Container) -> Amount | None:

@@ -290,8 +290,9 @@ def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
     whole = not state.sweep_failed
     match outcome.result:
         case RecalledAll(entries=entries, damaged=damaged):
-            found = tuple(Uid(key) for key, _ in entries)
-            whole = whole and not damaged
+            # What is damaged is there too: the pod's actor reads it, and says what was lost.
+            found = (*(Uid(key) for key, _ in entries), *(Uid(key) for key, _ in damaged if key))
+            whole = whole and all(key for key, _ in damaged)
         case PodFolders(uids=uids):
             found = uids
         case _:
@@ -516,8 +517,8 @@ def sweep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[],
         work.wakes.append(state.sweep_at)
         return state
     calls = (
-        ("ledger", RecallAll(section=MEMO_SECTION)),
-        ("ledger", RecallAll(section=STATUS_SECTION)),
+        ("ledger", RecallAll(section=MEMO_SECTION, only_look=True)),
+        ("ledger", RecallAll(section=STATUS_SECTION, only_look=True)),
         ("podfiles", ListPodFolders()),
     )
     starts = tuple(

@@ -10,12 +10,14 @@ from msgspec.structs import replace
 
 from actors.supervisor.state import Charge, SupervisorState, Work
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
-from api.host import Forget, Recall, Recalled, Remember
-from api.ids import Instant, OpId, Uid
-from api.lifecycle import Start
+from api.host import Forget, Recall, Recalled, Remember, not_ours
+from api.ids import Instant, OpId, Path, Uid
+from api.lifecycle import Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome
 from api.node import DescribeNode, NodeDescribed
 
+EVENTS = Path("/node/events")
 DEADLINE_S = 15.0
 ASK_AGAIN_S = 1.0
 WRITE_AGAIN_S = 10.0
@@ -26,8 +28,12 @@ RECALL_TRIES = 5
 def consult(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
     """Ask the ledger what was decided before and the node what it is, again until both have answered."""
     book = state.book
+    if book.damaged:
+        damaged = LedgerDamaged(section=SECTION, whys=(book.damaged,))
+        work.actions.append(Tell(to=EVENTS, message=damaged))
+        book = replace(book, damaged="")
     if book.inherited:
-        return state
+        return replace(state, book=book)
     if book.recalled is None and book.recall_op is None:
         if now < book.recall_at:
             work.wakes.append(book.recall_at)
@@ -70,7 +76,8 @@ def absorb_recall(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
     book = replace(state.book, recall_op=None)
     if isinstance(outcome.result, Recalled):
         recalled = decoded(outcome.result.data)
-        book = replace(book, recalled=recalled, problem=outcome.result.damaged)
+        damaged = outcome.result.damaged if recalled is not None else not_ours(SECTION, KEY)
+        book = replace(book, recalled=recalled or {}, problem=damaged, damaged=damaged)
     else:
         failures = book.recall_failures + 1
         why = outcome.failure.message if outcome.failure is not None else ""

@@ -156,7 +156,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     """When the next one is due."""
     sweep_found: tuple[Uid, ...] = ()
     sweep_failed: bool = False
-    """One of its calls failed, or a page was damaged."""
+    """One of its calls failed, or a section of the ledger could not be read."""
     remains: tuple[Uid, ...] | None = None
     """Of which UIDs the last whole look of this incarnation found something; None before there was one."""
 

@@ -61,6 +61,8 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     write_at: Instant = float("-inf")
     problem: str = ""
     """Why the page could not be read or written, for people."""
+    damaged: str = ""
+    """That the page was lost, to be told as an event of the node."""
 
 
 def encoded(verdicts: Mapping[Uid, Verdict]) -> bytes:
@@ -68,11 +70,11 @@ def encoded(verdicts: Mapping[Uid, Verdict]) -> bytes:
     return msgspec.msgpack.encode(Page(verdicts=tuple(sorted(verdicts.items(), key=lambda row: row[0]))))
 
 
-def decoded(data: bytes | None) -> Mapping[Uid, Verdict]:
-    """Return the verdicts of a page, none where there is no page or one of an unknown shape."""
+def decoded(data: bytes | None) -> Mapping[Uid, Verdict] | None:
+    """Return the verdicts of a page, none where there is no page, None for one of an unknown shape."""
     if data is None:
         return {}
     try:
         return dict(msgspec.msgpack.decode(data, type=ready(Page)).verdicts)
     except msgspec.DecodeError:
-        return {}
+        return None

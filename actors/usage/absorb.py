@@ -15,6 +15,7 @@ from api.usage import UNLIMITED_BYTES, FsUsage
 from api.usagecall import (
     ContainerStats,
     DisksMeasured,
+    FolderReading,
     FoldersMeasured,
     GroupReading,
     NodeRead,
@@ -226,22 +227,33 @@ def absorb_folders(state: UsageState, row: PodFoldersReading, as_of: Instant, no
     fs = state.disks[NODEFS].fs if NODEFS in state.disks else None
     whys = [row.trouble] if row.trouble else []
     before = kept.reading if kept else None
-    parts: dict[str, tuple[object, ...]] = {}
+    parts: dict[str, tuple[FolderReading, ...]] = {}
     for kind, found, was in (
         ("logs of", row.logs, before.logs if before else ()),
         ("volume", row.volumes, before.volumes if before else ()),
     ):
+        known = {part.name: part for part in was}
         believed = []
         for part in found:
+            last = known.get(part.name)
             why = check_share("used", part.used_bytes, part.inodes, part.fs if part.memory else fs)
-            if not why:
+            if why:
+                whys.append(f"{kind} {part.name}: {why}")
+                believed += [last] if last is not None else []
+            elif part.at_least and last is not None:
+                believed.append(not_less(part, last))
+            else:
                 believed.append(part)
-                continue
-            whys.append(f"{kind} {part.name}: {why}")
-            believed += [old for old in was if old.name == part.name]
         parts[kind] = tuple(believed)
     reading = replace(row, logs=parts["logs of"], volumes=parts["volume"])
     return FoldersKept(reading=reading, as_of=as_of, due_at=due_at, refused=tuple(whys))
+
+
+def not_less(part: FolderReading, last: FolderReading) -> FolderReading:
+    """Return a part that could not be counted to the end: it has as much as it had last, and what was counted now."""
+    return replace(
+        part, used_bytes=max(part.used_bytes, last.used_bytes), inodes=max(part.inodes, last.inodes)
+    )
 
 
 def put_off(state: UsageState, uids: tuple[Uid, ...], now: Instant) -> UsageState:

@@ -247,14 +247,18 @@ def container_usage(
         pids=group.pids if group else None,
         oom_kills=group.oom_kills if group else None,
         rootfs=share_of(layers_on, layer.at, layer.used_bytes, layer.inodes_used) if layer else None,
-        logs=share_of(node.fs, node.fs.at, logs.used_bytes, logs.inodes) if logs and node.fs else None,
+        logs=share_of(node.fs, node.fs.at, logs.used_bytes, logs.inodes, at_least=logs.at_least)
+        if logs and node.fs
+        else None,
         source=source if memory is not None else "",
     )
 
 
 def volume_usage(row: FolderReading, at: WallNs, node: NodeUsage) -> VolumeUsage:
     """Return one volume's usage."""
-    fs = row.fs if row.fs is not None else share_of(node.fs, at, row.used_bytes, row.inodes)
+    fs = row.fs
+    if fs is None:
+        fs = share_of(node.fs, at, row.used_bytes, row.inodes, at_least=row.at_least)
     return VolumeUsage(name=row.name, kind=row.kind, memory=row.memory, fs=fs)
 
 
@@ -269,7 +273,8 @@ def ephemeral(
     on_disk = [*walked.logs, *(row for row in walked.volumes if not row.memory)]
     used = layers_bytes + walked.other_bytes + sum(row.used_bytes for row in on_disk)
     inodes = layers_inodes + walked.other_inodes + sum(row.inodes for row in on_disk)
-    return share_of(node.fs, walked.at, used, inodes)
+    at_least = any(row.at_least for row in on_disk)
+    return share_of(node.fs, walked.at, used, inodes, at_least=at_least)
 
 
 Whole = tuple[CpuUsage | None, MemoryUsage | None, SwapUsage | None, int | None, str]

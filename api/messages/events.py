@@ -1,6 +1,6 @@
 """Messages to EventRecorder, which keeps what happened on this node.
 
-Sent by: PodActors. Order: per sender. Delivery: `EventSeen` is an edge, kept until handled; a lost one is an event that
+Sent by: PodActors; `LedgerDamaged` by whoever owns a section of the ledger that is not about one pod. Order: per sender. Delivery: `EventSeen` is an edge, kept until handled, and so is `LedgerDamaged`; a lost one is an event that
 nobody reads. `KeepEvents` is a level, told anew on `Restarted`; a lost one is repaired by the PodActor's next event, a lost
 `ReleaseEvents` by the next start of the agent, which finds nobody to claim the page.
 """
@@ -55,4 +55,16 @@ class ReleaseEvents(Message, frozen=True, kw_only=True):
         return f"ReleaseEvents {self.uid}"
 
 
-EventsMessage = EventSeen | KeepEvents | ReleaseEvents
+class LedgerDamaged(Message, frozen=True, kw_only=True):
+    """Entries of a section could not be read: what they said is lost."""
+
+    section: str
+    whys: tuple[str, ...]
+    """A sentence for each."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"LedgerDamaged {self.section} entries={len(self.whys)}"
+
+
+EventsMessage = EventSeen | KeepEvents | ReleaseEvents | LedgerDamaged

@@ -183,7 +183,7 @@ class WatchedLedger(MemoryLedger):
             if section in ("pods", "status")
             and isinstance(call, Recall | RecallAll)
             and call.section == section
-            and (isinstance(call, RecallAll) or call.key == key)
+            and (not call.only_look if isinstance(call, RecallAll) else call.key == key)
         ]
         result = super().perform(call, deadline_s)
         for uid, section in lost:

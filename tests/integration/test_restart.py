@@ -300,6 +300,39 @@ def test_an_agent_killed_between_a_good_end_and_the_successor_starts_the_success
     assert agent.row("job")["restarts"] == 1
 
 
+def test_each_damaged_entry_of_the_ledger_is_told_in_the_log_and_as_an_event(agent):
+    agent.put("web", FOREVER)
+    agent.put("gone", FOREVER)
+    agent.start()
+    agent.until_status("web", "Running")
+    agent.until_status("gone", "Running")
+    mains = agent.mains("web")
+    agent.stop()
+    agent.drop("gone")
+    damaged = sorted(path for path in (agent.root / "ledger").rglob("*") if path.is_file())
+    assert {path.parent.name for path in damaged} == {"admission", "events", "manifests", "pods", "status"}
+    for path in damaged:
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 0x40
+        path.write_bytes(content)
+    agent.start()
+    agent.until_gone("gone")
+
+    def told():
+        lines = [line for line in agent.stderr().splitlines() if "LedgerDamaged" in line]
+        shown = [
+            row["message"] for row in agent.json("/events")["events"] if row["reason"] == "LedgerDamaged"
+        ]
+        return all(
+            any(str(path) in line for line in lines) and any(str(path) in message for message in shown)
+            for path in damaged
+        )
+
+    agent.until(told, "each of them is told")
+    assert agent.mains("web") == mains
+    assert all(os.path.lexists(f"{path}.damaged-1") for path in damaged)
+
+
 def test_modes_of_a_pods_files_do_not_depend_on_who_started_the_agent(agent):
     agent.put("web", FOREVER)
     before = os.umask(0o077)

@@ -17,7 +17,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.sources.file.listing import full_name, origin_of, resolve, take_listing
+from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
     SECTION,
     FileEntry,
@@ -31,6 +31,7 @@ from actors.sources.file.state import (
 )
 from actors.sources.manifest import FILE, read_pod
 from api.decoding import ready
+from api.errors import Failure, FailureKind
 from api.host import (
     FileSettled,
     Forget,
@@ -39,9 +40,11 @@ from api.host import (
     RecallAll,
     RecalledAll,
     Remember,
+    not_ours,
 )
 from api.ids import Instant, OpId, Path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow, SourceMessage
@@ -56,6 +59,7 @@ WRITES_AT_ONCE = 4
 MANIFESTS = "manifests"
 LEDGER = "ledger"
 CHANGES = "manifests.changes"
+EVENTS = Path("/node/events")
 
 NewOp = Callable[[], OpId]
 
@@ -144,22 +148,23 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
         problem = f"what files said before the agent started is not known ({why}): a broken file has no previous pod"
         return replace(state, recall_problem=problem)
     entries, stored = [], []
-    damaged = list(outcome.result.damaged)
+    lost = [why for _, why in outcome.result.damaged]
     for key, data in outcome.result.entries:
         try:
             memo = msgspec.json.decode(data, type=ready(Memo))
         except msgspec.DecodeError:
-            damaged.append(key)
+            lost.append(not_ours(SECTION, key))
             continue
         stored.append(Stored(path=memo.path, digest=memo.digest, holds=memo.holds))
         entries.append(remembered(state, memo))
     files, _ = resolve(entries)
-    problem = f"{len(damaged)} remembered manifests were damaged and set aside" if damaged else ""
+    problem = f"{len(lost)} remembered manifests were damaged and set aside" if lost else ""
     return replace(
         state,
         files=files,
         stored=tuple(sorted(stored, key=lambda one: one.path)),
         recall_problem=problem,
+        lost=tuple(lost),
     )
 
 
@@ -176,17 +181,28 @@ def remembered(state: FileState, memo: Memo) -> FileEntry:
 def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: Instant) -> FileState:
     """Take in a reading; a failed one keeps everything, also which files settled before it."""
     state = replace(state, reading=None)
-    if isinstance(outcome.result, ManifestListing):
-        state = take_listing(state, outcome.result, reading, now)
-        return replace(state, read_at=now if state.announced else now + state.period_s)
-    wait_s = backoff_s(state.failures, state.period_s)
-    return replace(
-        state,
-        announced=tuple(sorted({*state.announced, *reading.announced})),
-        failure=outcome.failure,
-        failures=state.failures + 1,
-        read_at=now + wait_s,
-    )
+    announced = tuple(sorted({*state.announced, *reading.announced}))
+    if not isinstance(outcome.result, ManifestListing):
+        wait_s = backoff_s(state.failures, state.period_s)
+        return replace(
+            keep_all(state),
+            announced=announced,
+            failure=outcome.failure,
+            failures=state.failures + 1,
+            read_at=now + wait_s,
+        )
+    doubt = doubt_of(state, outcome.result, reading, now)
+    if doubt is not None:
+        before = f", and was {state.place}" if state.place else ""
+        failure = Failure(
+            kind=FailureKind.UNAVAILABLE,
+            message=f"{state.path} is {doubt.digest} now{before}: the next reading decides",
+        )
+        return replace(
+            keep_all(state), announced=announced, failure=failure, doubt=doubt, read_at=doubt.due_at
+        )
+    state = take_listing(state, outcome.result, reading, now)
+    return replace(state, read_at=now if state.announced else now + state.period_s)
 
 
 def backoff_s(failures: int, limit_s: float) -> float:
@@ -214,6 +230,9 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     if state.listed and not state.told:
         actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
         state = replace(state, told=True)
+    if state.lost:
+        actions.append(Tell(to=EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
+        state = replace(state, lost=())
     wanted = wanted_writes(state)
     if wanted and now >= state.write_at:
         state, writes = start_writes(state, wanted, new_op)

@@ -6,10 +6,14 @@
 | other bytes | nobody announced them | they count when a reading a second later shows the same |
 | no file any more | it is the first | it is gone |
 | no file any more | announced, or not | it is gone when a reading a moment later misses it too |
+| nothing, for it failed | | nothing is gone before two more readings miss it |
+| another file system, or a path below a file | | it counts as failed; what a reading a second later shows counts |
 | bytes that are no pod | | the previous pod stays |
 
 The first reading counts at once: what it shows was nearly always written long before, a file that is being written just
 then is announced when its writer is done, and waiting would delay every pod of a node that boots.
+
+A folder on another file system than before is one that was unmounted, most often, and its emptiness says nothing.
 
 A file that is gone waits even when it was announced, because editors save by renaming the old file away and writing a
 new one: in between, the pod must not be killed.
@@ -27,6 +31,25 @@ SETTLE_S = 1.0
 """Between two equal readings of what nobody announced."""
 GONE_S = 0.1
 """Between two readings that miss a file whose removal was announced."""
+
+
+def doubt_of(state: FileState, listing: ManifestListing, reading: Reading, now: Instant) -> Pending | None:
+    """Return that a reading found another place than was there before, None for what can be taken in."""
+    expected = state.place or ("" if listing.missing else listing.place)
+    if listing.place in ("", expected) or confirmed(state.doubt, listing.place, reading):
+        return None
+    if state.doubt is not None and state.doubt.digest == listing.place:
+        return state.doubt
+    return Pending(digest=listing.place, due_at=now + SETTLE_S)
+
+
+def keep_all(state: FileState) -> FileState:
+    """Return the state after a reading that showed nothing: whatever was missed before must be missed twice again."""
+    files = tuple(
+        replace(entry, pending=None) if entry.pending is not None and not entry.pending.digest else entry
+        for entry in state.files
+    )
+    return replace(state, files=files, doubt=None)
 
 
 def take_listing(state: FileState, listing: ManifestListing, reading: Reading, now: Instant) -> FileState:
@@ -48,6 +71,8 @@ def take_listing(state: FileState, listing: ManifestListing, reading: Reading, n
         pods=pods,
         ignored=listing.ignored,
         missing=listing.missing,
+        place=listing.place or state.place,
+        doubt=None,
         listed=True,
         failure=None,
         failures=0,

@@ -29,7 +29,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """A change that only a reading showed: it counts when a reading from `due_at` on shows the same."""
 
     digest: str
-    """Empty: the file is gone."""
+    """Empty: the file is gone. Of the path itself: the place that it is said to be."""
     due_at: Instant
 
 
@@ -97,9 +97,15 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     recalling: OpId | None = None
     recalled: bool = False
     recall_problem: str = ""
+    lost: tuple[str, ...] = ()
+    """Entries of the ledger that could not be read, to be told as events of the node."""
     files: tuple[FileEntry, ...] = ()
     ignored: tuple[Problem, ...] = ()
     missing: bool = False
+    place: str = ""
+    """Where the path was when something was there last."""
+    doubt: Pending | None = None
+    """That the last reading found another place there."""
     pods: tuple[Pod, ...] = ()
     """What the source wants: the good pods without rivals, in the order of their files."""
     listed: bool = False

@@ -36,6 +36,8 @@ from runtime.loop import Loop
 VERSION = "0.1.0"
 KEEPER_PATIENCE_S = 15.0
 """A keeper that has not answered a stop of its sandbox by then hangs: it is killed, and what it held with it."""
+OPEN_AGAIN_S = 1.0
+"""Between tries to read what pods there are."""
 CLOSE_PATIENCE_S = 2.0
 MAX_OUTPUT_BYTES = 16 << 20
 """Limit of an exec's output per stream, whatever was asked for."""
@@ -177,7 +179,9 @@ class EmbeddedRuntime:
             self._fleet.open()
         except OperatingError as error:
             self._trouble = error.failure()
+            self._loop.after(OPEN_AGAIN_S, self._open)
             return
+        self._trouble = None
         self._nest.when_ready(lambda failure: None if failure else self._fleet.sweep_groups())
 
     def _on_end(self) -> None:

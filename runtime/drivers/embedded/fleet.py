@@ -101,18 +101,19 @@ class Fleet:
     # -- the start
 
     def open(self) -> None:
-        """Make our folders and take up again everything found there. Raises an OperatingError."""
+        """Make our folders and take up again everything found there. Raises an OperatingError; then it may be tried again."""
         for folder in (self.run, self._folder):
             try:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _require_own(folder)
                 folder.chmod(0o700)
+                found = sorted(folder.iterdir())
             except OSError as error:
                 raise UnavailableError(
-                    f"the embedded runtime's folder {folder} cannot be made: {error.strerror}; "
-                    "choose another --root-dir or make it writable"
+                    f"the embedded runtime's folder {folder} cannot be made or read: {error.strerror}; "
+                    "choose another --root-dir or make it writable; it is tried again"
                 ) from None
-        for place in sorted(self._folder.iterdir()):
+        for place in found:
             kept = self.add(place.name)
             try:
                 kept.load()

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 
 from api.errors import Failure, FailureKind
 from api.host import FileSettled
+from api.manifestname import why_ignored
 from api.messages import Message
 from api.ports import Undo
-from runtime.drivers.host.manifest import why_ignored
 
 CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE = 0x8, 0x40, 0x80, 0x100
 DELETE, DELETE_SELF, MOVE_SELF = 0x200, 0x400, 0x800

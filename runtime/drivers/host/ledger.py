@@ -68,7 +68,7 @@ class FileLedger:
                 return self._recall(call.section, call.key)
             case RecallAll():
                 check_ledger_names(call.section)
-                return self._recall_all(call.section)
+                return self._recall_all(call.section, only_look=call.only_look)
             case _:
                 raise TypeError(f"the port ledger takes no {type(call).__name__}")
 
@@ -138,24 +138,22 @@ class FileLedger:
 
     # ------------------------------------------------------------ reading
 
-    def _recall(self, section: str, key: str) -> Recalled:
+    def _recall(self, section: str, key: str, *, only_look: bool = False) -> Recalled:
         path = self._root / section / key
         try:
-            sealed = _read(path)
+            return Recalled(data=unseal(_read(path), f"{section}/{key}"))
         except FileNotFoundError:
             return Recalled()
         except DamagedError as error:
+            if only_look:
+                return Recalled(damaged=f"ledger entry {path} is damaged: {error}")
             return Recalled(damaged=self._set_aside(path, str(error)))
         except OSError as error:
             return Recalled(
                 damaged=f"ledger entry {path} cannot be read: {error.strerror}; it counts as missing"
             )
-        try:
-            return Recalled(data=unseal(sealed, f"{section}/{key}"))
-        except DamagedError as error:
-            return Recalled(damaged=self._set_aside(path, str(error)))
 
-    def _recall_all(self, section: str) -> RecalledAll:
+    def _recall_all(self, section: str, *, only_look: bool) -> RecalledAll:
         folder = self._root / section
         try:
             names = sorted(entry.name for entry in folder.iterdir())
@@ -163,19 +161,21 @@ class FileLedger:
             return RecalledAll()
         except OSError as error:
             return RecalledAll(
-                damaged=(f"ledger section {folder} cannot be read: {error.strerror}; it counts as empty",)
+                damaged=(
+                    ("", f"ledger section {folder} cannot be read: {error.strerror}; it counts as empty"),
+                )
             )
         entries: list[tuple[str, bytes]] = []
-        damaged: list[str] = []
+        damaged: list[tuple[str, str]] = []
         for name in names:
             if name.startswith(NEW_PREFIX):
                 self._remove_leftover(folder / name)
             elif LEDGER_NAME.fullmatch(name) and LEDGER_DAMAGED not in name:
-                recalled = self._recall(section, name)
+                recalled = self._recall(section, name, only_look=only_look)
                 if recalled.data is not None:
                     entries.append((name, recalled.data))
                 if recalled.damaged:
-                    damaged.append(recalled.damaged)
+                    damaged.append((name, recalled.damaged))
         return RecalledAll(entries=tuple(entries), damaged=tuple(damaged))
 
     def _remove_leftover(self, path: Path) -> None:

@@ -1,7 +1,8 @@
 """Reads manifest files: the port ``manifests``, a folder (not recursive) or one file at a time.
 
 What is cheap is kept cheap: a file whose inode, size and times are as before is not opened, one whose bytes are as
-before is not parsed. What could hang or harm is refused before it is opened: pipes, devices, sockets, large files.
+before is not parsed. What could hang or harm is left unopened: pipes, devices, sockets, large files. Whether a file is
+YAML or JSON its content says, never its name.
 """
 
 import errno
@@ -15,11 +16,9 @@ import msgspec
 
 from api.errors import DeniedError, OperatingError, RejectedError, TimedOutError, UnavailableError
 from api.host import MANIFEST_LIMIT_BYTES, ManifestFile, ManifestListing, Problem, ReadManifests
+from api.manifestname import why_ignored
 from runtime.drivers.host.yamltext import read_document
 
-SUFFIXES = (".yaml", ".yml", ".json")
-BACKUPS = ("~", ".bak", ".swp", ".swo", ".swx", ".orig", ".rej", ".tmp", ".old", ".save", "#")
-BACKUP_PARTS = (".dpkg-", ".rpm", ".ucf-")
 RACY_NS = 2_000_000_000
 """A file changed less than this before it was read may change again without its times showing it."""
 IGNORED_LIMIT = 100
@@ -41,18 +40,6 @@ class VanishedError(Exception):
     """The file was removed while the folder was read."""
 
 
-def why_ignored(name: str) -> str:
-    """Return why a file of this name is no manifest, empty for one that is."""
-    if name.startswith("."):
-        return "its name begins with a dot"
-    if name.endswith(BACKUPS) or any(part in name for part in BACKUP_PARTS):
-        return "it looks like an editor's or package manager's backup"
-    if not name.endswith(SUFFIXES):
-        hint = " (in lower case)" if name.lower().endswith(SUFFIXES) else ""
-        return f"manifests end in .yaml, .yml or .json{hint}"
-    return ""
-
-
 class FileManifests:
     """The port ``manifests``. Calls may run side by side; they share what they know of unchanged files."""
 
@@ -65,7 +52,7 @@ class FileManifests:
     def perform(self, call: msgspec.Struct, deadline_s: float) -> ManifestListing:
         """Read the path of a `ReadManifests`.
 
-        A missing path is an empty listing. Raises `DeniedError` or `UnavailableError` when the folder can not be
+        A missing path is an empty listing, which says when the path leads through what is no folder. Raises `DeniedError` or `UnavailableError` when the folder can not be
         read, `RejectedError` for what is neither folder nor file, `TimedOutError` past the deadline.
         """
         if not isinstance(call, ReadManifests):
@@ -75,10 +62,11 @@ class FileManifests:
         with self._lock:
             known = self._kept.get(path, {})
         try:
-            names, ignored = candidates(path)
-        except (FileNotFoundError, NotADirectoryError):
+            names, ignored, place = candidates(path)
+        except (FileNotFoundError, NotADirectoryError) as error:
             self._keep(path, {})
-            return ManifestListing(missing=True)
+            place = "below a path that is no folder" if isinstance(error, NotADirectoryError) else ""
+            return ManifestListing(missing=True, place=place)
         except OSError as error:
             raise unreadable(path, error) from error
         read: dict[str, Kept] = {}
@@ -91,46 +79,60 @@ class FileManifests:
             except VanishedError:
                 continue
         self._keep(path, read)
-        return ManifestListing(files=tuple(kept.file for kept in read.values()), ignored=ignored)
+        files = tuple(kept.file for kept in read.values())
+        return ManifestListing(files=files, ignored=ignored, place=place)
 
     def _keep(self, path: str, read: dict[str, Kept]) -> None:
         with self._lock:
             self._kept[path] = read
 
 
-def candidates(path: str) -> tuple[list[str], tuple[Problem, ...]]:
-    """Return the names of the manifests at `path`, sorted, and what is ignored. Raises OSError.
+def candidates(path: str) -> tuple[list[str], tuple[Problem, ...], str]:
+    """Return the names of the manifests at `path`, sorted, what is ignored, and what the path is. Raises OSError.
 
-    A path that is a file is taken whatever its suffix: it was named on purpose.
+    A path that is a file is taken whatever its name: it was named on purpose.
     """
-    mode = os.stat(path).st_mode  # noqa: PTH116
-    if stat.S_ISREG(mode):
-        return [path], ()
-    if not stat.S_ISDIR(mode):
-        raise RejectedError(f"{path} is {kind(mode)}; a manifest path is a folder or a file")
+    shown = os.stat(path)  # noqa: PTH116
+    if stat.S_ISREG(shown.st_mode):
+        return [path], (), place_of("file", shown)
+    if not stat.S_ISDIR(shown.st_mode):
+        raise RejectedError(f"{path} is {kind(shown.st_mode)}; a manifest path is a folder or a file")
     names: list[str] = []
     ignored: list[Problem] = []
-    with os.scandir(path) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            why = why_ignored(entry.name)
-            if not why and is_folder(entry):
-                why = "it is a folder; only the manifest folder itself is read"
-            if why:
-                ignored.append(Problem(where=shown_name(entry.path), message=f"ignored: {why}"))
-            else:
-                names.append(entry.name)
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        place = place_of("folder", os.fstat(folder))
+        with os.scandir(folder) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                why = why_ignored(entry.name) or why_no_file(entry)
+                if why:
+                    ignored.append(Problem(where=shown_name(entry.name), message=f"ignored: {why}"))
+                else:
+                    names.append(entry.name)
+    finally:
+        os.close(folder)
     if len(ignored) > IGNORED_LIMIT:
         more = len(ignored) - IGNORED_LIMIT
         ignored = [*ignored[:IGNORED_LIMIT], Problem(where=path, message=f"ignored: {more} more files")]
-    return names, tuple(ignored)
+    return names, tuple(ignored), place
 
 
-def is_folder(entry: os.DirEntry[str]) -> bool:
-    """Tell whether an entry is a folder or a link to one; what can not be looked at is none."""
+def place_of(what: str, shown: os.stat_result) -> str:
+    """Say what is at the path and on which file system."""
+    return f"a {what} on device {os.major(shown.st_dev)}:{os.minor(shown.st_dev)}"
+
+
+def why_no_file(entry: os.DirEntry[str]) -> str:
+    """Return what an entry or what it links to is instead of a regular file, empty for one and what cannot be looked at."""
     try:
-        return entry.is_dir()
+        if entry.is_file():
+            return ""
+        mode = entry.stat().st_mode
     except OSError:
-        return False
+        return ""
+    if stat.S_ISDIR(mode):
+        return "it is a folder; only the manifest folder itself is read"
+    return f"it is {kind(mode)}; a manifest is a regular file"
 
 
 def read_file(path: str, known: Kept | None, shown_as: str) -> Kept:

@@ -17,7 +17,8 @@ from runtime.drivers.host import mount
 from runtime.drivers.host.oserror import DENIED
 
 _PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+"""Opens a folder and no link to one."""
 FOLDER_MODE = 0o750
 REASON = "CreateContainerConfigError"
 FILE_MODE = 0o640
@@ -77,17 +78,38 @@ def make_missing(volume: str, parts: list[str]) -> None:
         volume, os.path.realpath(Path(volume, *parts[:known]), strict=True), "/".join(parts)
     )
     with walked(volume, there) as start:
-        fd = os.open(".", _FOLDER, dir_fd=start)
+        fd = os.open(".", FOLDER, dir_fd=start)
         try:
             for part in missing:
-                os.mkdir(part, mode & 0o777, dir_fd=fd)
-                below = os.open(part, _FOLDER, dir_fd=fd)
+                below = make_folder_at(fd, part, mode)
                 os.close(fd)
                 fd = below
-                # The umask took part in the mode that the folder was made with.
-                os.fchmod(fd, mode)
         finally:
             os.close(fd)
+
+
+def make_folder_at(parent: int, name: str, mode: int) -> int:
+    """Return a folder in an open one, made with all of this mode if it is missing; one that was there keeps its own.
+
+    Whoever may write into the parent may put another folder in the place of the new one before it is opened: so a mode that
+    the umask took a part of is completed only for a folder that is our user's and empty. A link is never followed.
+    """
+    made = True
+    try:
+        os.mkdir(name, mode & 0o777, dir_fd=parent)
+    except FileExistsError:
+        made = False
+    fd = os.open(name, FOLDER, dir_fd=parent)
+    try:
+        there = os.fstat(fd)
+        mode |= stat.S_IMODE(there.st_mode)
+        ours = made and there.st_uid == os.geteuid() and not os.listdir(fd)  # noqa: PTH208  # an open folder
+        if ours and mode != stat.S_IMODE(there.st_mode):
+            os.fchmod(fd, mode)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def bind_at(target: Path, source: int) -> None:

@@ -209,11 +209,15 @@ def unmount_all(pod: Path) -> tuple[str, ...]:
 def own(folder: Path, group: int | None) -> None:
     """Let everybody write into a volume's folder, and the group own it; an agent that may not give it away does not."""
     mode = VOLUME_MODE
-    if group is not None:
-        with contextlib.suppress(OSError):
-            os.chown(folder, -1, group)
-            mode |= GROUP_MODE
-    folder.chmod(mode)
+    fd = os.open(folder, subpath.FOLDER)
+    try:
+        if group is not None:
+            with contextlib.suppress(OSError):
+                os.fchown(fd, -1, group)
+                mode |= GROUP_MODE
+        os.fchmod(fd, mode)
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager
@@ -247,14 +251,17 @@ def prepare_host_path(plan: HostPath) -> VolumeReady:
     """Look at a path of the node as its type says, making what is missing where it may be made."""
     found = kind_of(plan.path)
     made = CREATED.get(plan.kind)
-    if found is HostKind.NOTHING and made is HostKind.FOLDER:
-        make_folders(Path(plan.path))
-        found = made
-    elif found is HostKind.NOTHING and made is HostKind.FILE:
-        fd = os.open(plan.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-        os.fchmod(fd, 0o644)
-        os.close(fd)
-        found = made
+    if found is HostKind.NOTHING and made is not None:
+        if Path(plan.path).is_symlink():
+            raise RejectedError(
+                f"hostPath type check failed: {plan.path} is a symbolic link to nothing, through which nothing is made;"
+                " make what it leads to, or remove the link"
+            )
+        if made is HostKind.FOLDER:
+            make_folders(plan.path)
+        else:
+            make_file(plan.path)
+        found = kind_of(plan.path)
     trouble = host_path_trouble(plan, found)
     if trouble:
         raise RejectedError(trouble)
@@ -270,10 +277,31 @@ def kind_of(path: str) -> HostKind:
     return next((kind for test, kind in KINDS if test(mode)), HostKind.OTHER)
 
 
-def make_folders(path: Path) -> None:
-    """Make a folder and those above it that are missing, all 0755."""
-    if not path.parent.exists():
-        make_folders(path.parent)
+def make_folders(path: str) -> None:
+    """Make a folder and those above it that are missing, all 0755. Links are followed only above the first one made."""
+    there, missing = Path(path), list[str]()
+    while True:
+        try:
+            # The dot lets a file system that is mounted on demand appear before anything is made in it.
+            fd = os.open(f"{there}/.", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            break
+        except FileNotFoundError:
+            missing.append(there.name)
+            there = there.parent
+    try:
+        for name in reversed(missing):
+            below = subpath.make_folder_at(fd, name, 0o755)
+            os.close(fd)
+            fd = below
+    finally:
+        os.close(fd)
+
+
+def make_file(path: str) -> None:
+    """Make an empty file, 0644, unless something is there, a link to nothing too; the folder above it must be there."""
     with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o755)
-        path.chmod(0o755)
+        fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+        try:
+            os.fchmod(fd, 0o644)
+        finally:
+            os.close(fd)

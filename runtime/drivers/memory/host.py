@@ -26,9 +26,8 @@ from api.host import (
     Remember,
     check_ledger_names,
 )
+from api.manifestname import why_ignored
 from runtime.drivers.memory.stream import MemoryStream
-
-SUFFIXES = (".json", ".yaml", ".yml")
 
 
 class MemoryManifests:
@@ -69,12 +68,11 @@ class MemoryManifests:
                 for path, document in self._files.items()
                 if path.rpartition("/")[0] == call.path
             )
+        reasons = {path: why_ignored(path.rpartition("/")[2]) for path, _ in inside}
         return ManifestListing(
-            files=tuple(_manifest(path, document) for path, document in inside if path.endswith(SUFFIXES)),
+            files=tuple(_manifest(path, document) for path, document in inside if not reasons[path]),
             ignored=tuple(
-                Problem(where=path, message=f"not a manifest by its name; those end in {', '.join(SUFFIXES)}")
-                for path, _ in inside
-                if not path.endswith(SUFFIXES)
+                Problem(where=path, message=f"ignored: {why}") for path, why in reasons.items() if why
             ),
         )
 
@@ -171,7 +169,7 @@ class MemoryLedger:
                     return self._recall(call.section, call.key)
                 case RecallAll():
                     check_ledger_names(call.section)
-                    return self._recall_all(call.section)
+                    return self._recall_all(call.section, only_look=call.only_look)
                 case _:
                     raise TypeError(f"the port ledger takes no {type(call).__name__}")
 
@@ -190,7 +188,9 @@ class MemoryLedger:
             self._disk[call.section, call.key] = call.data
         return Done()
 
-    def _recall(self, section: str, key: str) -> Recalled:
+    def _recall(self, section: str, key: str, *, only_look: bool = False) -> Recalled:
+        if (section, key) in self._damaged and only_look:
+            return Recalled(damaged=f"ledger entry {section}/{key} is damaged")
         if (section, key) in self._damaged:
             self._damaged.discard((section, key))
             for entries in (self._now, self._disk):
@@ -198,12 +198,12 @@ class MemoryLedger:
             return Recalled(damaged=f"ledger entry {section}/{key} is damaged; set aside")
         return Recalled(data=self._now.get((section, key)))
 
-    def _recall_all(self, section: str) -> RecalledAll:
+    def _recall_all(self, section: str, *, only_look: bool) -> RecalledAll:
         keys = sorted(key for found, key in self._now if found == section)
-        recalled = [(key, self._recall(section, key)) for key in keys]
+        recalled = [(key, self._recall(section, key, only_look=only_look)) for key in keys]
         return RecalledAll(
             entries=tuple((key, one.data) for key, one in recalled if one.data is not None),
-            damaged=tuple(one.damaged for _, one in recalled if one.damaged),
+            damaged=tuple((key, one.damaged) for key, one in recalled if one.damaged),
         )
 
     def damage(self, section: str, key: str) -> None:

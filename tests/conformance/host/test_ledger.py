@@ -87,8 +87,21 @@ def test_a_damaged_entry_does_not_keep_the_others_from_being_recalled(bench):
     bench.damage("pods", "b")
     recalled = ask(bench, RecallAll(section="pods"))
     assert recalled.entries == (("a", b"a"), ("c", b"c"))
-    assert len(recalled.damaged) == 1
+    [(key, why)] = recalled.damaged
+    assert (key, "b is damaged" in why) == ("b", True)
     assert ask(bench, RecallAll(section="pods")) == RecalledAll(entries=(("a", b"a"), ("c", b"c")))
+
+
+def test_who_only_looks_leaves_a_damaged_entry_to_its_owner(bench):
+    for key in ("a", "b"):
+        ask(bench, Remember(section="pods", key=key, data=key.encode()))
+    bench.damage("pods", "b")
+    for _ in range(2):
+        looked = ask(bench, RecallAll(section="pods", only_look=True))
+        assert looked.entries == (("a", b"a"),)
+        assert [key for key, _ in looked.damaged] == ["b"]
+    assert "b" in ask(bench, Recall(section="pods", key="b")).damaged
+    assert ask(bench, RecallAll(section="pods", only_look=True)) == RecalledAll(entries=(("a", b"a"),))
 
 
 def test_a_damaged_entry_can_be_written_again(bench):

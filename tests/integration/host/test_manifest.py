@@ -1,6 +1,5 @@
 """The manifest reader on real files."""
 
-import json
 import os
 import socket
 import threading
@@ -9,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from api.errors import DeniedError, RejectedError, TimedOutError
-from api.host import MANIFEST_LIMIT_BYTES, FetchManifests, ReadManifests
-from runtime.drivers.host import manifest
+from api.host import MANIFEST_LIMIT_BYTES, FetchManifests, FileSettled, ReadManifests
+from runtime.drivers.host import manifest, mount
+from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.manifest import FileManifests
+from tests.harness.part import need
+from tests.harness.wait import until
 
 DEADLINE_S = 10.0
 
@@ -24,25 +26,39 @@ def named(listing, name):
     return next(file for file in listing.files if file.path.endswith(f"/{name}"))
 
 
-def test_manifests_are_read_sorted_and_all_else_is_ignored_with_the_reason(tmp_path):
-    for name in ("b.yml", "a.yaml", "c.json"):
-        (tmp_path / name).write_text('{"kind": "Pod"}')
-    for name in ("x.yaml~", "x.yaml.bak", ".x.yaml.swp", "#x.yaml#", "README", "X.YAML", "x.yaml.dpkg-old"):
+READ = ("X.YAML", "a.yaml", "b.yml", "c.json", "etcd.manifest", "kube-proxy")
+BACKUPS = ("#x.yaml#", "4913", "sedq8Ff3K", "x.yaml.bak", "x.yaml.dpkg-old", "x.yaml.swp", "x.yaml~")
+
+
+def test_every_regular_file_is_read_by_its_content_and_all_else_is_ignored_with_the_reason(tmp_path):
+    for number, name in enumerate(READ):
+        (tmp_path / name).write_text('{"kind": "Pod"}' if number % 2 else "kind: Pod")
+    for name in (*BACKUPS, ".hidden", ".x.yaml.swp"):
         (tmp_path / name).write_text("kind: Pod")
     (tmp_path / "folder.yaml").mkdir()
+    os.mkfifo(tmp_path / "pipe")
     listing = read(tmp_path)
-    assert [file.path for file in listing.files] == [str(tmp_path / n) for n in ("a.yaml", "b.yml", "c.json")]
-    assert json.loads(listing.files[0].document) == {"kind": "Pod"}
+    assert [file.path for file in listing.files] == [str(tmp_path / name) for name in READ]
+    assert {file.document for file in listing.files} == {b'{"kind":"Pod"}'}
     why = {problem.where: problem.message for problem in listing.ignored}
-    assert "dot" in why[".x.yaml.swp"]
-    assert "backup" in why["x.yaml~"]
-    assert "backup" in why["x.yaml.bak"]
-    assert "backup" in why["#x.yaml#"]
-    assert "backup" in why["x.yaml.dpkg-old"]
-    assert "lower case" in why["X.YAML"]
-    assert ".yaml, .yml or .json" in why["README"]
-    assert "folder" in why["folder.yaml"]
-    assert len(why) == 8
+    assert all("backup" in why.pop(name) for name in BACKUPS)
+    assert "dot" in why.pop(".x.yaml.swp")
+    assert "dot" in why.pop(".hidden")
+    assert "folder" in why.pop("folder.yaml")
+    assert "pipe" in why.pop("pipe")
+    assert why == {}
+
+
+def test_a_file_without_a_suffix_is_announced_and_a_backup_is_not(tmp_path):
+    told = []
+    close = ManifestChanges(str(tmp_path)).open(told.append, lambda _failure: None)
+    try:
+        (tmp_path / "web~").write_text("kind: Pod")
+        (tmp_path / "web").write_text("kind: Pod")
+        until(lambda: told, "the file is announced")
+    finally:
+        close()
+    assert told == [FileSettled(path=str(tmp_path / "web"))]
 
 
 def test_a_broken_file_says_line_and_reason_and_spoils_no_other(tmp_path):
@@ -65,6 +81,22 @@ def test_a_missing_path_is_an_empty_listing(tmp_path, path):
     (tmp_path / "file").write_text("x")
     listing = read(tmp_path / path)
     assert (listing.missing, listing.files) == (True, ())
+    assert listing.place == ("" if path == "none" else "below a path that is no folder")
+
+
+def test_a_folder_is_told_by_its_kind_and_file_system(tmp_path):
+    need("root")
+    (tmp_path / "a.yaml").write_text("kind: Pod")
+    file, folder = read(tmp_path / "a.yaml").place, read(tmp_path).place
+    assert folder == file.replace("file", "folder")
+    mount.attach("tmpfs", str(tmp_path), "tmpfs")
+    try:
+        over = read(tmp_path)
+    finally:
+        mount.unmount(str(tmp_path))
+    assert (over.files, over.missing) == ((), False)
+    assert over.place != folder
+    assert read(tmp_path).place == folder
 
 
 def test_a_large_file_is_refused_unread(tmp_path):
@@ -76,15 +108,28 @@ def test_a_large_file_is_refused_unread(tmp_path):
     assert "1 MiB" in found.problems[0].message
 
 
-def test_pipes_sockets_and_devices_are_refused_without_being_opened(tmp_path):
+def test_pipes_sockets_and_devices_are_left_out_without_being_opened(tmp_path):
     os.mkfifo(tmp_path / "a.yaml")
     (tmp_path / "b.yaml").symlink_to("/dev/tty")
     with socket.socket(socket.AF_UNIX) as one:
         one.bind(str(tmp_path / "c.yaml"))
-        files = read(tmp_path).files
-    assert [f.problems[0].message.split(";")[0] for f in files] == ["is a pipe", "is a device", "is a socket"]
+        listing = read(tmp_path)
+    assert listing.files == ()
+    told = [f"{problem.where} {problem.message.split(';')[0]}" for problem in listing.ignored]
+    assert told == [
+        "a.yaml ignored: it is a pipe",
+        "b.yaml ignored: it is a device",
+        "c.yaml ignored: it is a socket",
+    ]
     with pytest.raises(RejectedError):
         read(tmp_path / "a.yaml")
+
+
+def test_a_pipe_that_took_the_place_of_a_file_while_the_folder_is_read_is_not_opened(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "a.yaml")
+    monkeypatch.setattr(manifest, "candidates", lambda _path: (["a.yaml"], (), ""))
+    (found,) = read(tmp_path).files
+    assert found.problems[0].message == "is a pipe; a manifest is a regular file"
 
 
 def test_links_to_files_are_followed_and_keep_their_own_name(tmp_path):
@@ -140,7 +185,11 @@ def test_a_folder_that_can_not_be_read_is_an_error_and_not_an_empty_listing(tmp_
 def test_a_file_that_can_not_be_read_is_broken_and_not_absent(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text("kind: Pod")
 
+    real = os.open
+
     def refuse(path, flags, *args):
+        if path == str(tmp_path):
+            return real(path, flags, *args)
         raise OSError(5, "Input/output error", path)
 
     monkeypatch.setattr(os, "open", refuse)
@@ -150,7 +199,7 @@ def test_a_file_that_can_not_be_read_is_broken_and_not_absent(tmp_path, monkeypa
 
 def test_a_file_that_vanishes_while_the_folder_is_read_is_absent(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text("kind: Pod")
-    monkeypatch.setattr(manifest, "candidates", lambda _path: (["a.yaml", "gone.yaml"], ()))
+    monkeypatch.setattr(manifest, "candidates", lambda _path: (["a.yaml", "gone.yaml"], (), ""))
     assert [Path(f.path).name for f in read(tmp_path).files] == ["a.yaml"]
 
 

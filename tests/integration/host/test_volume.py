@@ -1,6 +1,8 @@
 """Volumes on a real kernel: file systems in memory, parts bound against whoever swaps paths, removal that is proven."""
 
+import contextlib
 import ctypes
+import functools
 import os
 import shutil
 import stat
@@ -239,6 +241,83 @@ def test_folders_are_never_made_outside_while_links_are_swapped(port, tmp_path):
         over.set()
         thread.join()
     assert tree(secret) == []
+
+
+def test_a_link_to_nothing_on_the_node_is_refused_and_nothing_is_made_through_it(port, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    for kind in ("DirectoryOrCreate", "FileOrCreate"):
+        with pytest.raises(RejectedError, match="link is a symbolic link to nothing"):
+            prepare(port, HostPath(path=str(tmp_path / "link"), kind=kind))
+    with pytest.raises(OperatingError):
+        prepare(port, HostPath(path=str(tmp_path / "link" / "below"), kind="DirectoryOrCreate"))
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_path_of_the_node_is_made_below_links_that_lead_somewhere(port, tmp_path):
+    (tmp_path / "disk").mkdir(mode=0o700)
+    (tmp_path / "data").symlink_to(tmp_path / "disk")
+    before = os.umask(0o077)
+    try:
+        prepare(port, HostPath(path=str(tmp_path / "data" / "a" / "b"), kind="DirectoryOrCreate"))
+        prepare(port, HostPath(path=str(tmp_path / "data" / "file"), kind="FileOrCreate"))
+    finally:
+        os.umask(before)
+    modes = {
+        str(path.relative_to(tmp_path)): stat.S_IMODE(path.lstat().st_mode)
+        for path in tmp_path.rglob("disk*/**")
+        if path.name != "data"
+    }
+    assert modes["disk/a"] == modes["disk/a/b"] == 0o755
+    assert stat.S_IMODE((tmp_path / "disk" / "file").stat().st_mode) == 0o644
+    assert modes["disk"] == 0o700, "what was there keeps its mode"
+
+
+AMBUSH = []
+"""A path and what is to take its place as soon as something is there: before the next call that Python's audit hooks see."""
+
+
+@functools.cache
+def lay_in_wait():
+    def strike(_event, _arguments):
+        if AMBUSH and os.path.lexists(AMBUSH[0][0]):
+            wanted, swap = AMBUSH.pop()
+            wanted.rename(f"{wanted}-aside")
+            swap()
+
+    sys.addaudithook(strike)
+
+
+@pytest.fixture
+def ambush():
+    lay_in_wait()
+    yield lambda wanted, swap: AMBUSH.append((wanted, swap))
+    AMBUSH.clear()
+
+
+@pytest.fixture
+def secret(tmp_path):
+    made = tmp_path / "pods" / "secret"
+    made.mkdir(mode=0o700, parents=True)
+    (made / "key").touch()
+    return made
+
+
+@pytest.mark.parametrize("kind", ["DirectoryOrCreate", "FileOrCreate"])
+def test_what_is_swapped_while_it_is_made_on_the_node_keeps_its_mode(port, tmp_path, secret, ambush, kind):
+    wanted = tmp_path / "data"
+    ambush(wanted, lambda: wanted.symlink_to(secret))
+    with contextlib.suppress(OperatingError):
+        prepare(port, HostPath(path=str(wanted), kind=kind))
+    assert wanted.is_symlink()
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o700
+
+
+def test_a_folder_that_is_swapped_while_a_part_is_made_keeps_its_mode(port, secret, ambush):
+    folder = prepare(port)
+    ambush(folder / "new", lambda: secret.rename(folder / "new"))
+    with contextlib.suppress(OperatingError):
+        bind(port, folder, "new/deep")
+    assert stat.S_IMODE((folder / "new" / "key").parent.stat().st_mode) == 0o700
 
 
 def test_removal_leaves_nothing_mounted_and_nothing_there(port, pod):

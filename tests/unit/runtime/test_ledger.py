@@ -110,7 +110,7 @@ def test_damage_of_every_shape_is_set_aside_with_a_reason(ledger, tmp_path, brea
     remember(ledger, "b")
     path = tmp_path / "ledger/pods/a"
     breakage(path)
-    (sentence,) = recall_all(ledger).damaged
+    ((_, sentence),) = recall_all(ledger).damaged
     assert str(path) in sentence
     assert "set aside as a.damaged-1" in sentence
     assert os.path.lexists(f"{path}.damaged-1")
@@ -135,7 +135,7 @@ def test_a_newer_agents_entry_is_kept_aside_and_named(ledger, tmp_path):
     content = bytearray(path.read_bytes())
     content[len(b"nodeagent")] = 2
     path.write_bytes(content)
-    (sentence,) = recall_all(ledger).damaged
+    ((_, sentence),) = recall_all(ledger).damaged
     assert "format version 2" in sentence
 
 

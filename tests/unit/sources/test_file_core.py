@@ -22,15 +22,17 @@ from api.host import (
     RecallAll,
     RecalledAll,
     Remember,
+    not_ours,
 )
 from api.ids import OpId, Path
 from api.introspection import SourceRow
 from api.lifecycle import Listen, Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, Heard, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow
 
-CONFIG = Path("/node/config")
+CONFIG, EVENTS = Path("/node/config"), Path("/node/events")
 LOST = Failure(kind=FailureKind.UNAVAILABLE, message="the disk is gone")
 
 
@@ -55,7 +57,9 @@ class World:
         self.remembers = remembers
         self.fail = self.fail_ledger = False
         self.missing = False
+        self.place = "a folder on device 0:1"
         self.told = []
+        self.damaged = []
         self.readings = 0
         self.listens = 0
         self.ops = 0
@@ -79,6 +83,8 @@ class World:
                 case Start(op=op, port=port, call=call):
                     assert port == (MANIFESTS if isinstance(call, ReadManifests) else LEDGER)
                     self.flying[op] = (call, self.now)
+                case Tell(to=to, message=message) if to == EVENTS:
+                    self.damaged.append(message)
                 case Tell(to=to, message=message):
                     assert to == CONFIG
                     self.told.append(message)
@@ -114,7 +120,7 @@ class World:
                 files.append(ManifestFile(path=f"/m/{name}", digest=digest, problems=wrong))
             else:
                 files.append(ManifestFile(path=f"/m/{name}", digest=digest, document=content))
-        return ManifestListing(files=tuple(files), missing=self.missing)
+        return ManifestListing(files=tuple(files), missing=self.missing, place=self.place)
 
     def complete_one(self):
         op, (call, at) = next(iter(self.flying.items()))
@@ -174,7 +180,7 @@ def test_it_listens_before_it_reads_and_tells_the_whole_list():
 
 def test_a_missing_path_is_an_empty_list_and_says_so():
     world = World(start=False)
-    world.missing = True
+    world.missing, world.place = True, ""
     world.start()
     world.settle()
     assert world.told == [PodsSeen(source="file")]
@@ -380,6 +386,71 @@ def test_a_failed_reading_keeps_everything_says_so_and_is_repeated():
     assert world.pods() == {}
 
 
+def test_a_failed_reading_between_two_that_miss_a_file_makes_the_second_of_them_the_first():
+    world = World(files={"a.yaml": manifest("a")})
+    for _ in range(3):
+        kept = world.files.pop("a.yaml")
+        world.send(ReadNow())
+        world.settle()
+        world.fail, world.files["a.yaml"] = True, kept
+        world.wait(2 * SETTLE_S)
+        world.fail = False
+        del world.files["a.yaml"]
+        world.send(ReadNow())
+        world.settle()
+        world.files["a.yaml"] = kept
+        world.wait(2 * SETTLE_S)
+    assert all(seen.pods == world.told[0].pods for seen in world.told)
+    assert world.row("a.yaml").status == "accepted"
+
+
+OTHER = ("a folder on device 0:2", "below a path that is no folder")
+
+
+@pytest.mark.parametrize("place", OTHER)
+def test_a_folder_that_became_another_place_counts_as_not_read_until_it_is_seen_twice(place):
+    world = World(files={"a.yaml": manifest("a")})
+    files, world.files = world.files, {}
+    world.place, world.missing = place, place == OTHER[1]
+    world.send(ReadNow())
+    world.settle()
+    world.send(ReadNow())
+    world.settle()
+    top = rows(world.state)[0]
+    assert top.status == "unreachable"
+    assert (
+        f"is {place} now, and was a folder on device 0:1: the next reading decides; the pods of the last"
+        in top.problems[0]
+    )
+    world.place, world.missing, world.files = "a folder on device 0:1", False, files
+    world.wait(60)
+    assert all(seen.pods == world.told[0].pods for seen in world.told)
+    assert {row.status for row in rows(world.state)} == {"accepted"}
+
+
+@pytest.mark.parametrize("place", OTHER)
+def test_a_folder_that_stays_another_place_is_taken_in(place):
+    world = World(files={"a.yaml": manifest("a")})
+    world.missing = place == OTHER[1]
+    world.files, world.place = {} if world.missing else {"b.yaml": manifest("b")}, place
+    world.wait(60)
+    assert world.pods() == ({} if world.missing else {"b-n": "i"})
+    assert {row.status for row in rows(world.state)} == {"waiting" if world.missing else "accepted"}
+
+
+def test_a_path_below_none_that_is_a_folder_is_no_empty_folder_at_a_start():
+    world = World(files={"a.yaml": manifest("a")})
+    world.files["a.yaml"] = BROKEN
+    later = World(ledger=world.ledger, start=False)
+    later.place, later.missing = OTHER[1], True
+    later.start()
+    later.settle()
+    assert later.told == []
+    later.place, later.missing, later.files = "a folder on device 0:1", False, world.files
+    later.wait(60)
+    assert later.pods() == {"a-n": "i"}
+
+
 def test_files_announced_before_a_failed_reading_still_count_at_once():
     world = World()
     world.fail = True
@@ -456,6 +527,7 @@ def test_damaged_memory_is_said_and_not_fatal(damaged):
     world = World(ledger={"k": damaged}, files={"a.yaml": manifest("a")})
     assert world.pods() == {"a-n": "i"}
     assert "damaged" in rows(world.state)[0].problems[0]
+    assert world.damaged == [LedgerDamaged(section=SECTION, whys=(not_ours(SECTION, "k"),))]
 
 
 def test_without_a_ledger_it_reads_at_once():

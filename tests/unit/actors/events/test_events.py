@@ -10,9 +10,9 @@ from actors.events.page import COMBINED, SIMILAR_LIMIT
 from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, Page, rows
 from actors.events.wire import event_object
 from api.errors import Failure, FailureKind
-from api.host import Forget, RecallAll, RecalledAll, Remember
+from api.host import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ids import Uid
-from api.messages.events import EventSeen, KeepEvents, ReleaseEvents
+from api.messages.events import EventSeen, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, Outcome
 
 NS = 1_000_000_000
@@ -167,6 +167,18 @@ def test_what_the_last_life_of_the_agent_saw_is_counted_on():
     recorder.answer(RecalledAll(entries=((U1, data), ("u9", b"nonsense"))))
     assert recorder.said() == [("old", 1), ("Container started", 5)]
     assert rows(recorder.state)[-1].first_at == WALL - 100 * NS
+
+
+def test_what_of_the_ledger_cannot_be_read_is_a_fact_about_the_node():
+    recorder = Recorder(recall=False)
+    recorder.answer(RecalledAll(entries=(("u9", b"nonsense"),), damaged=(("u1", "events/u1 is damaged"),)))
+    recorder.tell(LedgerDamaged(section="admission", whys=("admission/verdicts is damaged",)), 2.0)
+    facts = [(fact.reason, fact.type, fact.message) for fact in recorder.state.happenings]
+    assert facts == [
+        ("LedgerDamaged", "Warning", "events/u1 is damaged"),
+        ("LedgerDamaged", "Warning", not_ours("events", "u9")),
+        ("LedgerDamaged", "Warning", "admission/verdicts is damaged"),
+    ]
 
 
 def test_a_ledger_that_does_not_answer_is_asked_again_and_events_are_kept_meanwhile():

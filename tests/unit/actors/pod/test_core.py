@@ -11,6 +11,7 @@ from actors.pod.explain import explain
 from actors.pod.report import STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import (
     MEMO_SECTION,
+    STATUS_SECTION,
     Finished,
     Gone,
     PodMemo,
@@ -319,6 +320,20 @@ def test_a_ledger_that_can_not_be_read_is_tried_again_and_then_done_without():
     hand.settle()
     assert hand.status.phase == "Running"
     assert "LedgerUnavailable" in {e.reason for e in hand.state.events}
+
+
+@pytest.mark.parametrize(
+    ("section", "lost"), [(MEMO_SECTION, "restart counts"), (STATUS_SECTION, "last status")]
+)
+def test_a_page_that_holds_something_else_is_told_and_counts_as_missing(section, lost):
+    hand = Hand()
+    hand.world.pages[section] = b"nonsense"
+    hand.update(wanted())
+    hand.settle()
+    [event] = [e for e in hand.state.events if e.reason == "LedgerDamaged"]
+    assert f"ledger entry {section}/{UID} holds what no agent of this version writes" in event.message
+    assert lost in event.message
+    assert hand.status.phase == "Running"
 
 
 def test_a_status_that_can_not_be_read_at_first_is_not_forgotten():

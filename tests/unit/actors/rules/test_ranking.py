@@ -1,6 +1,7 @@
 """Who goes first, what is said of it, and who is over a limit of its own (reference ``node`` sections 6.7 to 6.11)."""
 
 import pytest
+from msgspec.structs import replace
 
 from actors.rules.pressure import refused_under
 from actors.rules.ranking import Contender, is_spared, local_excess, low_on, rank, request_of
@@ -55,6 +56,19 @@ def usage(name="web", used=None, *, pids=None, layer=None, logs=None, volume=Non
         containers=(one,),
         volumes=volumes,
         ephemeral=fs(known),
+    )
+
+
+def part(usage):
+    """Return a usage of whose volumes and logs not everything could be counted."""
+    return replace(
+        usage,
+        containers=tuple(
+            replace(one, logs=replace(one.logs, at_least=True) if one.logs else None)
+            for one in usage.containers
+        ),
+        volumes=tuple(replace(one, fs=replace(one.fs, at_least=True)) for one in usage.volumes),
+        ephemeral=replace(usage.ephemeral, at_least=True),
     )
 
 
@@ -216,6 +230,12 @@ EPHEMERAL = "ephemeral-storage"
         (pod("w", container("a", limits={EPHEMERAL: "1Ki"}), container("b", limits={EPHEMERAL: "1Gi"})), usage(logs=1025), True, "ephemeralcontainerfs.limit", 'Container a exceeded its local ephemeral storage limit "1Ki". '),
         (pod("w", container("a", limits={EPHEMERAL: "1Ki"}), volumes=(DISK,)), usage(volume=2 * MI), False, "emptydirfs.limit", 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". '),
         (pod("w"), usage(layer=1 << 40), False, "", ""),
+        (pod("w", volumes=(DISK,)), part(usage(volume=MI * 9 // 10)), False, "", ""),
+        (pod("w", volumes=(DISK,)), part(usage(volume=MI * 9 // 10 + 1)), False, "emptydirfs.limit", 'Usage of EmptyDir volume "v" exceeds the limit "1Mi". It could not be counted in time: 943719 at least. '),
+        (pod("w", container("a", limits={EPHEMERAL: "10Ki"})), part(usage(volume=9 << 10)), False, "", ""),
+        (pod("w", container("a", limits={EPHEMERAL: "10Ki"})), part(usage(volume=(9 << 10) + 1)), False, "ephemeralpodfs.limit", "Pod ephemeral local storage usage exceeds the total limit of containers 10Ki. It could not be counted in time: 9217 at least. "),
+        (pod("w", container("a", limits={EPHEMERAL: "10Ki"}), container("b", limits={EPHEMERAL: "1Gi"})), part(usage(logs=10 << 10)), False, "ephemeralcontainerfs.limit", 'Container a exceeded its local ephemeral storage limit "10Ki". It could not be counted in time: 10Ki at least. '),
+        (pod("w", container("a", limits={EPHEMERAL: "0"})), part(usage(volume=0)), False, "", ""),
     ],
 )  # fmt: skip
 def test_limits_of_local_storage(one, used, dedicated, limit, message):

@@ -8,6 +8,7 @@ from api.errors import Failure, FailureKind
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Path, Uid, pod_path
 from api.lifecycle import Start, Tell
+from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
@@ -302,6 +303,28 @@ def test_what_earlier_lives_left_on_disk_is_swept():
     assert {uid for uid, _ in kills(house.last)} == {"old1", "old2", "old3"}
 
 
+def test_pages_that_are_damaged_are_left_to_the_actors_of_their_pods():
+    house = House()
+    begun = [a for a in house.snapshot(wanted(uid="u1")) if isinstance(a, Start)]
+    assert [a.call.only_look for a in begun if isinstance(a.call, RecallAll)] == [True, True]
+    house.listed()
+    swept(house, (RecalledAll(damaged=(("old1", "it is damaged"),)), RecalledAll(), PodFolders()))
+    assert house.alive == {"u1", "old1"}
+    assert {uid for uid, _ in kills(house.last)} == {"old1"}
+    assert house.state.remains == ("old1",)
+
+
+def test_a_page_of_verdicts_that_cannot_be_read_is_told_as_an_event_of_the_node():
+    for page, why in ((b"nonsense", "admission/verdicts holds what no agent"), (None, "")):
+        house = House(page=page)
+        sent = told(house.last, LedgerDamaged)
+        assert [(to, m.section) for to, m in sent] == ([("/node/events", "admission")] if why else [])
+        assert all(why in m.whys[0] for _, m in sent)
+        house.snapshot(wanted(uid="u1")), house.listed()
+        assert told(house.last, LedgerDamaged) == []
+        assert house.alive == {"u1"}
+
+
 NOTHING = (RecalledAll(), RecalledAll(), PodFolders())
 BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="it broke")
 
@@ -339,7 +362,8 @@ def test_of_a_pod_of_which_nothing_was_found_anywhere_its_actor_is_told_so():
         (RecalledAll(entries=(("u1", b""),)), RecalledAll(), PodFolders()),
         (RecalledAll(), RecalledAll(entries=(("u1", b""),)), PodFolders()),
         (RecalledAll(), RecalledAll(), PodFolders(uids=(Uid("u1"),))),
-        (RecalledAll(damaged=("the page of u1 is damaged",)), RecalledAll(), PodFolders()),
+        (RecalledAll(damaged=(("u1", "the page of u1 is damaged"),)), RecalledAll(), PodFolders()),
+        (RecalledAll(damaged=(("", "the section cannot be read"),)), RecalledAll(), PodFolders()),
         (RecalledAll(), RecalledAll(), BROKEN),
         (BROKEN, RecalledAll(), PodFolders()),
     ],

@@ -105,6 +105,8 @@ class World:
         self.pids = {}
         self.working_set = {}
         self.used = {}
+        self.parts = set()
+        """Pods of which the volume ``cache`` can not be counted to the end."""
         self.disk = disk()
         self.images = ImageFs(mountpoint="/images", capacity_bytes=10 * GIB, available_bytes=5 * GIB)
         self.cpu_step_ns = NS
@@ -237,7 +239,13 @@ class World:
             at=at,
             logs=(FolderReading(name="main", used_bytes=2 * MIB, inodes=3),),
             volumes=(
-                FolderReading(name="cache", kind="empty-dir", used_bytes=used, inodes=5),
+                FolderReading(
+                    name="cache",
+                    kind="empty-dir",
+                    used_bytes=used,
+                    inodes=5,
+                    at_least=place.uid in self.parts,
+                ),
                 FolderReading(name="ram", kind="empty-dir", used_bytes=7, inodes=1, memory=True, fs=disk()),
             ),
             other_bytes=4096,
@@ -579,6 +587,26 @@ def test_folders_are_walked_less_often_the_longer_it_takes(world):
                 walks[place.uid] += 1
     assert walks["a"] <= 2
     assert walks["b"] >= 4
+
+
+def test_what_could_not_be_counted_in_time_keeps_its_last_value_and_is_said_to_be_at_least_that(world):
+    world.used = {"a": 50 * MIB}
+    world.begin(WARM_ROUNDS)
+    world.used, world.parts = {"a": 0}, {"a"}
+    for used, shown in ((0, 50 * MIB), (60 * MIB, 60 * MIB), (MIB, 60 * MIB)):
+        world.used["a"] = used
+        world.tell(ReadUsageNow(asked_by=WATCHER))
+        world.settle()
+        cache = next(volume for volume in world.of("a").volumes if volume.name == "cache")
+        assert (cache.fs.used_bytes, cache.fs.at_least) == (shown, True)
+        assert world.of("a").ephemeral.at_least
+        assert world.of("a").ephemeral.used_bytes >= shown
+    world.parts = set()
+    world.tell(ReadUsageNow(asked_by=WATCHER))
+    world.settle()
+    cache = next(volume for volume in world.of("a").volumes if volume.name == "cache")
+    assert (cache.fs.used_bytes, cache.fs.at_least, world.of("a").ephemeral.at_least) == (MIB, False, False)
+    assert not world.of("b").ephemeral.at_least
 
 
 def test_reading_now_reads_everything_at_once(world):
