@@ -44,6 +44,7 @@ from actors.pod.stage import (
     refusal,
     remember,
     runtime_call,
+    sandbox_stops,
     stop,
 )
 from actors.pod.state import (
@@ -64,7 +65,7 @@ from actors.pod.stop import Leaving, leaving, marked, sidecar_names, stops
 from actors.pod.turn import awaited_stage, ended_stage, progress_of, purge
 from actors.pod.volume import prepare_volumes, remove_volumes
 from actors.rules.identity import kept_for_last
-from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
+from actors.rules.instance import is_alive, newest_of, running
 from actors.rules.loglink import link_name
 from actors.rules.progress import Progress
 from actors.rules.role import in_order, is_init, lasting, sidecars
@@ -75,7 +76,6 @@ from api.containers import (
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
-    StopSandbox,
 )
 from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
 from api.ids import Instant, WallNs
@@ -209,9 +209,7 @@ def renew_sandbox(
     stopping = stops(state, leftovers, now, wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
-    old = tuple(
-        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in ready_sandboxes(observed)
-    )
+    old = sandbox_stops(state)
     if old:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
@@ -408,10 +406,9 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     ended = read_endings(state)
     if ended:
         return ended
-    sandboxes = ready_sandboxes(state.observed)
+    sandboxes = sandbox_stops(state)
     if sandboxes:
-        calls = tuple(runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in sandboxes)
-        return Stage(calls=calls, why="stopping its sandbox")
+        return Stage(calls=sandboxes, why="stopping its sandbox")
     return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
 
 
@@ -486,8 +483,5 @@ def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
     if alive:
         calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
         return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
-    calls = tuple(
-        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id))
-        for s in ready_sandboxes(state.observed)
-    )
-    return Stage(calls=calls, why="stopping a sandbox that came back after the pod had ended")
+    why = "stopping a sandbox that came back after the pod had ended"
+    return Stage(calls=sandbox_stops(state), why=why)

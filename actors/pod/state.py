@@ -269,6 +269,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What it was given last."""
     granted_to: Pod | None = None
     """The desired pod that it was given just that for."""
+    stopped: tuple[str, ...] = ()
+    """Ids of the sandboxes that are shown and that this incarnation had stopped: they hold no address and no port."""
     linked: tuple[str, ...] = ()
     """Ids of the containers that run and whose logs are linked."""
     volumes: tuple[ReadyVolume, ...] = ()
