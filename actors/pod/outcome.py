@@ -11,6 +11,7 @@ from actors.pod.event import with_event
 from actors.pod.grouping import grouped, ungrouped
 from actors.pod.hook import absorb_hook
 from actors.pod.image import without_image
+from actors.pod.repeat import with_answer
 from actors.pod.resize import after_failed_update, after_update
 from actors.pod.stage import sandbox_stops
 from actors.pod.state import (
@@ -143,6 +144,8 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
         return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
     state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
     state = noted(state, flight, outcome, now)
+    if not flight.cancelled:
+        state = with_answer(state, flight.what.call, now)
     if outcome.failure is not None:
         return failed(state, flight, outcome.failure, now, wall)
     state = tried_well(state, flight)

@@ -26,6 +26,7 @@ from actors.pod.initstatus import begin_again
 from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
 from actors.pod.probe import ailing, unready_why
 from actors.pod.renewal import note_renewals
+from actors.pod.repeat import spaced
 from actors.pod.resize import resize_stage, restarts_to_resize
 from actors.pod.restartall import restart_all
 from actors.pod.stage import (
@@ -87,7 +88,7 @@ from api.objects import pod as v1
 @kept_for_last
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
     """Choose the next stage as if no call were in flight."""
-    stage = stage_of_life(state, now, wall)
+    stage = spaced(state, stage_of_life(state, now, wall), now)
     again = rewriting(state)
     if stage.calls or again is None or state.rewrite_at is None:
         return stage
@@ -252,7 +253,7 @@ def run_containers(
     if stopping is not None and stopping.calls:
         return stopping
     confining = resize_stage(state, now) or limit_again(state, pod, now)
-    if confining:
+    if confining and spaced(state, confining, now).calls:
         return confining
     waits = waits_of(state, now, wall)
     started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
@@ -283,7 +284,7 @@ def start_next(
         if container.name in waiting or not is_due(state, container):
             continue
         newest = newest_of(observed, container.name)
-        stage = bring_up(state, pod, container, newest, sandbox_id, now, wall)
+        stage = spaced(state, bring_up(state, pod, container, newest, sandbox_id, now, wall), now)
         if stage.calls:
             rows = tuple(row for other in stuck for row in other.waiting)
             return msgspec.structs.replace(stage, waiting=(*rows, *stage.waiting)), stuck
@@ -309,7 +310,8 @@ def prune(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, n
     outdated = prunable(state, pod, observed, sandbox_id)
     if not outdated or (pruning is not None and now < pruning.until):
         return None
-    return Stage(calls=outdated, why="removing containers that ended before the last one")
+    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
+    return stage if spaced(state, stage, now).calls else None
 
 
 def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
