@@ -238,7 +238,10 @@ class RunSandbox(Call, frozen=True, kw_only=True):
 
 
 class StopSandbox(Call, frozen=True, kw_only=True):
-    """Stop a sandbox and what still runs in it -> RuntimePod. The record stays, not ready."""
+    """Stop a sandbox and what still runs in it -> RuntimePod. The record stays, not ready.
+
+    One that is not ready already gives back what it still holds: its addresses, its host ports.
+    """
 
     uid: Uid
     sandbox_id: str
@@ -249,7 +252,7 @@ class StopSandbox(Call, frozen=True, kw_only=True):
 
 
 class RemoveSandbox(Call, frozen=True, kw_only=True):
-    """Remove a sandbox with all its containers and records -> RuntimePod. Log files stay."""
+    """Stop a sandbox, then remove it with all its containers and records -> RuntimePod. Log files stay."""
 
     uid: Uid
     sandbox_id: str

@@ -27,6 +27,7 @@ from actors.pod.plan import next_stage
 from actors.pod.probe import absorb_probe, with_probes
 from actors.pod.refusal import is_turned_away, refused_status, turned_away
 from actors.pod.renewal import with_renewed, without_renewed
+from actors.pod.repeat import next_removal
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
 from actors.pod.resize import resize_conditions, with_confined, with_resize_events
 from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
@@ -493,7 +494,8 @@ def retry_at(state: PodState, now: Instant) -> Instant | None:
     """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
     if not isinstance(state.life, Syncing):
         return None
-    return earliest(*(hold.until for hold in state.holds if hold.container in BESIDE and hold.until > now))
+    held = (hold.until for hold in state.holds if hold.container in BESIDE and hold.until > now)
+    return earliest(*held, next_removal(state, now))
 
 
 def earliest(*instants: Instant | None) -> Instant | None:

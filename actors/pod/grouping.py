@@ -9,13 +9,13 @@ from actors.pod.config.cgroup import asked_milli, pod_limits, possible_parents, 
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.event import with_event
 from actors.pod.resize import due_changes
-from actors.pod.stage import Stage, host_call, runtime_call
+from actors.pod.stage import Stage, host_call, sandbox_stops
 from actors.pod.state import LIMITING, Hold, PodState, PortCall, Recalling, Syncing, Terminating
 from actors.pod.stop import leaving, stops
-from actors.rules.instance import ready_sandboxes, running
+from actors.rules.instance import running
 from actors.rules.qos import qos_class
 from api.cgroup import CgroupLimits, EnsurePodCgroup, PodCgroupMade
-from api.containers import RuntimePod, SandboxSpec, StopSandbox
+from api.containers import RuntimePod, SandboxSpec
 from api.host import RemovePodCgroup
 from api.ids import Instant, Path, WallNs
 from api.lifecycle import Action, Tell
@@ -92,10 +92,7 @@ def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, 
     stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
-    boxes = tuple(
-        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=box.id))
-        for box in ready_sandboxes(observed)
-    )
+    boxes = sandbox_stops(state)
     return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
 
 

@@ -11,7 +11,9 @@ from actors.pod.event import with_event
 from actors.pod.grouping import grouped, ungrouped
 from actors.pod.hook import absorb_hook
 from actors.pod.image import without_image
+from actors.pod.repeat import with_answer
 from actors.pod.resize import after_failed_update, after_update
+from actors.pod.stage import sandbox_stops
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
@@ -142,6 +144,8 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
         return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
     state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
     state = noted(state, flight, outcome, now)
+    if not flight.cancelled:
+        state = with_answer(state, flight.what.call, now)
     if outcome.failure is not None:
         return failed(state, flight, outcome.failure, now, wall)
     state = tried_well(state, flight)
@@ -237,7 +241,7 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     return replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
 
 
-def runtime_answered(
+def runtime_answered(  # noqa: C901  # one case per call
     state: PodState, flight: Flight, outcome: Outcome, view: RuntimePod, wall: WallNs
 ) -> PodState:
     """Take in the runtime's view after a call: nobody waits for the next relist."""
@@ -248,7 +252,7 @@ def runtime_answered(
         state = with_view(state, view, as_of)
     if inspected:
         state = replace(state, look=False)
-        if isinstance(state.life, Terminating) and not is_alive(state.observed):
+        if isinstance(state.life, Terminating) and not is_alive(state.observed) and not sandbox_stops(state):
             state = replace(state, life=replace(state.life, proven_at=as_of))
     else:
         state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
@@ -266,6 +270,8 @@ def runtime_answered(
             return started_container(state, started, name, wall)
         case RunSandbox(spec=SandboxSpec(attempt=attempt)):
             return made_sandbox(state, wall, again=attempt > 0)
+        case StopSandbox(sandbox_id=stopped):
+            return stopped_sandbox(state, stopped)
         case RemoveContainer(container_id=removed):
             if newest is not None and newest.id == removed and newest.state is ContainerState.CREATED:
                 state = replace(state, base=never_started(state.base, removed))
@@ -273,6 +279,12 @@ def runtime_answered(
             return with_hold(state, replace(hold, instance="")) if hold else state
         case _:
             return state
+
+
+def stopped_sandbox(state: PodState, sandbox_id: str) -> PodState:
+    """Return the state that does not stop this sandbox again, unless it should become ready."""
+    shown = {one.id for one in state.observed.sandboxes} if state.observed is not None else set()
+    return replace(state, stopped=tuple(sorted({*state.stopped, sandbox_id} & shown)))
 
 
 def linked_log(state: PodState, container_id: str) -> PodState:

@@ -26,6 +26,7 @@ from actors.pod.initstatus import begin_again
 from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
 from actors.pod.probe import ailing, unready_why
 from actors.pod.renewal import note_renewals
+from actors.pod.repeat import spaced
 from actors.pod.resize import resize_stage, restarts_to_resize
 from actors.pod.restartall import restart_all
 from actors.pod.stage import (
@@ -44,6 +45,7 @@ from actors.pod.stage import (
     refusal,
     remember,
     runtime_call,
+    sandbox_stops,
     stop,
 )
 from actors.pod.state import (
@@ -64,7 +66,7 @@ from actors.pod.stop import Leaving, leaving, marked, sidecar_names, stops
 from actors.pod.turn import awaited_stage, ended_stage, progress_of, purge
 from actors.pod.volume import prepare_volumes, remove_volumes
 from actors.rules.identity import kept_for_last
-from actors.rules.instance import is_alive, newest_of, ready_sandboxes, running
+from actors.rules.instance import is_alive, newest_of, running
 from actors.rules.loglink import link_name
 from actors.rules.progress import Progress
 from actors.rules.role import in_order, is_init, lasting, sidecars
@@ -75,7 +77,6 @@ from api.containers import (
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
-    StopSandbox,
 )
 from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
 from api.ids import Instant, WallNs
@@ -87,7 +88,7 @@ from api.objects import pod as v1
 @kept_for_last
 def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
     """Choose the next stage as if no call were in flight."""
-    stage = stage_of_life(state, now, wall)
+    stage = spaced(state, stage_of_life(state, now, wall), now)
     again = rewriting(state)
     if stage.calls or again is None or state.rewrite_at is None:
         return stage
@@ -209,9 +210,7 @@ def renew_sandbox(
     stopping = stops(state, leftovers, now, wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
-    old = tuple(
-        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in ready_sandboxes(observed)
-    )
+    old = sandbox_stops(state)
     if old:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, attempt):
@@ -254,7 +253,7 @@ def run_containers(
     if stopping is not None and stopping.calls:
         return stopping
     confining = resize_stage(state, now) or limit_again(state, pod, now)
-    if confining:
+    if confining and spaced(state, confining, now).calls:
         return confining
     waits = waits_of(state, now, wall)
     started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
@@ -285,7 +284,7 @@ def start_next(
         if container.name in waiting or not is_due(state, container):
             continue
         newest = newest_of(observed, container.name)
-        stage = bring_up(state, pod, container, newest, sandbox_id, now, wall)
+        stage = spaced(state, bring_up(state, pod, container, newest, sandbox_id, now, wall), now)
         if stage.calls:
             rows = tuple(row for other in stuck for row in other.waiting)
             return msgspec.structs.replace(stage, waiting=(*rows, *stage.waiting)), stuck
@@ -311,7 +310,8 @@ def prune(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, n
     outdated = prunable(state, pod, observed, sandbox_id)
     if not outdated or (pruning is not None and now < pruning.until):
         return None
-    return Stage(calls=outdated, why="removing containers that ended before the last one")
+    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
+    return stage if spaced(state, stage, now).calls else None
 
 
 def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
@@ -408,10 +408,9 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     ended = read_endings(state)
     if ended:
         return ended
-    sandboxes = ready_sandboxes(state.observed)
+    sandboxes = sandbox_stops(state)
     if sandboxes:
-        calls = tuple(runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id)) for s in sandboxes)
-        return Stage(calls=calls, why="stopping its sandbox")
+        return Stage(calls=sandboxes, why="stopping its sandbox")
     return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
 
 
@@ -486,8 +485,5 @@ def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
     if alive:
         calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
         return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
-    calls = tuple(
-        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=s.id))
-        for s in ready_sandboxes(state.observed)
-    )
-    return Stage(calls=calls, why="stopping a sandbox that came back after the pod had ended")
+    why = "stopping a sandbox that came back after the pod had ended"
+    return Stage(calls=sandbox_stops(state), why=why)

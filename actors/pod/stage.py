@@ -32,7 +32,9 @@ from api.containers import (
     RemoveContainer,
     RemoveSandbox,
     RuntimePod,
+    SandboxState,
     StopContainer,
+    StopSandbox,
 )
 from api.duration import write
 from api.host import ReadNodeFiles, Remember
@@ -148,6 +150,19 @@ def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
     call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
     return PortCall(
         port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
+    )
+
+
+def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that stop the pod's sandboxes: what is ready, and once what is not.
+
+    One that died by itself, as with its machine, holds addresses and host ports until its runtime is asked to stop it.
+    """
+    boxes = state.observed.sandboxes if state.observed is not None else ()
+    return tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=box.id))
+        for box in boxes
+        if box.state is SandboxState.READY or box.id not in state.stopped
     )
 
 

@@ -188,6 +188,18 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True):
     """Id of the instance that could not be started; it is removed before the next try."""
 
 
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """Equal calls that were answered one after the other, well or not."""
+
+    call: msgspec.Struct
+    """The call, without what may differ between equal ones."""
+    times: int
+    at: Instant
+    """When the last one was answered."""
+    until: Instant
+    """Before this no equal one is made."""
+
+
 class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
     """A volume that can be mounted, as it was asked for."""
 
@@ -269,6 +281,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What it was given last."""
     granted_to: Pod | None = None
     """The desired pod that it was given just that for."""
+    stopped: tuple[str, ...] = ()
+    """Ids of the sandboxes that are shown and that this incarnation had stopped: they hold no address and no port."""
     linked: tuple[str, ...] = ()
     """Ids of the containers that run and whose logs are linked."""
     volumes: tuple[ReadyVolume, ...] = ()
@@ -292,6 +306,8 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     inherited: tuple[OpId, ...] = ()
     """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
     holds: tuple[Hold, ...] = ()
+    repeats: tuple[Repeat, ...] = ()
+    """What was asked for in the last minutes."""
     wants: tuple[ImageWant, ...] | None = None
     """Images that the next containers need, as they were told; None before they were told once."""
     wants_told_at: Instant = float("-inf")

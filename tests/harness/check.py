@@ -188,6 +188,9 @@ class Checker:
         overlaps = self.world.runtime.overlaps
         if overlaps:
             self.fail("never two stages on one pod", overlaps[0])
+        hot = self.world.runtime.pace.hot
+        if hot:
+            self.fail("what changes nothing is not asked for in a hot loop", hot[0])
         torn = self.world.volumes.torn
         if torn:
             self.fail("nothing is removed while a container uses it", torn[0])

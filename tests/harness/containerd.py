@@ -13,6 +13,7 @@ and a number, held as a name among the abstract sockets, from which bridge, addr
 
 import contextlib
 import ctypes
+import ipaddress
 import itertools
 import json
 import os
@@ -84,7 +85,9 @@ class Containerd:
         cri: str = "",
         handlers: tuple[str, ...] = ("runc",),
         images: tuple[Image, ...] | None = None,
+        addresses: int = 0,
     ) -> None:
+        """Its network has so many addresses for pods, all of its own where `addresses` is 0."""
         self.folder = folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
         self.bin_folder = bin_folder or containerd_folder("1.6")
@@ -105,7 +108,7 @@ class Containerd:
         self._seen: set[str] = set()
         self._shim_sockets: set[str] = set()
         self._ports: set[str] = set()
-        self._configure(cri, handlers)
+        self._configure(cri, handlers, addresses)
 
     # life
 
@@ -266,7 +269,7 @@ class Containerd:
 
     # within
 
-    def _configure(self, cri: str, handlers: tuple[str, ...]) -> None:
+    def _configure(self, cri: str, handlers: tuple[str, ...], addresses: int) -> None:
         quoted = {
             name: json.dumps(str(self.folder / name)) for name in ("root", "state", "temp", "opt", "network")
         }
@@ -283,6 +286,11 @@ class Containerd:
         (self.folder / "config.toml").write_text(text)
         (self.folder / "temp").mkdir(exist_ok=True)
         (self.folder / "network").mkdir(exist_ok=True)
+        pool = {"subnet": self.subnet}
+        if addresses:
+            # The first one is the bridge's own.
+            first = ipaddress.ip_network(self.subnet)[2]
+            pool |= {"rangeStart": str(first), "rangeEnd": str(first + addresses - 1)}
         bridge = {
             "type": "bridge",
             "bridge": self.bridge,
@@ -291,7 +299,7 @@ class Containerd:
             "ipam": {
                 "type": "host-local",
                 "dataDir": str(self.folder / "addresses"),
-                "ranges": [[{"subnet": self.subnet}]],
+                "ranges": [[pool]],
                 "routes": [{"dst": "0.0.0.0/0"}],
             },
         }

@@ -7,6 +7,7 @@ from collections import Counter
 from api.errors import FailureKind
 from api.eviction import Pressure, Signal
 from tests.harness.fault import GROUP_OPERATIONS, OPERATIONS, VOLUME_OPERATIONS
+from tests.harness.pace import ENDING
 
 CALLS = (*OPERATIONS, *GROUP_OPERATIONS, *VOLUME_OPERATIONS)
 ENOUGH_SEEDS = 50
@@ -108,6 +109,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     *(("outcome", f"{call} ok") for _, call, _ in CALLS),
     *(("failed", f"{port} {call}") for port, call, _ in CALLS),
     *(("failure", kind.value) for kind in FailureKind),
+    *(("without effect", kind.__name__) for kind in ENDING),
     ("kernel", "told of memory"),
     ("kernel", "counted a kill"),
     ("end", "everything removed"),

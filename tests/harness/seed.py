@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+import msgspec
+
 from api.faults import DropMessage, FailOperation, FaultPlan
 from api.ids import Path, Uid, pod_path
 from api.messages import Message
@@ -35,6 +37,7 @@ from tests.harness.fault import (
 from tests.harness.hand import Hands
 from tests.harness.kernelrule import draw_kernel_faults
 from tests.harness.liveness import actors_of, unsettled
+from tests.harness.pace import IdleSpells
 from tests.harness.resize import with_resize_faults
 from tests.harness.scarcity import Scarcity
 from tests.harness.scarcityseed import draw_scarce_acts, draw_scarcity_faults, scarce_wish
@@ -127,6 +130,16 @@ class SeedRun:
             self.world, self.coverage, doomed=self.checker.evicted_before, pressure_may_be_lost=lost
         )
         self.trace = trace
+        if self.scarcity is None:
+            spells = IdleSpells(seed, FAULTY_S)
+            self.world.runtime.ignores = lambda call: self.is_idle(spells, call)
+
+    def is_idle(self, spells: IdleSpells, call: msgspec.Struct) -> bool:
+        """Tell whether the runtime answers this call as done and does not carry it out."""
+        idle = spells.ignores(call, self.world.time.now())
+        if idle:
+            self.coverage.note("without effect", type(call).__name__)
+        return idle
 
     def see(self, path: Path, message: Message) -> None:
         """Add a delivery to the digest and show it to the checker."""

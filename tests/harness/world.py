@@ -18,6 +18,7 @@ from api.config import Settings
 from api.containers import (
     ContainerState,
     CreateContainer,
+    InspectPod,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
@@ -47,6 +48,7 @@ from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.evictionrule import draw_policy
 from tests.harness.fault import Seam
 from tests.harness.kernelrule import Kernel
+from tests.harness.pace import Pace
 from tests.harness.probescript import Answers
 from tests.harness.scarceusage import ScarceDisk, ScarceUsage
 from tests.harness.scarcity import Scarcity
@@ -96,6 +98,9 @@ class WatchedRuntime(MemoryRuntime):
         """How often a container was confined otherwise."""
         self.vanishes: Callable[[], bool] = lambda: False
         """Whether the image of the container that is being made vanishes right before."""
+        self.ignores: Callable[[msgspec.Struct], bool] = lambda _call: False
+        """Whether a call is answered as done and not carried out."""
+        self.pace = Pace()
         self.on_removal: Callable[[RemoveImage], None] = lambda _call: None
         """Is shown each removal of an image as it is asked for."""
         self._fetching: dict[tuple[str, object], int] = {}
@@ -113,6 +118,7 @@ class WatchedRuntime(MemoryRuntime):
         if isinstance(call, CreateContainer) and call.spec.image in FETCHABLE and self.vanishes():
             self.remove_image(call.spec.image)
         uid = call.spec.uid if isinstance(call, RunSandbox) else call.uid
+        self.pace.note(uid, call, self._timers.now())
         for other in self._under_way.values():
             other_uid = other.spec.uid if isinstance(other, RunSandbox) else other.uid
             if other_uid == uid and type(other) is not type(call):
@@ -126,7 +132,8 @@ class WatchedRuntime(MemoryRuntime):
             self.updates += isinstance(call, UpdateContainer)
             done(result, failure)
 
-        return super().begin(call, deadline_s, ended)
+        carried_out = InspectPod(uid=uid) if self.ignores(call) else call
+        return super().begin(carried_out, deadline_s, ended)
 
     def _fetch(self, call: PullImage, deadline_s: float, done: Done) -> Undo:
         key = (call.image, call.auth)
@@ -314,6 +321,7 @@ class World:
     def start(self) -> None:
         """Start the agent, its first or another life."""
         self.lives += 1
+        self.runtime.pace.begin()
         self.system = SimSystem(
             self.seed, time=self.time, interceptor=self.seam, trace_log=self.trace, on_step=self._on_step
         )

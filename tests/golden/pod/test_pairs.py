@@ -80,6 +80,7 @@ def state_of(pair):
         grouped=pair.get("grouped", ""),
         granted_to=pod if "grouped" in pair else None,
         base=msgspec.convert(pair.get("before", {}), PodStatus),
+        stopped=tuple(pair.get("stopped", [])),
         prepared=tuple(pair.get("prepared", {}).items()),
         files=NodeFiles() if pair.get("folders", True) else None,
         resize=msgspec.convert(pair["resize"], Resize) if "resize" in pair else None,

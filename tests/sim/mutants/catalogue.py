@@ -411,6 +411,11 @@ def hear_no_more(right):
     return lambda ear, failure, now: replace(right(ear, failure, now), retry_at=float("inf"))
 
 
+def ask_again_at_once(_):
+    """What had no effect is asked for again at once."""
+    return lambda _times: 0.0
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
@@ -462,5 +467,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),
+    Mutant("hothead", "actors.pod.repeat", "wait_after", ask_again_at_once),
     Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
 )

@@ -498,7 +498,7 @@ def test_a_sandbox_of_an_orphan_without_containers_is_removed(state):
     hand = Hand(TinyWorld(shown(box(state=state))))
     hand.kill(cause=KillCause.ORPHAN)
     hand.settle()
-    assert any(isinstance(c, StopSandbox) for c in hand.started) is (state == "ready")
+    assert [c.sandbox_id for c in hand.started if isinstance(c, StopSandbox)] == ["s0"]
     assert [c.sandbox_id for c in hand.started if isinstance(c, RemoveSandbox)] == ["s0"]
     assert (hand.world.view.sandboxes, type(hand.state.life)) == ((), Gone)
 
@@ -644,8 +644,8 @@ def test_a_changed_definition_stops_the_container_first():
 def test_a_dead_sandbox_is_replaced_after_what_is_left_was_stopped():
     hand = Hand(TinyWorld(shown(box(state="not-ready"), instance())))
     hand.update(wanted()), hand.settle()
-    assert kinds(hand.started)[5:7] == [StopContainer, RunSandbox]
-    assert hand.started[6].spec.attempt == 1
+    assert kinds(hand.started)[5:8] == [StopContainer, StopSandbox, RunSandbox]
+    assert hand.started[7].spec.attempt == 1
 
 
 def test_a_never_pod_that_lost_its_sandbox_before_all_containers_ran_fails():
