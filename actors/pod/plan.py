@@ -249,7 +249,10 @@ def run_containers(
     noted = note_renewals(state, now) if leave else None
     if noted:
         return noted
-    stopping = stops(state, leave, now, wall, why="stopping containers that are to be replaced")
+    # Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
+    stopping = stops(
+        state, leave, now, wall, why="stopping containers that are to be replaced", in_turn=False
+    )
     if stopping is not None and stopping.calls:
         return stopping
     confining = resize_stage(state, now) or limit_again(state, pod, now)
@@ -397,12 +400,12 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     held = paused(state, now)
     if held:
         return held
-    pressing = wall >= kill.stop_by
+    in_turn = wall < kill.stop_by
     why = f"stopping its containers with {left_s} s of grace"
-    stopping = stops(state, leave, now, wall, why=why, pressing=pressing)
+    stopping = stops(state, leave, now, wall, why=why, in_turn=in_turn)
     if stopping is not None:
         # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
-        timed = sidecar_names(state) and not pressing
+        timed = sidecar_names(state) and in_turn
         used_up = now + (kill.stop_by - wall) / NS if timed else None
         return msgspec.structs.replace(stopping, wake_at=used_up)
     ended = read_endings(state)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from actors.pod.config.environment import expand
 from actors.pod.containerconfig import own_grace_s
 from actors.pod.event import with_event
+from actors.pod.hook import post_start_of
 from actors.pod.stage import is_changed
 from actors.pod.state import PodState, Syncing, Terminating
 from actors.rules.instance import newest_of, ready_sandboxes
@@ -84,7 +85,11 @@ def plain(target: ProbeTarget) -> ProbeTarget:
 
 
 def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
-    """Return the instances that run and are to be probed. While a pod is being stopped only readiness is asked for."""
+    """Return the instances that run and are to be probed. While a pod is being stopped only readiness is asked for.
+
+    One whose postStart hook is not over is not among them, as its start has not returned for a kubelet: so all its probes
+    begin when the hook ends, told of a container that has started where no startup probe decides that.
+    """
     pod, observed = state.desired, state.observed
     if pod is None or not isinstance(state.life, Syncing | Terminating):
         return ()
@@ -92,7 +97,7 @@ def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
     targets = []
     for container in probed(pod):
         newest = newest_of(observed, container.name)
-        if newest is None or newest.state is not ContainerState.RUNNING:
+        if newest is None or newest.state is not ContainerState.RUNNING or post_start_of(state, newest):
             continue
         plans = tuple(
             plan_of(state, pod, container, newest, kind, probe)

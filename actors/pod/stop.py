@@ -2,7 +2,8 @@
 
 ```text
 mark the hooks (written) -> hooks run side by side -> each container is stopped as soon as its own hook is over
-sidecars: hooks at once with all others, the stop when every regular container and every later sidecar has ended
+the pod or its sandbox ends: a sidecar has its hook at once with all others, its stop when every regular container and every
+later sidecar has ended; one that is stopped to be started again waits for nobody
 the grace is used up: hooks are given up, and whatever is left is stopped with the floor of a stop
 ```
 
@@ -128,11 +129,11 @@ def stops(
     wall: WallNs,
     *,
     why: str,
-    pressing: bool = False,
+    in_turn: bool = True,
 ) -> Stage | None:
-    """Return the stage that stops these containers as far as it is their turn, or the wait for that.
+    """Return the stage that stops these containers as far as hooks and turns let it, or the wait for that.
 
-    `pressing`: the grace is used up, nothing waits for its turn any more. None: there is nothing to stop.
+    `in_turn`: all of the pod ends, and there is grace left: sidecars go last. None: there is nothing to stop.
     """
     if not leave:
         return None
@@ -148,7 +149,7 @@ def stops(
     for one in leave:
         if is_hooked(state, one.instance):
             hooked.append(one.instance.name)
-        elif not pressing and (before := waits_for(state, one.instance)):
+        elif in_turn and (before := waits_for(state, one.instance)):
             waiting.append(turn(one.instance, before))
         else:
             call = stop(state, one.instance, left_s(state, one, wall))

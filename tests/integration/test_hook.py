@@ -45,8 +45,8 @@ def listening():
             thread.join()
 
 
-def hooked(agent, name, script, *, start=None, stop=None, more=(), **kwargs):
-    """Write the manifest of a pod whose container ``main`` has hooks, beside others."""
+def hooked(agent, name, script, *, start=None, stop=None, more=(), probes=None, **kwargs):
+    """Write the manifest of a pod whose container ``main`` has hooks and maybe probes, beside others."""
     lifecycle = {kind: hook for kind, hook in (("postStart", start), ("preStop", stop)) if hook}
     main = {
         "name": "main",
@@ -54,6 +54,7 @@ def hooked(agent, name, script, *, start=None, stop=None, more=(), **kwargs):
         "command": ["sh", "-c", script],
         "env": [{"name": "HARNESS_FOLDER", "value": str(agent.folder)}],
         "lifecycle": lifecycle,
+        **(probes or {}),
     }
     agent.put(name, script, containers=[main, *more], **kwargs)
 
@@ -82,6 +83,18 @@ def test_a_pod_becomes_ready_when_its_post_start_hook_is_done(agent):
     agent.start()
     agent.until(lambda: agent.row("web")["ready"] == "1/1", "it is ready again")
     assert sorted(diary(agent)) == ["hook", "main"], "what was done is not repeated"
+
+
+def test_probing_begins_when_the_post_start_hook_is_over(agent):
+    gate, path = agent.folder / "gate", agent.folder / "diary"
+    start = shell(f"until [ -e {gate} ]; do sleep 0.05; done; echo hook >>{path}")
+    asks = {"readinessProbe": {**shell(f"echo probe >>{path}"), "periodSeconds": 1}}
+    hooked(agent, "web", FOREVER, start=start, probes=asks)
+    agent.start()
+    agent.until(lambda: "postStart hook" in agent.row("web").get("why", ""), "the hook runs")
+    gate.touch()
+    agent.until(lambda: agent.row("web")["ready"] == "1/1", "it is ready soon", 10.0)
+    assert diary(agent)[:2] == ["hook", "probe"]
 
 
 def test_a_failed_post_start_hook_ends_the_container(agent):

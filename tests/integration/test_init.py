@@ -159,6 +159,26 @@ def test_a_sidecar_that_dies_is_started_again_under_a_running_main(agent):
     assert lines(diary)[-1] == "down"
 
 
+def test_an_ill_sidecar_is_stopped_and_started_again_while_its_main_runs(agent):
+    diary, well = agent.folder / "diary", agent.folder / "well"
+    well.touch()
+    watched = {"exec": {"command": ["test", "-e", str(well)]}, "periodSeconds": 1, "failureThreshold": 1}
+    put(agent, "web", [("side", beside(diary), SIDECAR | {"livenessProbe": watched})], FOREVER)
+    agent.start()
+    agent.until_status("web", "Running")
+    agent.until(lambda: agent.row("web")["ready"] == "2/2", "both are ready")
+    main = agent.mains("web")
+    well.unlink()
+    agent.until(lambda: lines(diary)[:2] == ["up", "down"], "it was stopped")
+    well.touch()
+    agent.until(lambda: lines(diary)[-1] == "up", "it was started again")
+    agent.until(lambda: agent.row("web")["ready"] == "2/2", "both are ready again")
+    assert agent.mains("web") == main
+    told = json.loads(agent.verb("events", "web", "-o", "json").stdout)["items"]
+    killed = [e["message"] for e in told if e["reason"] == "Killing"]
+    assert set(killed) == {"Init container side failed liveness probe, will be restarted"}
+
+
 def test_an_agent_that_dies_in_mid_sequence_goes_on_where_it_was(agent):
     diary, gate = agent.folder / "diary", agent.folder / "gate"
     put(

@@ -52,6 +52,16 @@ def test_a_hanging_post_start_hook_holds_up_the_next_container_and_no_removal(no
     node.until_empty()
 
 
+def test_probing_begins_when_a_post_start_hook_of_some_seconds_is_over(node):
+    main = hooked(FOREVER, start=shell(f"sleep 4; echo hook {TO_LOG}"))
+    asks = {"readinessProbe": {**shell(f"echo probe {TO_LOG}"), "periodSeconds": 1}}
+    node.put_pod("web", main | asks, terminationGracePeriodSeconds=2)
+    node.start()
+    node.until(lambda: "postStart hook" in node.explain("web")["waits_for"], "the hook runs")
+    node.until(lambda: node.status("web").get("ready"), "it is ready soon after the hook", 15.0)
+    assert node.printed("web")[0][:2] == ["hook", "probe"]
+
+
 def test_a_pre_stop_hook_is_over_before_the_stop(node):
     script = "trap 'echo term; sleep 5; exit 0' TERM; echo on; sleep 1000000 & wait"
     hook = shell(f"echo hook {TO_LOG}; sleep 1; echo done {TO_LOG}")

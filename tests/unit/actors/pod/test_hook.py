@@ -23,7 +23,7 @@ from api.errors import FailureKind
 from api.host import Remember
 from api.lifecycle import Cancel, Start
 from api.messages.pod import KillCause, ProbeChanged, ProbeResult
-from api.messages.probes import ProbeKind
+from api.messages.probes import ProbeKind, ProbePod
 from api.netcall import PLAIN_HTTP, UNREADABLE, HttpGet
 from api.objects.container import (
     Container,
@@ -179,6 +179,30 @@ def test_a_container_that_ends_before_its_pause_is_over_failed_its_start():
     assert waiting.reason == "PostStartHookError"
     assert "Sleep lifecycle hook (50)" in waiting.message
     assert "container terminated before sleep hook finished" in waiting.message
+
+
+PROBED = Probe(exec=ExecAction(command=("check",)))
+
+
+@pytest.mark.parametrize("startup", [None, PROBED])
+def test_probing_begins_when_the_post_start_hook_is_over(startup):
+    hand = Hand()
+    hand.update(wanted(hooked(start=execs(WAKE), readiness_probe=PROBED, startup_probe=startup)))
+    hand.settle(but=ExecInContainer)
+    hand.wait(5), hand.observe()
+    assert not any(message.targets for message in hand.messages(ProbePod))
+    hand.settle()
+    ((target,),) = (message.targets for message in hand.messages(ProbePod) if message.targets)
+    assert target.container_id == hand.world.view.containers[0].id
+    assert target.started is (startup is None), "without a startup probe it counts as started"
+
+
+def test_nothing_is_probed_of_a_container_whose_post_start_hook_failed():
+    hand = Hand()
+    hand.world.commands[WAKE] = ExecResult(exit_code=3)
+    hand.update(wanted(hooked(start=execs(WAKE), readiness_probe=PROBED), policy="Never"))
+    hand.settle()
+    assert not any(message.targets for message in hand.messages(ProbePod))
 
 
 def test_what_is_adopted_has_its_start_behind_it():

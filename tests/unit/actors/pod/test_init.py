@@ -8,6 +8,7 @@ from actors.pod.explain import explain, pod_row
 from actors.pod.state import Finished, Syncing, Terminating
 from api.containers import (
     CreateContainer,
+    ExecInContainer,
     RemoveContainer,
     RunSandbox,
     SandboxState,
@@ -16,8 +17,11 @@ from api.containers import (
 )
 from api.errors import FailureKind
 from api.host import Remember
+from api.messages.pod import ProbeChanged, ProbeResult
+from api.messages.probes import ProbeKind
+from api.objects.container import ExecAction, Lifecycle, LifecycleHandler, Probe
 from api.objects.pod import Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes
-from tests.unit.actors.pods import IMAGE, wanted
+from tests.unit.actors.pods import IMAGE, UID, wanted
 from tests.unit.actors.tiny import Hand, running_pod
 
 
@@ -139,6 +143,59 @@ def test_a_sidecar_in_back_off_holds_up_no_init_container_after_it():
     assert explain(hand.state, hand.now, hand.wall).waits_for.startswith("back-off of container s")
     ended(hand, "i")
     assert made(hand) == ["s0", "i0", "s1", "a0"]
+
+
+def ill(hand, name):
+    """Let the startup probe of what runs of a container fail as often as it may."""
+    (identity,) = (c.id for c in hand.world.view.containers if c.name == name and c.state == "running")
+    report = ProbeChanged(
+        uid=UID, container=name, container_id=identity, kind=ProbeKind.STARTUP, result=ProbeResult.FAILURE
+    )
+    return hand.give(report)
+
+
+WATCHED = replace(init("s", "Always"), startup_probe=Probe(exec=ExecAction(command=("up",))))
+
+
+def stopped(hand):
+    return [c.container_id.partition("-")[0] for c in hand.started if isinstance(c, StopContainer)]
+
+
+def test_an_ill_sidecar_is_stopped_and_started_again_while_later_ones_and_the_main_run():
+    hand = running_pod(staged(init("s", "Always"), init("t", "Always")))
+    hand.update(staged(WATCHED, init("t", "Always")), 2)
+    ill(hand, "s"), hand.settle()
+    assert stopped(hand) == ["tiny://s"]
+    assert made(hand) == ["s0", "t0", "a0", "s1"]
+
+
+def test_an_ill_sidecar_is_started_again_though_a_hook_of_the_main_runs_on():
+    main = Container(
+        name="a",
+        image=IMAGE,
+        lifecycle=Lifecycle(post_start=LifecycleHandler(exec=ExecAction(command=("wake",)))),
+    )
+    hand = Hand()
+    hand.update(staged(init("s", "Always"), mains=(main, "b"))), hand.settle(but=ExecInContainer)
+    hand.update(staged(WATCHED, mains=(main, "b")), 2)
+    ill(hand, "s"), hand.settle(but=ExecInContainer)
+    assert (stopped(hand), made(hand)) == (["tiny://s"], ["s0", "a0", "s1"])
+    assert not hand.cancelled, "the hook goes on"
+    hand.settle()
+    assert made(hand) == ["s0", "a0", "s1", "b0"]
+
+
+def test_an_ill_sidecar_waits_for_its_turn_once_the_pod_is_killed():
+    hand = running_pod(staged(init("s", "Always")))
+    hand.update(staged(WATCHED), 2)
+    ill(hand, "s")
+    hand.kill(), hand.settle()
+    assert stopped(hand) == ["tiny://s", "tiny://a"], "the stop that was under way goes on"
+    other = running_pod(staged(init("s", "Always")))
+    other.update(staged(WATCHED), 2)
+    other.kill()
+    ill(other, "s"), other.settle()
+    assert stopped(other) == ["tiny://a", "tiny://s"]
 
 
 def test_a_new_sandbox_runs_all_init_containers_again_under_numbers_of_their_own():
