@@ -94,7 +94,9 @@ class Agent:
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
-        runtime = container_runtime(root, settings, self._node_ip)
+        runtime = container_runtime(
+            root, settings, self._node_ip, partial(self._bug, "runtime callback failed")
+        )
         self._undo.append(runtime.close)
         own_root = own_cgroup_root(root, settings)
         cgroups = PodCgroups(own_root=own_root)
@@ -205,7 +207,9 @@ class ContainerRuntime(Port, Protocol):
         ...
 
 
-def container_runtime(root: FilePath, settings: Settings, node_ip: str = "") -> ContainerRuntime:
+def container_runtime(
+    root: FilePath, settings: Settings, node_ip: str, on_bug: Callable[[str, Exception], None]
+) -> ContainerRuntime:
     """Return the driver of the runtime that the settings name. One that is away is no error: it may come later."""
     if settings.runtime_endpoint == EMBEDDED:
         from runtime.drivers.embedded.driver import EmbeddedRuntime  # noqa: PLC0415
@@ -214,7 +218,9 @@ def container_runtime(root: FilePath, settings: Settings, node_ip: str = "") -> 
     # gRPC costs memory that an agent on the embedded runtime need not spend.
     from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
 
-    return CriRuntime(endpoint=settings.runtime_endpoint, image_endpoint=settings.image_endpoint)
+    return CriRuntime(
+        endpoint=settings.runtime_endpoint, image_endpoint=settings.image_endpoint, on_bug=on_bug
+    )
 
 
 def own_cgroup_root(root: FilePath, settings: Settings) -> str:

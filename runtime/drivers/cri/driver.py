@@ -21,7 +21,7 @@ from runtime.drivers.cri.image import ImageCalls
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.pause import Pause
-from runtime.drivers.cri.poller import Poller
+from runtime.drivers.cri.poller import OnBug, Poller
 from runtime.drivers.cri.stat import StatCalls
 from runtime.drivers.cri.view import View
 from runtime.drivers.cri.watch import ExitWatch
@@ -54,18 +54,24 @@ class CriRuntime:
 
     `endpoint` and `image_endpoint` are as users write them (``unix:///path``); without the second, images are kept by
     the runtime itself. `heavy_at_once` bounds RunPodSandbox, CreateContainer and StartContainer together. Connections
-    and the one thread begin with the first use. Raises RejectedError for an endpoint that is none.
+    and the one thread begin with the first use; `on_bug` hears of callbacks on it that raise. Raises RejectedError for
+    an endpoint that is none.
     """
 
     name = "runtime"
 
     def __init__(
-        self, *, endpoint: str, image_endpoint: str = "", heavy_at_once: int = HEAVY_AT_ONCE
+        self,
+        *,
+        endpoint: str,
+        image_endpoint: str = "",
+        heavy_at_once: int = HEAVY_AT_ONCE,
+        on_bug: OnBug = lambda _what, _error: None,
     ) -> None:
         runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
         self._link = Link(runtime, images)
-        self._poller = Poller("cri")
+        self._poller = Poller("cri", on_bug)
         self.events = Hints(self._poller, self._listened_to)
         self._watch = ExitWatch(self._link, self._poller, self.events.now)
         self._known = Known(self._watch.add, self._watch.forget)

@@ -1,4 +1,8 @@
-"""One thread for what has no callback of its own: pidfds and instants. It starts with the first of them."""
+"""One thread for what has no callback of its own: pidfds and instants. It starts with the first of them.
+
+Every container's exit is heard on it. So a callback with a bug costs what it would have told, which the next listing finds
+out, and never the thread.
+"""
 
 import heapq
 import os
@@ -10,12 +14,15 @@ from collections.abc import Callable
 
 from api.ids import Instant
 
+OnBug = Callable[[str, Exception], None]
+"""Is told which callback raised, and what."""
+
 
 class Poller:
     """Runs work, alarms and descriptors' callbacks one after the other. `submit` and `after` may be called anywhere."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, on_bug: OnBug) -> None:
+        self._name, self._on_bug = name, on_bug
         self._lock = threading.Lock()
         self._submitted: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[Instant, int, Callable[[], None]]] = []
@@ -54,10 +61,10 @@ class Poller:
         self.submit(add)
 
     def watch(self, fd: int, then: Callable[[], None]) -> None:
-        """Call `then` once `fd` is readable, again and again until it is forgotten. On the thread only."""
+        """Call `then` when `fd` is readable, once; it stays open until it is forgotten. On the thread only."""
         assert self._epoll is not None
         self._watched[fd] = then
-        self._epoll.register(fd, select.EPOLLIN)
+        self._epoll.register(fd, select.EPOLLIN | select.EPOLLONESHOT)
 
     def forget(self, fd: int) -> None:
         """Stop watching `fd` and close it. On the thread only."""
@@ -87,9 +94,9 @@ class Poller:
                     if fd == self._wake:
                         os.eventfd_read(fd)
                     elif fd in self._watched:
-                        self._watched[fd]()
+                        self._call(self._watched[fd])
                 while self._timers and self._timers[0][0] <= time.monotonic():
-                    heapq.heappop(self._timers)[2]()
+                    self._call(heapq.heappop(self._timers)[2])
         finally:
             with self._lock:
                 self._closed = True
@@ -100,4 +107,10 @@ class Poller:
 
     def _work(self) -> None:
         for _ in range(len(self._submitted)):
-            self._submitted.popleft()()
+            self._call(self._submitted.popleft())
+
+    def _call(self, then: Callable[[], None]) -> None:
+        try:
+            then()
+        except Exception as error:  # noqa: BLE001  # the thread is everybody's
+            self._on_bug(then.__qualname__, error)

@@ -289,6 +289,28 @@ def test_a_process_that_is_not_the_containers_is_not_taken_for_it(runtime, hands
     until(lambda: runtime.server.count("ContainerStatus") >= 2, "the runtime was asked whose the process is")
 
 
+def test_a_listener_that_raises_costs_one_hint_and_no_later_one(tmp_path):
+    bugs, heard = [], []
+
+    def push(item):
+        heard.append(item.uid)
+        assert len(heard) > 1, "the first hint meets a bug"
+
+    # One without events: they have a thread of their own.
+    with Personality(tmp_path, CRIO) as runtime:
+        hands = Hands(runtime.endpoint, tmp_path)
+        hands.runtime.close()
+        hands.runtime = CriRuntime(endpoint=runtime.endpoint, on_bug=lambda *bug: bugs.append(bug))
+        hands.runtime.events.open(push, lambda _: None)
+        for uid in ("first", "second"):
+            os.kill(hands.start(hands.sandbox(uid), "sleep", "100").pid, 9)
+            until(lambda uid=uid: uid in heard, f"the hint of the exit in {uid}", 5.0)
+        [(what, error)] = bugs
+        assert what.startswith("ExitWatch.")
+        assert isinstance(error, AssertionError)
+        hands.runtime.close()
+
+
 # -- doing a thing twice
 
 
