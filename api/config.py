@@ -496,7 +496,7 @@ def reservation_of(amounts: Mapping[str, str]) -> Reservation:
         except QuantityError:
             continue
     return Reservation(
-        cpu_milli=found["cpu"].milli_value() if "cpu" in found else 0,
+        cpu_milli=found["cpu"].milli_value() if "cpu" in found else None,
         memory_bytes=found["memory"].value() if "memory" in found else 0,
         ephemeral_bytes=found["ephemeral-storage"].value() if "ephemeral-storage" in found else 0,
         pids=found["pid"].value() if "pid" in found else 0,

@@ -42,7 +42,8 @@ class NodeFiles(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Reservation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of the node is kept from pods."""
 
-    cpu_milli: int = 0
+    cpu_milli: int | None = None
+    """None: nothing is said of CPU, which is another thing than none at all."""
     memory_bytes: int = 0
     ephemeral_bytes: int = 0
     pids: int = 0

@@ -13,6 +13,8 @@ it by just these, so that eviction comes before the kernel's own choice.
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from actors.rules.cgrouppath import PODS, names_in, path_of, pods_path, reserved_path
 from actors.rules.cgroupvalue import MIN_SHARES, page_name, shares_of, weight_of
 from api.cgroup import UNLIMITED, CgroupLimits, NodeCgroup
@@ -44,7 +46,8 @@ def pods_limits(node: NodeFacts) -> CgroupLimits:
     system, kube = node.reserved.system, node.reserved.kube
     if "pods" not in node.reserved.enforced:
         system = kube = Reservation()
-    shares = shares_of(max(node.cpu_milli - system.cpu_milli - kube.cpu_milli, 0))
+    reserved_milli = (system.cpu_milli or 0) + (kube.cpu_milli or 0)
+    shares = shares_of(max(node.cpu_milli - reserved_milli, 0))
     memory = node.memory_bytes - system.memory_bytes - kube.memory_bytes
     pids = node.max_pids - system.pids - kube.pids
     return CgroupLimits(
@@ -61,7 +64,10 @@ def pods_limits(node: NodeFacts) -> CgroupLimits:
 
 
 def reserved_groups(node: NodeFacts) -> Iterator[NodeCgroup]:
-    """Yield the operator's cgroups whose reservation is enforced: with CPU only in the compressible form."""
+    """Yield the operator's cgroups whose reservation is enforced: with CPU only in the compressible form.
+
+    Where no CPU is reserved the cgroup keeps the share that it has: it is the operator's, as systemd's ``system.slice``.
+    """
     for name, reservation, cgroup in (
         ("system-reserved", node.reserved.system, node.reserved.system_cgroup),
         ("kube-reserved", node.reserved.kube, node.reserved.kube_cgroup),
@@ -69,13 +75,10 @@ def reserved_groups(node: NodeFacts) -> Iterator[NodeCgroup]:
         whole = name in node.reserved.enforced
         if not cgroup or not (whole or f"{name}-compressible" in node.reserved.enforced):
             continue
-        shares = shares_of(reservation.cpu_milli)
-        limits = CgroupLimits(cpu_shares=shares, cpu_weight=weight_of(shares))
+        limits = CgroupLimits()
+        if reservation.cpu_milli is not None:
+            shares = shares_of(reservation.cpu_milli)
+            limits = CgroupLimits(cpu_shares=shares, cpu_weight=weight_of(shares))
         if whole:
-            limits = CgroupLimits(
-                cpu_shares=shares,
-                cpu_weight=weight_of(shares),
-                memory_bytes=reservation.memory_bytes,
-                pids=reservation.pids,
-            )
+            limits = replace(limits, memory_bytes=reservation.memory_bytes, pids=reservation.pids)
         yield NodeCgroup(path=reserved_path(cgroup, node.cgroup_driver), limits=limits, must_exist=True)

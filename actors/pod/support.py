@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
+from actors.rules.fit import is_extended
 from api.containers import HOST_IMAGE
 from api.objects.pod import Pod, PodSpec
 from api.problem import joined
@@ -43,6 +44,8 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.containers[].ports[].protocol": (),
     "spec.containers[].readinessProbe": (),
     "spec.containers[].resizePolicy": (),
+    "spec.containers[].resources.limits.*/*": (),
+    "spec.containers[].resources.limits.ephemeral-storage": (),
     "spec.containers[].resources.requests": (),
     "spec.containers[].restartPolicy": (),
     "spec.containers[].restartPolicyRules[].action": (),
@@ -74,6 +77,8 @@ HONOURED: dict[str, tuple[object, ...]] = {
     "spec.nodeName": (),
     "spec.nodeSelector": (),
     "spec.os.name": (),
+    "spec.overhead.*/*": (),
+    "spec.overhead.ephemeral-storage": (),
     "spec.preemptionPolicy": (),
     "spec.priority": (),
     "spec.priorityClassName": (),
@@ -143,6 +148,8 @@ CONFINED: dict[str, tuple[object, ...]] = {
     "spec.subdomain": (),
 }
 HUGE_PAGES = "hugepages-"
+EXTENDED = "*/*"
+"""Extended resources: a node that does not know one leaves it out of what it admits."""
 NOT_EPHEMERAL = (
     "lifecycle",
     "livenessProbe",
@@ -244,13 +251,19 @@ def parts_of(value: object, path: str, pattern: str) -> Iterator[tuple[object, s
             yield part, f"{path}[{index}]", f"{pattern}[]"
     elif isinstance(value, Mapping):
         for key, part in value.items():
-            name = f"{HUGE_PAGES}*" if key.startswith(HUGE_PAGES) else key
-            yield part, joined(path, key), f"{pattern}.{name}"
+            yield part, joined(path, key), f"{pattern}.{kind_of(key)}"
     elif isinstance(value, msgspec.Struct):
         for attribute, name, default in fields_of(type(value)):
             part = getattr(value, attribute)
             if is_set(default, part):
                 yield part, f"{path}.{name}", f"{pattern}.{name}"
+
+
+def kind_of(key: str) -> str:
+    """Return what rows call a key of a map: sizes of huge pages are one kind, extended resources another."""
+    if key.startswith(HUGE_PAGES):
+        return f"{HUGE_PAGES}*"
+    return EXTENDED if is_extended(key) else key
 
 
 @cache

@@ -83,8 +83,8 @@ def shortages(claim: Claim, load: Load, node: NodeFacts) -> tuple[Shortage, ...]
 
 
 def is_extended(resource: str) -> bool:
-    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own."""
-    return "/" in resource and "kubernetes.io/" not in resource
+    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def clashes(claim: Claim, load: Load) -> bool:

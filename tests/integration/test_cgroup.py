@@ -1,5 +1,6 @@
 """Pods of the embedded runtime in cgroups of their own: limits, classes of service, what is left; and without cgroups."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -34,6 +35,22 @@ def limited(agent):
 def groups(agent, uid):
     """Return the cgroups of a pod of this agent."""
     return [path for root in agent.cgroups() for path in root.rglob(f"pod{uid}")]
+
+
+@contextlib.contextmanager
+def standing(name):
+    """Have a cgroup of the operator's own for a while, in each hierarchy of CPU, memory and processes; yield its paths."""
+    limiting = {"cpu", "memory", "pids"}
+    roots = [one.root for one in mounted_hierarchies() if not limiting.isdisjoint(one.controllers)]
+    paths = [Path(f"{root}{name}") for root in roots]
+    try:
+        for path in paths:
+            path.mkdir()
+        yield paths
+    finally:
+        for path in paths:
+            if path.is_dir():
+                path.rmdir()
 
 
 def requests(**amounts):
@@ -180,13 +197,7 @@ def test_a_reserved_cgroup_must_be_there_and_gets_its_values(limited):
     ended = agent.run()
     assert ended.returncode != 0
     assert f'Failed to enforce Kube Reserved Cgroup Limits on "{name}": ' in ended.stderr
-    roots = [
-        one.root for one in mounted_hierarchies() if not {"cpu", "memory", "pids"}.isdisjoint(one.controllers)
-    ]
-    paths = [Path(f"{root}{name}") for root in roots]
-    try:
-        for path in paths:
-            path.mkdir()
+    with standing(name) as paths:
         agent.start()
         assert first_value(paths, "pids.max") == "100"
         assert first_value(paths, "memory.limit_in_bytes", "memory.max") == str(64 << 20)
@@ -200,7 +211,22 @@ def test_a_reserved_cgroup_must_be_there_and_gets_its_values(limited):
         )
         agent.stop()
         assert all(path.is_dir() for path in paths), "the operator's cgroup is not removed"
-    finally:
-        for path in paths:
-            if path.is_dir():
-                path.rmdir()
+
+
+def test_a_reservation_without_cpu_leaves_the_share_of_its_cgroup_alone(limited):
+    agent = limited
+    name = f"/nodeagent-system-{os.getpid()}"
+    agent.configure(
+        systemReserved={"memory": "64Mi"},
+        systemReservedCgroup=name,
+        enforceNodeAllocatable=["pods", "system-reserved"],
+    )
+    with standing(name) as paths:
+        before = first_value(paths, "cpu.shares", "cpu.weight")
+        agent.start()
+        agent.until(
+            lambda: first_value(paths, "memory.limit_in_bytes", "memory.max") == str(64 << 20),
+            "it has the memory that is reserved",
+        )
+        assert first_value(paths, "cpu.shares", "cpu.weight") == before
+        agent.stop()

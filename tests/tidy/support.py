@@ -15,7 +15,8 @@ nothing.
 
 The embedded runtime runs plain processes of the host; a runtime that confines containers (containerd, CRI-O) can do more.
 What is listed of `spec.containers[]` holds for `spec.initContainers[]` too, sidecars among them.
-`resources.limits` and `overhead` are honoured by resource, `*` stands for a size of huge pages.
+`resources.limits` and `overhead` are honoured by resource: `hugepages-*` stands for each size of huge pages, `*/*` for
+extended resources, such as `example.com/gpu`. One that the node does not have keeps no pod from running, as with a kubelet.
 
 ## What differs without root
 

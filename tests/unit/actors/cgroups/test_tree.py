@@ -100,6 +100,19 @@ def test_a_reserved_cgroup_is_given_what_is_reserved_and_never_made(form, limits
     assert groups_of(node, 0)[3:] == (NodeCgroup(path="/kube.slice", limits=limits, must_exist=True),)
 
 
+@pytest.mark.parametrize("form", ["system-reserved", "system-reserved-compressible"])
+def test_a_reservation_without_cpu_leaves_the_share_of_its_cgroup_alone(form):
+    without = Reservation(memory_bytes=GI)
+    node = with_reserved(system=without, system_cgroup="/system.slice", enforced=("pods", form))
+    (group,) = groups_of(node, 0)[3:]
+    assert (group.limits.cpu_shares, group.limits.cpu_weight) == (0, 0)
+    assert group.limits.memory_bytes == (GI if form == "system-reserved" else 0)
+    none = with_reserved(
+        system=Reservation(cpu_milli=0), system_cgroup="/system.slice", enforced=("pods", form)
+    )
+    assert groups_of(none, 0)[3].limits.cpu_shares == 2, "it was asked for"
+
+
 @pytest.mark.parametrize(
     ("cgroup", "cgroupfs", "systemd"),
     [

@@ -68,6 +68,14 @@ def test_each_field_of_a_pod_that_is_not_honoured_is_named_with_its_path(spec, p
     assert asks(**spec) == paths
 
 
+@pytest.mark.parametrize("confined", [False, True])
+def test_limits_of_local_storage_and_extended_resources_are_honoured_on_every_runtime(confined):
+    limits = {"ephemeral-storage": "1Gi", "example.com/gpu": "1"}
+    container = {"resources": {"limits": limits, "requests": limits}}
+    assert asks(container, confined=confined, overhead=limits) == ()
+    assert asks(confined=confined, initContainers=[{"name": "i", "image": "x", **container}]) == ()
+
+
 @pytest.mark.parametrize(
     ("container", "path"),
     [
@@ -77,7 +85,7 @@ def test_each_field_of_a_pod_that_is_not_honoured_is_named_with_its_path(spec, p
             "env[1].valueFrom.secretKeyRef",
         ),
         ({"envFrom": [{"prefix": "x"}]}, "envFrom"),
-        ({"resources": {"limits": {"cpu": "1"}}}, "resources.limits"),
+        ({"resources": {"limits": {"cpu": "1"}}}, "resources.limits.cpu"),
         ({"securityContext": {"capabilities": {"drop": ["ALL"]}}}, "securityContext.capabilities"),
         ({"securityContext": {"privileged": True}}, "securityContext.privileged"),
         ({"stdin": True}, "stdin"),
@@ -111,7 +119,7 @@ def test_each_field_of_a_container_that_is_not_honoured_is_named_with_its_path(c
         ),
         ({"hostUsers": False}, "spec.hostUsers"),
         ({"resources": {"claims": [{"name": "gpu"}]}}, "spec.resources.claims"),
-        ({"overhead": {"example.com/fuel": "1"}}, "spec.overhead[example.com/fuel]"),
+        ({"overhead": {"hugepages-2Mi": "2Mi"}}, "spec.overhead.hugepages-2Mi"),
         (
             {"securityContext": {"windowsOptions": {"hostProcess": True}}},
             "spec.securityContext.windowsOptions",
@@ -126,8 +134,7 @@ def test_what_is_not_honoured_even_where_containers_are_confined_is_named(spec, 
     ("container", "path"),
     [
         ({"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}, "env[0].valueFrom.secretKeyRef"),
-        ({"resources": {"limits": {"example.com/gpu": "1"}}}, "resources.limits[example.com/gpu]"),
-        ({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}, "resources.limits.ephemeral-storage"),
+        ({"resources": {"limits": {"kubernetes.io/gpu": "1"}}}, "resources.limits[kubernetes.io/gpu]"),
         ({"volumeDevices": [{"name": "v", "devicePath": "/v"}]}, "volumeDevices"),
     ],
 )  # fmt: skip
@@ -152,7 +159,7 @@ def test_where_containers_are_confined_a_rich_pod_asks_for_nothing_that_is_not_h
         "securityContext": {"fsGroup": 0, "sysctls": [{"name": "a"}]},
     }
     assert asks(container, confined=True, **spec) == ()
-    assert len(asks(container, **spec)) == 9
+    assert len(asks(container, **spec)) == 11
 
 
 def test_an_ephemeral_container_may_ask_for_what_a_regular_one_may_and_no_more():
