@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.deadline import deadline_wake_at, past_deadline
+from actors.pod.dropped import without_dropped
 from actors.pod.ephemeral import with_ephemeral
 from actors.pod.event import with_changes, with_ends, with_event, with_refusals
 from actors.pod.grouping import cpu_told
@@ -220,7 +221,10 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
 def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Take every step of the life that needs no call, and compose the status that follows."""
     state = progressed(past_deadline(state, now, wall), now, wall)
-    memo, holds = with_volumes(fresh_memo(state), state.desired), holds_that_matter(state)
+    memo, holds = (
+        without_dropped(with_volumes(fresh_memo(state), state.desired), state),
+        holds_that_matter(state),
+    )
     if memo != state.memo or holds != state.holds:
         state = replace(state, memo=memo, holds=holds)
     for _ in range(STEPS_AT_ONCE):

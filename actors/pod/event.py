@@ -11,6 +11,7 @@ from actors.pod.stage import Stage
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
 from actors.pod.status import status_named
 from actors.rules.instance import running
+from actors.rules.role import names_of
 from api.containers import ContainerState
 from api.ids import WallNs
 from api.messages.events import EventSeen
@@ -42,12 +43,16 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
 
 
 def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
-    """Return the state with an event for each container that ended of a pod that nobody wants: it has no status to tell it."""
-    if after.desired is not None or after.observed is before.observed or after.observed is None:
+    """Return the state with an event for each container that ended and has no status to tell it.
+
+    Of a pod that nobody wants that is each one, of any other those that its spec does not name any more.
+    """
+    if after.observed is before.observed or after.observed is None:
         return after
     ran = {one.id for one in running(before.observed)}
+    shown = names_of(after.desired.spec) if after.desired is not None else ()
     for one in after.observed.containers:
-        if one.id in ran and one.state is ContainerState.EXITED:
+        if one.id in ran and one.state is ContainerState.EXITED and one.name not in shown:
             told = f": {one.message}" if one.message else ""
             reason = one.reason or ("Completed" if one.exit_code == 0 else "Error")
             text = f"Container {one.name} exited with code {one.exit_code} ({reason}){told}"

@@ -19,6 +19,7 @@ import msgspec
 
 from actors.pod.config.ending import ending_call
 from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
+from actors.pod.dropped import dropped_to_stop, remove_dropped
 from actors.pod.due import AnyContainer, is_due
 from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former, limit_again
 from actors.pod.hook import holding_up, post_start_of, sentences
@@ -241,6 +242,7 @@ def run_containers(
         restart_all(state, pod, observed, now, wall)
         or ended_stage(found)
         or purge(state, pod, observed, sandbox_id, now)
+        or remove_dropped(state, pod, now)
         or prune(state, pod, observed, sandbox_id, now)
     )
     if first:
@@ -250,9 +252,7 @@ def run_containers(
     if noted:
         return noted
     # Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
-    stopping = stops(
-        state, leave, now, wall, why="stopping containers that are to be replaced", in_turn=False
-    )
+    stopping = stops(state, leave, now, wall, why="stopping containers that are not to run on", in_turn=False)
     if stopping is not None and stopping.calls:
         return stopping
     confining = resize_stage(state, now) or limit_again(state, pod, now)
@@ -341,7 +341,7 @@ def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
         if instance.id not in known:
             text = f"Container {instance.name} resize requires restart, will be restarted"
             found.append(leaving(instance, own_grace_s(pod), text))
-    return tuple(found)
+    return (*found, *dropped_to_stop(state, pod))
 
 
 def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[tuple[v1.Container, ...], list[Stage]]:

@@ -10,6 +10,8 @@ the last one made is a plain one     made, not started: due | runs: wait | ended
 the last one made is a sidecar       does not run: due | runs, not started: wait | started: the next one
 sidecars before the last one made    due when they do not run
 after the last init container        initialised: the regular ones are due as their policies say
+a regular one is made or runs        initialised, whatever has become of init containers
+regular ones ended, none runs        what ran alone does not run again; a sidecar that is the last init container comes first
 ```
 """
 
@@ -56,11 +58,13 @@ def progress(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: t
     if not spec.init_containers:
         return Progress(due=regular, initialised=True)
     walk = walk_init(spec, observed, sandbox_id, started)
-    if not walk.initialised:
-        return Progress(due=walk.due, awaited=walk.awaited, failed=walk.failed)
     newest = (newest_of(observed, one.name) for one in spec.containers)
     over = not regular and all(one is not None and one.state is ContainerState.EXITED for one in newest)
-    return Progress(due=() if over else (*walk.due, *regular), initialised=True, over=over)
+    if over and (walk.initialised or began(spec, observed, sandbox_id)):
+        return Progress(initialised=True, over=True)
+    if not walk.initialised:
+        return Progress(due=walk.due, awaited=walk.awaited, failed=walk.failed)
+    return Progress(due=(*walk.due, *regular), initialised=True)
 
 
 def walk_init(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: tuple[str, ...]) -> Walk:
@@ -70,23 +74,33 @@ def walk_init(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: 
         for one in spec.init_containers
         if (newest := newest_here(observed, one.name, sandbox_id)) is not None
     }
-    if began(spec, observed, sandbox_id):
+    if is_serving(spec, observed, sandbox_id):
         resting = (one.name for one in spec.init_containers if rests(spec, one, here.get(one.name)))
         return Walk(due=tuple(resting), initialised=True)
-    made = [index for index, one in enumerate(spec.init_containers) if one.name in here]
-    if not made:
+    past = began(spec, observed, sandbox_id)
+    reached = [index for index, one in enumerate(spec.init_containers) if past or one.name in here]
+    if not reached:
         return Walk(due=(spec.init_containers[0].name,))
-    last = made[-1]
+    last = reached[-1]
     earlier = tuple(one.name for one in spec.init_containers[:last] if rests(spec, one, here.get(one.name)))
     current = spec.init_containers[last]
-    step = step_of(spec, current, here[current.name], started)
+    step = step_of(spec, current, here.get(current.name), started, past=past)
     if step.initialised and last + 1 < len(spec.init_containers):
         step = Walk(due=(spec.init_containers[last + 1].name,))
     return msgspec.structs.replace(step, due=(*earlier, *step.due) if not step.failed else ())
 
 
-def step_of(spec: v1.PodSpec, current: v1.Container, newest: Container, started: tuple[str, ...]) -> Walk:
-    """Judge the last init container that was made: initialised means that whatever comes after it may start."""
+def step_of(
+    spec: v1.PodSpec, current: v1.Container, newest: Container | None, started: tuple[str, ...], *, past: bool
+) -> Walk:
+    """Judge the last init container that was made: initialised means that whatever comes after it may start.
+
+    `past`: something after it was made before, so that what runs alone had done its part and has no record any more maybe.
+    """
+    if past and not is_sidecar(spec, current):
+        return Walk(initialised=True)
+    if newest is None:
+        return Walk(due=(current.name,))
     if newest.state is ContainerState.CREATED:
         return Walk(due=(current.name,))
     if is_sidecar(spec, current):
@@ -115,6 +129,16 @@ def began(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
     """Tell whether a regular container was made in the sandbox, which proves that its init containers were done."""
     names = {one.name for one in spec.containers}
     return any(one.sandbox_id == sandbox_id and one.name in names for one in observed.containers)
+
+
+def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
+    """Tell whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
+    names = {one.name for one in spec.containers}
+    live = (ContainerState.CREATED, ContainerState.RUNNING)
+    return any(
+        one.sandbox_id == sandbox_id and one.name in names and one.state in live
+        for one in observed.containers
+    )
 
 
 def is_past(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, name: str) -> bool:

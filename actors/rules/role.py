@@ -35,3 +35,8 @@ def lasting(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
 def in_order(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
     """Return all init and regular containers, in the order in which they are started."""
     return (*spec.init_containers, *spec.containers)
+
+
+def names_of(spec: v1.PodSpec) -> frozenset[str]:
+    """Return the names of all containers that a spec has, of every kind."""
+    return frozenset(one.name for _, containers in spec.container_groups() for one in containers)

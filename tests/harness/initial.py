@@ -77,12 +77,18 @@ def init_complaint(state: PodState, truth: RuntimePod | None) -> tuple[str, bool
     here = [one for one in truth.containers if one.sandbox_id == truth.sandboxes[0].id]
     regular = {one.name for one in spec.containers}
     begun = any(one.name in regular for one in here)
+    live = (ContainerState.CREATED, ContainerState.RUNNING)
+    serves = any(one.name in regular and one.state in live for one in here)
+    last = spec.init_containers[-1]
     made = [index for index, one in enumerate(spec.init_containers) if any(c.name == one.name for c in here)]
     statuses = {status.name: status for status in state.base.init_container_statuses}
     for index, container in enumerate(spec.init_containers):
         newest = next((one for one in here if one.name == container.name), None)
         # Whatever became of its record: that a later one was made proves that this one was done.
         passed = begun or index < max(made, default=0)
+        if container is last and is_sidecar(spec, last):
+            # Regular ones that all ended wait for it again.
+            passed = serves
         said, goes_on = resting_place(
             spec, container.name, newest, statuses.get(container.name), passed=passed
         )

@@ -32,6 +32,38 @@ def test_an_updated_manifest_stops_the_old_pod_before_the_new_one_starts(agent):
     assert len(agent.json("/pods")["items"]) == 1
 
 
+def put_with_uid(agent, name, scripts, grace=5):
+    """Write a pod with a UID of its own, whose containers (name, script) can change while it stays the same pod."""
+    document = pod(name, FOREVER, folder=agent.folder, grace=grace)
+    (first,) = document["spec"]["containers"]
+    document["spec"]["containers"] = [
+        {**first, "name": one, "command": ["sh", "-c", script]} for one, script in scripts.items()
+    ]
+    document["metadata"]["uid"] = "11111111-2222-3333-4444-555555555555"
+    agent.write(f"{name}.yaml", json.dumps(document))
+
+
+def test_a_container_that_the_spec_of_the_same_pod_lost_or_renamed_is_stopped_and_removed(agent):
+    path = agent.folder / "diary"
+    put_with_uid(agent, "web", {"main": FOREVER, "old": diary(path, "old"), "more": diary(path, "more")})
+    agent.start()
+    agent.until(lambda: agent.row("web")["ready"] == "3/3", "all are ready")
+    uid, mains = agent.row("web")["uid"], agent.mains("web")
+    agent.until(lambda: path.exists() and len(path.read_text().splitlines()) == 2, "both began")
+    put_with_uid(agent, "web", {"main": FOREVER, "new": diary(path, "new")})
+    agent.until(lambda: agent.row("web")["ready"] == "2/2", "the new ones are ready")
+    agent.until(lambda: len(path.read_text().splitlines()) == 5, "the old ones ended and the new one began")
+    assert sorted(path.read_text().splitlines()) == ["more off", "more on", "new on", "old off", "old on"]
+    assert path.read_text().endswith("new on\n")
+    assert agent.row("web")["uid"] == uid
+    assert sorted(agent.statuses("web")) == ["main", "new"]
+    assert agent.mains("web")["main"] == mains["main"]
+    agent.until(
+        lambda: not [*agent.logs.glob("*/old/*"), *agent.logs.glob("*/more/*")], "their logs are gone"
+    )
+    assert list(agent.logs.glob("*/new/*"))
+
+
 def test_a_touched_manifest_with_the_same_content_changes_nothing(agent):
     agent.put("web", FOREVER)
     agent.start()

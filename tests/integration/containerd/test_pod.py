@@ -78,6 +78,27 @@ def test_an_updated_manifest_replaces_the_pod(node):
     assert len(node.runtime.link.sandboxes()) == 1
 
 
+def test_a_container_under_another_name_in_the_same_pod_takes_the_place_of_the_old_one(node):
+    told = f"trap 'echo term; exit 0' TERM; echo on; {FOREVER.removeprefix('exec ')} & wait"
+    metadata = {"name": "web", "uid": "11111111-2222-3333-4444-555555555555"}
+    sidecar = container("side", FOREVER, restartPolicy="Always")
+    spec = {"terminationGracePeriodSeconds": 5, "initContainers": [sidecar]}
+    node.write_pod("web", metadata, spec | {"containers": [container("old", told)]})
+    node.start()
+    node.until(lambda: node.row("web")["ready"] == "2/2", "it is ready")
+    node.until(lambda: node.printed("web", "old") == [["on"]], "it listens to signals")
+    [box] = node.runtime.link.sandboxes()
+    node.write_pod("web", metadata, spec | {"containers": [container("new", told)]})
+    node.until(
+        lambda: node.row("web")["ready"] == "2/2" and "new" in node.statuses("web"), "the new one is ready"
+    )
+    node.until(lambda: len(node.runtime.link.containers()) == 2, "nothing is kept of the old one")
+    assert (list(node.runtime.link.sandboxes()), list(node.statuses("web"))) == ([box], ["new"])
+    events = [(e["reason"], e["message"]) for e in node.json("/events?pod=web")["events"]]
+    assert ("Killing", "Container old is not in the spec of its pod any more") in events
+    assert ("Exited", "Container old exited with code 0 (Completed)") in events
+
+
 def test_a_removed_pod_leaves_nothing_in_the_runtime_and_gives_its_address_back(node_of_each):
     node = node_of_each
     node.put("web", FOREVER, grace=1)

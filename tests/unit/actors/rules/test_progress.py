@@ -71,7 +71,12 @@ ENDED = instance("s", "exited", code=0)
             "OnFailure",
             due(initialised=True, over=True),
         ),
-        ((ONE, SIDE), (instance("a", "exited", code=0), ENDED), "Always", due("s", "a", initialised=True)),
+        ((ONE, SIDE), (instance("a", "exited", code=0), ENDED), "Always", due("s")),
+        ((ONE, SIDE), (instance("a", "exited", code=1),), "Always", due("s")),
+        ((ONE, SIDE), (instance("a", "unknown"), ENDED), "Always", due("s")),
+        ((ONE, SIDE), (instance("old"), ENDED), "Always", due("s")),
+        ((SIDE, ONE), (instance("a", "exited", code=1), ENDED), "Always", due("s", "a", initialised=True)),
+        ((ONE, TWO), (instance("a", "exited", code=1), DONE), "Always", due("a", initialised=True)),
         ((ONE,), (instance("a"), FAILED), "Never", due(initialised=True)),
     ],
 )
@@ -82,6 +87,14 @@ def test_what_is_due_follows_from_the_last_init_container_that_was_made(inits, p
 def test_a_sidecar_that_runs_and_is_not_started_is_waited_for():
     assert judged((SIDE, ONE), (RUNS,), started=()) == due(awaited="s")
     assert judged((ONE, SIDE), (RUNS, DONE), started=()) == due(awaited="s")
+    assert judged((ONE, SIDE), (instance("a", "exited", code=1), RUNS), started=()) == due(awaited="s")
+    assert judged((ONE, SIDE), (instance("a"), RUNS), started=()) == due(initialised=True)
+
+
+def test_who_has_nothing_to_start_again_is_over_whatever_its_sidecar_does():
+    done = instance("a", "exited", code=0)
+    assert judged((SIDE,), (done, RUNS), policy="Never", started=()).over
+    assert judged((SIDE,), (done, ENDED), policy="Never", started=()).over
 
 
 def test_only_the_active_sandbox_counts():
@@ -130,7 +143,9 @@ def test_whatever_is_shown_nothing_overtakes_an_init_container(inits, parts, pol
     here = [one for one in parts if one.sandbox_id == "s0"]
     began = any(one.name in "ab" for one in here)
     order = [one.name for one in inits]
-    assert found.initialised or not began
+    lives = any(one.name in "ab" and one.state in ("created", "running") for one in here)
+    assert found.initialised or not lives
+    assert found.initialised or not set(found.due) & {"a", "b"}
     plain_due = [name for name in found.due if name in "ij"]
     assert len(plain_due) <= 1, "two of those that run alone"
     if found.failed or found.awaited:
