@@ -60,6 +60,8 @@ RELIST_S = 5.0
 """Between listings of the runtime while its events flow."""
 EVENTS_PER_POD = 32
 """More than happens to all pods of a node at once while one page is written."""
+EVENTS_AT_LEAST = 16_384
+"""Those for whom there is no room say so as well, however few pods the node may have."""
 FOREVER = Restart(max_restarts=20, window_s=60.0)
 """Budget of the actors that the node can not do without: past it the process ends and its supervisor starts it anew."""
 
@@ -124,7 +126,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         EventRecorder.options(
-            name="events", restart=FOREVER, mailbox=EVENTS_PER_POD * settings.max_pods
+            name="events", restart=FOREVER, mailbox=max(EVENTS_AT_LEAST, EVENTS_PER_POD * settings.max_pods)
         ).bind(EventsState(node_name=settings.node_name), pick(ports, "ledger"))
     )
     groups = CgroupsState(node_name=settings.node_name, forget_s=max(180.0, 3 * settings.sync_s))

@@ -169,26 +169,38 @@ def plan(state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], Op
         return recall(state, now, new_op)
     if now < state.idle_until and state.writing is None:
         return Decision(state=state, wake_at=state.idle_until if state.idle_until < NEVER else None)
-    state = settled(state, now, wall)
     if state.writing is not None:
-        return Decision(state=state, wake_at=settle_at(state))
-    dirty = ((due_at(record), uid) for uid, record in state.records.items() if is_dirty(record, wall))
-    first, uid = min(dirty, default=(NEVER, Uid("")))
-    if first > now:
+        return Decision(state=state)
+    state = in_line(state, now, wall)
+    if not state.line:
+        state = settled(state, now, wall)
+        dirty = sorted(
+            (due_at(record), uid) for uid, record in state.records.items() if is_dirty(record, wall)
+        )
+        first = dirty[0][0] if dirty else NEVER
+        state = replace(state, line=tuple(uid for due, uid in dirty if due <= now))
+    if not state.line:
         wakes = [at for at in (settle_at(state), expiry(state, now, wall)) if at is not None]
         idle_until = min([first, *wakes])
         wake_at = idle_until if idle_until < NEVER else None
         return Decision(state=replace(state, idle_until=idle_until), wake_at=wake_at)
+    uid, *left = state.line
     record = state.records[uid]
     op, outdated = new_op(), is_outdated(record, wall)
     call = Forget(section=SECTION, key=uid) if outdated else write(uid, record.page)
     state = with_record(state, uid, replace(record, tried_at=now))
-    state = replace(state, writing=op, written=uid, writes=None if outdated else record.page)
-    return Decision(
-        state=state,
-        actions=(Start(op=op, port=LEDGER, call=call, deadline_s=DEADLINE_S),),
-        wake_at=settle_at(state),
-    )
+    writes = None if outdated else record.page
+    state = replace(state, writing=op, written=uid, writes=writes, line=tuple(left))
+    return Decision(state=state, actions=(Start(op=op, port=LEDGER, call=call, deadline_s=DEADLINE_S),))
+
+
+def in_line(state: EventsState, now: Instant, wall: WallNs) -> EventsState:
+    """Return the state without those at the head of the line whose pages need no write any more, or not yet."""
+    for place, uid in enumerate(state.line):
+        record = state.records.get(uid)
+        if record is not None and is_dirty(record, wall) and due_at(record) <= now:
+            return replace(state, line=state.line[place:])
+    return replace(state, line=())
 
 
 def recall(state: EventsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[EventsState]:

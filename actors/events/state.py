@@ -73,6 +73,8 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """Pages that no pod claimed have been given up."""
     happenings: tuple[NodeEvent, ...] = ()
     """Facts about the node: what of the ledger could not be read."""
+    line: tuple[Uid, ...] = ()
+    """Whose pages the last look at all of them found due, first to be written first: they are written before the next one."""
     idle_until: Instant = float("-inf")
     """Before then no page is due to be written or forgotten, as far as the last look at all of them showed."""
 

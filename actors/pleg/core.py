@@ -57,7 +57,9 @@ def absorb(
             deaf = replace(state, hearing=False, deaf_since=now, stream_failure=why)
             return replace(deaf, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
         case WatchPod(uid=uid):
-            seen = {other: pod for other, pod in state.seen.items() if other != uid}
+            seen = state.seen
+            if uid in seen:
+                seen = {other: pod for other, pod in seen.items() if other != uid}
             return replace(state, watched=state.watched | {uid}, seen=seen), ()
         case UnwatchPod(uid=uid):
             return replace(state, watched=state.watched - {uid}), ()

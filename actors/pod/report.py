@@ -32,7 +32,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
     # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
     if how_far(before) != how_far(after) or resend in (SUPERVISOR, IMAGES):
-        life, confined, kept, leaving = how_far(after)
+        life, confined, kept, leaving, deleted = how_far(after)
         moved = PodMoved(
             uid=after.uid,
             name=after.memo.name,
@@ -41,6 +41,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             confined=confined,
             kept=kept,
             leaving=leaving,
+            deleted=deleted,
         )
         facts.append(Tell(to=SUPERVISOR, message=moved))
     if (
@@ -62,14 +63,15 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     return tuple(facts)
 
 
-def how_far(state: PodState) -> tuple[PodLife, int, bool, bool]:
-    """Return a pod's life, what confines it, and once it has ended whether anything is kept of it or on its way out."""
+def how_far(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
+    """Return a pod's life, what confines it, whether anything of it is kept or on its way out, and whether nothing is to stay."""
     kept = leaving = False
     if isinstance(state.life, Finished):
         observed = state.observed
         recorded = observed is None or bool(observed.sandboxes or observed.containers)
         kept, leaving = not state.cleaned, recorded and state.life.kill.evict
-    return LIFE_WORD[type(state.life)], state.confined, kept, leaving
+    deleted = state.killed is not None and state.killed.deleted
+    return LIFE_WORD[type(state.life)], state.confined, kept, leaving, deleted
 
 
 def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:

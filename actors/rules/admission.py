@@ -15,8 +15,16 @@ import msgspec
 
 from actors.rules.apparmor import asks_for_apparmor
 from actors.rules.fit import PODS, Load, Shortage, clashes, shortages
+from actors.rules.identity import kept_for_last
 from actors.rules.placement import is_selected, is_untolerated, wrong_os, wrong_os_label
-from actors.rules.preemption import Candidate, NoVictimsError, may_preempt, victims
+from actors.rules.preemption import (
+    Candidate,
+    NoVictimsError,
+    Standing,
+    may_preempt,
+    standing_of,
+    victims,
+)
 from actors.rules.qos import qos_class
 from actors.rules.request import Claim, is_critical, is_of_critical_priority, is_static
 from actors.rules.sysctl import forbidden_sysctl
@@ -194,11 +202,8 @@ def make_room(
     if unable is not None:
         # Nobody is stopped for a pod that would be refused afterwards.
         return Refused(refusal=unable)
-    candidates = tuple(
-        Candidate(uid=one.uid, claim=one.claim, qos=qos_class(one.pod.spec))
-        for one in house.tenants
-        if not one.leaving and one.pod is not None and may_preempt(pod, one.pod)
-    )
+    mine = standing_of(pod)
+    candidates = tuple(one for one, standing in stoppable(house) if may_preempt(mine, standing))
     try:
         chosen = victims(candidates, short)
     except NoVictimsError as error:
@@ -210,6 +215,16 @@ def make_room(
         return Refused(refusal=refusal, scarce=True)
     names = ", ".join(one.name for one in house.tenants if one.uid in chosen)
     return Waiting(why=f"room on the node, for which these are stopped: {names}", victims=chosen)
+
+
+@kept_for_last
+def stoppable(house: House) -> tuple[tuple[Candidate, Standing], ...]:
+    """Return who could be stopped for others at all, and how they stand: the same for everyone who finds no room."""
+    return tuple(
+        (Candidate(uid=one.uid, claim=one.claim, qos=qos_class(one.pod.spec)), standing_of(one.pod))
+        for one in house.tenants
+        if not one.leaving and one.pod is not None
+    )
 
 
 # in words
@@ -227,16 +242,20 @@ def shares(short: Shortage, house: House) -> tuple[str, ...]:
     asked, used, whole = (human(name, amount) for amount in (short.asked, short.used, short.capacity))
     free = human(name, max(0, short.capacity - short.used))
     what = f"{name}: it asks for {asked}; of {whole} that pods may have {used} are used and {free} are free"
-    holders = sorted(
-        ((one.claim.amount(name), one.name) for one in house.tenants if one.claim.amount(name)),
-        key=lambda row: (-row[0], row[1]),
-    )
+    holders = holders_of(house, name)
     rows = [
         who if name == PODS else f"{who} ({human(name, amount)})" for amount, who in holders[:NAMED_AT_MOST]
     ]
     if len(holders) > NAMED_AT_MOST:
         rows.append(f"{len(holders) - NAMED_AT_MOST} more")
     return (what, f"{name} is used by: {', '.join(rows)}") if rows else (what,)
+
+
+@kept_for_last
+def holders_of(house: House, resource: str) -> tuple[tuple[int, str], ...]:
+    """Return how much of a resource each has who has any, and its name: the most first."""
+    held = ((one.claim.amount(resource), one.name) for one in house.tenants)
+    return tuple(sorted((row for row in held if row[0]), key=lambda row: (-row[0], row[1])))
 
 
 def port_holders(claim: Claim, house: House) -> tuple[str, ...]:

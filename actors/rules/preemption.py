@@ -29,11 +29,18 @@ class NoVictimsError(Exception):
     """No set of pods would make enough room; the text says what is missing after all of them."""
 
 
-def may_preempt(pod: Pod, other: Pod) -> bool:
-    """Tell whether `pod` comes before `other`: a critical one before one that is not, else by priority."""
-    if is_critical(pod) and not is_critical(other):
-        return True
-    return priority_of(pod) > priority_of(other)
+Standing = tuple[bool, int]
+"""Whether a pod is critical, and its priority."""
+
+
+def may_preempt(one: Standing, other: Standing) -> bool:
+    """Tell whether a pod comes before another: a critical one before one that is not, else by priority."""
+    return (one[0] and not other[0]) or one[1] > other[1]
+
+
+def standing_of(pod: Pod) -> Standing:
+    """Return whether a pod is critical, and its priority."""
+    return is_critical(pod), priority_of(pod)
 
 
 def victims(candidates: tuple[Candidate, ...], short: tuple[Shortage, ...]) -> tuple[Uid, ...]:

@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.agenda import Entry
 from actors.rules.ownership import say_the_same
 from actors.status.state import SECTION, StatusState, Version
 from api.host import Forget, Remember
@@ -83,57 +84,69 @@ def composed(state: StatusState, message: PodStatusComposed, now: Instant) -> St
         version=version,
         forgotten=False,
         anew=version if old.forgotten else old.anew,
-        due_at=min(due_at, old.due_at) if is_dirty(old) else due_at,
+        due_at=min(due_at, old.due_at) if old.is_dirty else due_at,
     )
     return with_version(state, again)
 
 
 def written(state: StatusState, outcome: Outcome, now: Instant) -> StatusState:
     """Take in that a write ended."""
-    version = next((v for v in state.versions.values() if v.writing == outcome.op), None)
-    if version is None:
+    uid = state.writing.get(outcome.op)
+    if uid is None:
         return state
-    version = replace(version, writing=None)
+    writing = dict(state.writing)
+    del writing[outcome.op]
+    state = replace(state, writing=writing)
+    version = replace(state.versions[uid], writing=None)
     if outcome.failure is not None:
         failures = version.failures + 1
         wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
         return with_version(state, replace(version, failures=failures, retry_at=now + wait_s))
     if outcome.call == Forget.__name__:
         if version.forgotten:
-            versions = {uid: other for uid, other in state.versions.items() if uid != version.uid}
+            versions = dict(state.versions)
+            del versions[uid]
             return replace(state, versions=versions)
         return with_version(state, replace(version, stored=0, failures=0))
     return with_version(state, replace(version, stored=version.writing_version, failures=0))
 
 
 def plan(state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decision[StatusState]:
-    """Start a write for each pod whose newest status is not stored."""
+    """Start a write for each pod whose newest status is not stored: of those that changed or are due."""
+    found, agenda = state.agenda.due(now)
     actions: list[Action] = []
-    wakes: list[Instant] = []
+    entries: list[Entry] = []
     changed: dict[Uid, Version] = {}
-    for uid, version in state.versions.items():
-        if version.writing is not None or not is_dirty(version):
+    writing: dict[OpId, Uid] = {}
+    for uid in dict.fromkeys((*state.touched, *(uid for _, uid in found))):
+        version = state.versions.get(uid)
+        write_at = version.write_at if version is not None else None
+        if version is None or write_at is None:
             continue
-        due_at = max(version.retry_at, version.due_at)
-        if now < due_at:
-            wakes.append(due_at)
+        if now < write_at:
+            entries.append((write_at, uid))
             continue
         op = new_op()
         actions.append(Start(op=op, port="ledger", call=write_of(version), deadline_s=DEADLINE_S))
         changed[uid] = replace(version, writing=op, writing_version=version.version)
+        writing[op] = uid
     if changed:
-        state = replace(state, versions={**state.versions, **changed})
-    return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
+        versions, calls = {**state.versions, **changed}, {**state.writing, **writing}
+        state = replace(state, versions=versions, writing=calls)
+    wake_at, agenda = agenda.plus(entries).first(lambda entry: stands(state, entry))
+    state = replace(state, touched=(), agenda=agenda)
+    return Decision(state=state, actions=tuple(actions), wake_at=wake_at)
 
 
-def is_dirty(version: Version) -> bool:
-    """Tell whether the ledger does not hold what is known of a pod."""
-    return version.forgotten or version.stored < version.version
+def stands(state: StatusState, entry: Entry) -> bool:
+    """Tell whether a status is still to be written when the agenda says."""
+    version = state.versions.get(entry[1])
+    return version is not None and version.write_at == entry[0]
 
 
 def unwritten(state: StatusState) -> tuple[Remember | Forget, ...]:
     """Return the calls that write everything that is not written: for an orderly end."""
-    return tuple(write_of(version) for version in state.versions.values() if is_dirty(version))
+    return tuple(write_of(version) for version in state.versions.values() if version.is_dirty)
 
 
 def write_of(version: Version) -> Remember | Forget:
@@ -150,4 +163,5 @@ def write_of(version: Version) -> Remember | Forget:
 
 def with_version(state: StatusState, version: Version) -> StatusState:
     """Return the state with this version in place of the pod's last."""
-    return replace(state, versions={**state.versions, version.uid: version})
+    versions = {**state.versions, version.uid: version}
+    return replace(state, versions=versions, touched=(*state.touched, version.uid))

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.agenda import Agenda
 from api.ids import Instant, OpId, Uid
 from api.objects.podstatus import PodStatus
 
@@ -32,8 +33,26 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     retry_at: Instant = float("-inf")
     failures: int = 0
 
+    @property
+    def is_dirty(self) -> bool:
+        """Tell whether the ledger does not hold what is known of the pod."""
+        return self.forgotten or self.stored < self.version
+
+    @property
+    def write_at(self) -> Instant | None:
+        """Return when it is to be written, None while it need not be or is being written."""
+        if self.writing is not None or not self.is_dirty:
+            return None
+        return max(self.retry_at, self.due_at)
+
 
 class StatusState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that StatusManager knows."""
 
     versions: Mapping[Uid, Version] = {}
+    writing: Mapping[OpId, Uid] = {}
+    """Whose status is being written by which call."""
+    touched: tuple[Uid, ...] = ()
+    """Whose version has changed since it was last looked at."""
+    agenda: Agenda = Agenda()
+    """When those that are gathered, or failed, are to be written."""

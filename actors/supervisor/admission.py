@@ -3,7 +3,7 @@
 What was decided by an earlier life of the agent stays, and what runs is never refused. Everybody counts who may still
 have a running container, also those who are being stopped and those whom nobody wants any more; who has ended or was
 refused does not. A pod that would fit once others have ended waits for that, and its room is kept from those behind it.
-Nothing here waits: each message to the supervisor looks again.
+Nothing here waits: whatever may change the answer has the supervisor look again.
 """
 
 from collections.abc import Iterator
@@ -14,16 +14,17 @@ from actors.rules.admission import Admitted, House, Refused, Tenant, Waiting, ju
 from actors.rules.allocation import allocated_of, joined
 from actors.rules.pressure import refused_under
 from actors.rules.request import claim_of, is_of_critical_priority, priority_of
-from actors.supervisor.gate import may_start
-from actors.supervisor.state import Charge, SupervisorState, Work
+from actors.supervisor.gate import by_uid, may_start
+from actors.supervisor.standing import ENDED, is_unheard
+from actors.supervisor.state import Charge, SupervisorState
 from actors.supervisor.verdict import Verdict
+from actors.supervisor.work import Work
 from api.ids import Instant, Path, Uid
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import PodLife
 from api.objects.pod import Pod
 
 SUPERVISOR = Path("/node/pods")
-ENDED = (PodLife.TERMINATED, PodLife.FINISHED, PodLife.GONE)
 TERMINAL = ("Succeeded", "Failed")
 SETTLE_S = 1.0
 PREEMPTING = "Preempting"
@@ -33,10 +34,10 @@ PREEMPTED = "Preempted in order to admit critical pod"
 def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide on every pod on which that can be done now."""
     if is_ready(state):
-        waiting = [charge for charge in work.charges.values() if is_open(charge)]
+        waiting = [work.charges[uid] for uid in work.members["open"]]
         if waiting:
             state = restore(state, work, waiting)
-            fresh = [c for c in work.charges.values() if is_open(c)]
+            fresh = [work.charges[uid] for uid in work.members["open"]]
             state = decide_on(state, work, fresh, now) if fresh else state
     return state
 
@@ -44,11 +45,6 @@ def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
 def is_ready(state: SupervisorState) -> bool:
     """Tell whether enough is known to decide on anything."""
     return state.book.recalled is not None and state.book.described and state.listed is not None
-
-
-def is_open(charge: Charge) -> bool:
-    """Tell whether a pod waits for its verdict."""
-    return charge.verdict is None and charge.pod is not None and charge.kill is None and not charge.stopping
 
 
 def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> SupervisorState:
@@ -60,7 +56,8 @@ def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> Superv
         if after.verdict is None and is_past_judging(state, charge, charge.pod):
             after = replace(charge, verdict=accepted(charge.pod), kept=True)
             state = replace(state, book=replace(state.book, edition=state.book.edition + 1))
-        work.charges[charge.uid] = after
+        if after is not charge:
+            work.put(after)
     return state
 
 
@@ -76,7 +73,8 @@ def claimed(state: SupervisorState, charge: Charge) -> tuple[SupervisorState, Ch
     verdict = recalled.get(charge.uid)
     if verdict is None:
         return state, charge
-    left = {uid: other for uid, other in recalled.items() if uid != charge.uid}
+    left = dict(recalled)
+    del left[charge.uid]
     return replace(state, book=replace(state.book, recalled=left)), replace(
         charge, verdict=verdict, kept=True
     )
@@ -87,7 +85,8 @@ def runs(state: SupervisorState, uid: Uid) -> bool:
     listed = state.listed
     if listed is None or listed.as_of <= state.ended.get(uid, float("-inf")):
         return False
-    return any(p.uid == uid and p.alive and (p.ours or state.take_over) for p in listed.pods)
+    shown = by_uid(listed).get(uid)
+    return shown is not None and shown.alive and (shown.ours or state.take_over)
 
 
 def accepted(pod: Pod) -> Verdict:
@@ -110,7 +109,7 @@ def decide_on(state: SupervisorState, work: Work, fresh: list[Charge], now: Inst
     for charge in sorted(fresh, key=precedence):
         pod = charge.pod
         assert pod is not None
-        if charge.is_static and not charge.spawned and not may_start(state, charge, work.charges):
+        if charge.is_static and not charge.spawned and not may_start(state, charge, work):
             continue
         claim = claim_of(pod.spec)
         name = full_name(pod)
@@ -120,20 +119,20 @@ def decide_on(state: SupervisorState, work: Work, fresh: list[Charge], now: Inst
             # Its room is promised, but there is nothing of it that could be stopped for others.
             house = house.plus(Tenant(uid=charge.uid, name=name, claim=claim))
             house = push_aside(work, verdict, house)
-            work.charges[charge.uid] = replace(charge, waits=verdict.why)
+            work.put(replace(charge, waits=verdict.why))
             continue
         decided = accepted(pod)
         if isinstance(verdict, Refused):
             if verdict.scarce and charge.is_static and not is_settled(charge, work, now):
                 held = f"room on the node, or else it is refused: {verdict.refusal.message}"
                 since = now if charge.scarce_since is None else charge.scarce_since
-                work.charges[charge.uid] = replace(charge, waits=held, scarce_since=since)
+                work.put(replace(charge, waits=held, scarce_since=since))
                 continue
             decided = Verdict(name=name, refusal=verdict.refusal)
         else:
             assert isinstance(verdict, Admitted)
             house = house.plus(Tenant(uid=charge.uid, name=name, claim=claim, pod=pod))
-        work.charges[charge.uid] = replace(charge, verdict=decided, kept=False, fresh=True, waits="")
+        work.put(replace(charge, verdict=decided, kept=False, fresh=True, waits=""))
         edition += 1
     return replace(state, book=replace(state.book, edition=edition))
 
@@ -146,7 +145,7 @@ def is_settled(charge: Charge, work: Work, now: Instant) -> bool:
     since = now if charge.scarce_since is None else charge.scarce_since
     if now >= since + SETTLE_S:
         return True
-    work.wakes.append(since + SETTLE_S)
+    work.settling.append(since + SETTLE_S)
     return False
 
 
@@ -169,16 +168,11 @@ def push_aside(work: Work, verdict: Waiting, house: House) -> House:
             message=PREEMPTED,
             asked_by=SUPERVISOR,
         )
-        work.charges[uid] = replace(work.charges[uid], preemption=kill)
+        work.put(replace(work.charges[uid], preemption=kill))
     after = House()
     for tenant in house.tenants:
         after = after.plus(replace(tenant, leaving=True) if tenant.uid in verdict.victims else tenant)
     return after
-
-
-def is_unheard(charge: Charge) -> bool:
-    """Tell whether a pod that an earlier life admitted may have ended since, or be ending: its actor is about to say."""
-    return not charge.fresh and charge.life in (None, PodLife.RECALLING)
 
 
 def house_of(state: SupervisorState, work: Work) -> House:
@@ -191,10 +185,9 @@ def house_of(state: SupervisorState, work: Work) -> House:
 
 def tenants(state: SupervisorState, work: Work) -> Iterator[Tenant]:
     """Yield who takes something of the node: those in charge, and those of whom no source has spoken yet."""
-    for charge in work.charges.values():
+    for charge in sorted((work.charges[uid] for uid in work.members["housed"]), key=lambda one: one.order):
         verdict = charge.verdict
-        if verdict is None or verdict.refusal is not None or charge.life in ENDED:
-            continue
+        assert verdict is not None
         ending = charge.pod is None or charge.kill is not None or charge.preemption is not None
         yield Tenant(
             uid=charge.uid,

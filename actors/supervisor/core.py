@@ -1,20 +1,21 @@
 """PodSupervisor's decisions: which UIDs have an actor, what each is told, who is stopped, who waits.
 
-Level-triggered: `plan` walks the charges and does whatever is not done yet, so a lost message or a restart is repaired
-by the next look. Nothing is stopped for want of a source before all sources were seen.
+Level-triggered: `plan` does whatever is not done yet for each pod that changed or is due, so a lost message or a restart
+is repaired by the next look. Nothing is stopped for want of a source before all sources were seen.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.rules.agenda import Entry
 from actors.rules.allocation import with_allocated
 from actors.rules.identity import kept_for_last
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import admit, claimed
 from actors.supervisor.clear import clear_finished
-from actors.supervisor.gate import may_start
+from actors.supervisor.gate import by_uid, may_start
 from actors.supervisor.page import absorb_answer, consult, keep
 from actors.supervisor.resize import resize
 from actors.supervisor.state import (
@@ -24,9 +25,11 @@ from actors.supervisor.state import (
     SpawnPod,
     StopPod,
     SupervisorState,
-    Work,
+    with_charge,
+    with_charges,
 )
 from actors.supervisor.verdict import Book
+from actors.supervisor.work import Work
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Start, Tell
@@ -44,17 +47,18 @@ from api.messages.supervisor import (
     PodsChanged,
     PodsSnapshot,
     RuntimeListed,
+    RuntimePresence,
+    SourcedPod,
     SupervisorMessage,
     WatchPods,
 )
-from api.objects.pod import Pod
 
 SELF = Path("/node/pods")
 CONFIG = Path("/node/config")
 STATUS_MANAGER = Path("/node/status")
 ORPHAN_GRACE_S = 1
 REPEAT_S = 5.0
-"""How often a kill that its actor does not answer is repeated."""
+"""How long a kill waits for its actor's answer before it is repeated; each further time twice as long, up to a resync."""
 QUARANTINE_S = 10.0
 QUARANTINE_LIMIT_S = 300.0
 SWEEP_DEADLINE_S = 30.0
@@ -72,9 +76,11 @@ def decide(
 ) -> Decision[SupervisorState]:
     """Take in a message (None: only look again) and choose what to do."""
     state = absorb(before, message, now)
-    if isinstance(message, PodMoved) and state is before:
-        # Each resync has every pod say again what is known of it; for each, all charges would be walked for nothing.
+    if isinstance(message, PodMoved | PodKilled) and state is before:
+        # Each resync has every pod say again what is known of it.
         return Decision(state=before, wake_at=before.wake_at)
+    if state.all_ready is not before.all_ready:
+        state = replace(state, waiting_due=True, strays_due=True)
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))
 
@@ -128,6 +134,8 @@ def absorb(  # noqa: C901  # one case per message
 def absorb_listing(state: SupervisorState, message: RuntimeListed) -> SupervisorState:
     """Take in a listing, and of whom the one before showed containers only; the same one twice says nothing more."""
     before = state.listed
+    ended = {uid: at for uid, at in state.ended.items() if at >= message.as_of}
+    state = replace(state, room_due=True, strays_due=True, waiting_due=True, strays=message.pods, ended=ended)
     if before is None or before.as_of == message.as_of:
         return replace(state, listed=message)
     return replace(state, listed=message, loose=frozenset(p.uid for p in before.pods if p.loose))
@@ -136,11 +144,12 @@ def absorb_listing(state: SupervisorState, message: RuntimeListed) -> Supervisor
 def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
     """Take in the whole desired set; pods of sources that were not seen stay as they are."""
     wanted = {Uid(sourced.pod.metadata.uid) for sourced in message.pods}
-    for uid, charge in state.charges.items():
-        if charge.pod is not None and uid not in wanted and charge.source in message.seen:
-            state = with_charge(state, unwanted(charge))
-    for sourced in message.pods:
-        state = want(state, sourced.source, sourced.pod)
+    left = (
+        unwanted(charge)
+        for uid, charge in state.charges.items()
+        if charge.pod is not None and uid not in wanted and charge.source in message.seen
+    )
+    state = want(with_charges(state, left), message.pods)
     return replace(state, number=message.number, gap=False, asked_at=float("-inf"), seen=message.seen)
 
 
@@ -153,41 +162,43 @@ def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorSta
     state = replace(state, number=message.number)
     match message.op:
         case PodOp.REMOVE:
-            for pod in message.pods:
-                charge = state.charges.get(Uid(pod.metadata.uid))
-                if charge is not None and charge.source == message.source:
-                    state = with_charge(state, unwanted(charge))
+            known = (state.charges.get(Uid(pod.metadata.uid)) for pod in message.pods)
+            left = [unwanted(one) for one in known if one is not None and one.source == message.source]
+            state = with_charges(state, left)
         case PodOp.ADD | PodOp.UPDATE | PodOp.DELETE | PodOp.RECONCILE | PodOp.RESTORE:
-            for pod in message.pods:
-                state = want(state, message.source, pod)
+            state = want(state, tuple(SourcedPod(source=message.source, pod=pod) for pod in message.pods))
         case _:
             assert_never(message.op)
     seen = state.seen if message.op is PodOp.RESTORE else tuple(sorted({*state.seen, message.source}))
     return replace(state, seen=seen)
 
 
-def want(state: SupervisorState, source: str, pod: Pod) -> SupervisorState:
-    """Take in that a source wants this pod."""
-    meta = pod.metadata
-    uid = Uid(meta.uid)
-    charge = state.charges.get(uid)
-    if charge is None:
-        charge = Charge(
-            uid=uid,
-            name=meta.name,
-            namespace=meta.namespace,
-            order=state.next_order,
-            revision=state.epoch * REVISIONS,
-        )
-        state = replace(state, next_order=state.next_order + 1)
-    elif charge.pod == pod and charge.source == source:
-        return state
-    elif charge.pod is None and charge.kill is None:
-        charge = replace(charge, order=state.next_order)
-        state = replace(state, next_order=state.next_order + 1)
-    # An actor that said it was there before it was told its pod could not name it.
-    named = replace(charge, name=meta.name, namespace=meta.namespace)
-    return with_charge(state, replace(named, pod=pod, source=source, revision=charge.revision + 1))
+def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
+    """Take in that sources want these pods."""
+    order = state.next_order
+    changed: dict[Uid, Charge] = {}
+    for source, pod in ((one.source, one.pod) for one in pods):
+        meta = pod.metadata
+        uid = Uid(meta.uid)
+        charge = changed.get(uid) or state.charges.get(uid)
+        if charge is None:
+            charge = Charge(
+                uid=uid,
+                name=meta.name,
+                namespace=meta.namespace,
+                order=order,
+                revision=state.epoch * REVISIONS,
+            )
+            order += 1
+        elif charge.pod == pod and charge.source == source:
+            continue
+        elif charge.pod is None and charge.kill is None:
+            charge = replace(charge, order=order)
+            order += 1
+        # An actor that said it was there before it was told its pod could not name it.
+        named = replace(charge, name=meta.name, namespace=meta.namespace)
+        changed[uid] = replace(named, pod=pod, source=source, revision=charge.revision + 1)
+    return with_charges(replace(state, next_order=order), changed.values())
 
 
 def unwanted(charge: Charge) -> Charge:
@@ -212,7 +223,14 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
         charge = replace(charge, name=message.name, namespace=message.namespace)
     # What its containers gave back is free once they are confined by what it was told last.
     held = None if message.confined >= charge.revision else charge.held
-    moved = replace(charge, life=message.life, held=held, left=message.kept, leaving=message.leaving)
+    moved = replace(
+        charge,
+        life=message.life,
+        held=held,
+        left=message.kept,
+        leaving=message.leaving,
+        deleted=message.deleted,
+    )
     return state if state.charges.get(message.uid) == moved else with_charge(state, moved)
 
 
@@ -222,7 +240,8 @@ def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
     if charge is None:
         return state
     state = replace(state, cleared=tuple(one for one in state.cleared if one != uid))
-    return with_charge(state, replace(charge, told=-1, kill_told=False, preempted_at=float("-inf")))
+    anew = replace(charge, told=-1, kill_told=False, kill_tries=0, deleted=False, preempted_at=float("-inf"))
+    return with_charge(state, anew)
 
 
 def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> SupervisorState:
@@ -237,6 +256,8 @@ def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> 
         told=-1,
         kill=None,
         kill_told=False,
+        kill_tries=0,
+        deleted=False,
         stopping=False,
         died="",
         deaths=0,
@@ -275,7 +296,7 @@ def absorb_eviction(
             others = tuple(one for one in state.watchers if one != path)
             return replace(state, watchers=(*others, path), active_told=None)
         case NodePressure():
-            return replace(state, pressure=message)
+            return replace(state, pressure=message, room_due=True)
         case ClearFinished():
             return replace(state, clearing=message, cleared=())
         case _:
@@ -301,12 +322,8 @@ def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
     left = tuple(op for op in state.sweep if op != outcome.op)
     found = tuple(sorted({*state.sweep_found, *found}))
     remains = found if whole and not left else state.remains
-    return replace(state, sweep=left, sweep_found=found, sweep_failed=not whole, remains=remains)
-
-
-def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
-    """Return the state with this charge in place of the UID's last."""
-    return replace(state, charges={**state.charges, charge.uid: charge})
+    after = replace(state, sweep=left, sweep_found=found, sweep_failed=not whole, remains=remains)
+    return replace(after, strays_due=True)
 
 
 # ---------------------------------------------------------------- plan
@@ -314,22 +331,77 @@ def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
 
 def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> Decision[SupervisorState]:
     """Do whatever is not done yet; sees no message."""
-    work = Work(charges=dict(state.charges), actions=[], wakes=[])
+    work = Work(state)
     state = ask_for_snapshot(state, work, now)
     state = sweep(state, work, now, new_op)
     state = consult(state, work, now, new_op)
-    state = resize(admit(find_orphans(state, work), work, now), work)
-    for charge in sorted(work.charges.values(), key=lambda c: c.order):
+    state = let_in(find_orphans(state, work), work, now)
+    state = attend_due(state, work, now)
+    state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
+    agenda = state.agenda.plus(work.entries)
+    next_look, agenda = agenda.first(lambda entry: stands(work.charges, entry))
+    wake_at = min((*work.wakes, *(at for at in (next_look, state.admit_at) if at is not None)), default=None)
+    state = replace(
+        state,
+        charges=work.charges,
+        index=work.index(),
+        touched=work.later,
+        agenda=agenda,
+        room_due=work.room_due,
+        strays_due=work.strays_due,
+        strays=with_dropped(state, work),
+        wake_at=wake_at,
+    )
+    return Decision(state=state, actions=tuple(work.actions), wake_at=wake_at)
+
+
+def let_in(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+    """Decide who is admitted and who is resized, where something has changed on which that depends."""
+    if not work.room_due and (state.admit_at is None or now < state.admit_at):
+        return state
+    work.room_due = False
+    state = resize(admit(state, work, now), work)
+    return replace(state, admit_at=min(work.settling, default=None))
+
+
+def attend_due(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+    """Attend every charge that changed, is due, or waited for what has come."""
+    found, agenda = state.agenda.due(now)
+    for entry in found:
+        if stands(work.charges, entry):
+            work.queue(entry[1])
+    if state.waiting_due:
+        for uid in work.members["waiting"]:
+            work.queue(uid)
+    state = replace(state, agenda=agenda, waiting_due=False)
+    for charge in work.attended():
+        work.looks = []
         after = attend(state, charge, work, now)
         if after is None:
             state = replace(state, book=without_verdict(state.book, charge))
-            del work.charges[charge.uid]
-        else:
-            work.charges[charge.uid] = after
-    state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
-    wake_at = min(work.wakes, default=None)
-    state = replace(state, charges=work.charges, wake_at=wake_at)
-    return Decision(state=state, actions=tuple(work.actions), wake_at=wake_at)
+            work.drop(charge.uid)
+            continue
+        look_at = min(work.looks, default=None)
+        if look_at != after.look_at:
+            after = replace(after, look_at=look_at)
+        if look_at is not None:
+            work.entries.append((look_at, charge.uid))
+        work.settle(after)
+    return state
+
+
+def stands(charges: Mapping[Uid, Charge], entry: Entry) -> bool:
+    """Tell whether a charge is still to be looked at when the agenda says."""
+    charge = charges.get(entry[1])
+    return charge is not None and charge.look_at == entry[0]
+
+
+def with_dropped(state: SupervisorState, work: Work) -> tuple[RuntimePresence, ...]:
+    """Return the strays with what the runtime shows of those of whom nobody is in charge any more."""
+    if state.listed is None or not work.dropped:
+        return state.strays
+    shown = by_uid(state.listed)
+    return (*state.strays, *(shown[uid] for uid in work.dropped if uid in shown))
 
 
 def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge | None:
@@ -337,13 +409,13 @@ def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> 
     if charge.spawned:
         return attend_actor(state, charge, work, now)
     if charge.died and now < charge.retry_at:
-        work.wakes.append(charge.retry_at)
+        work.looks.append(charge.retry_at)
         return charge
     if charge.pod is None and charge.kill is None and not charge.died:
         return None
     if charge.pod is not None and charge.verdict is None:
         return charge
-    if charge.pod is not None and charge.is_static and not may_start(state, charge, work.charges):
+    if charge.pod is not None and charge.is_static and not may_start(state, charge, work):
         return charge
     work.actions.append(SpawnPod(uid=charge.uid, blank_as_of=blank_as_of(state, charge)))
     return attend_actor(state, replace(charge, spawned=True, died=""), work, now)
@@ -357,15 +429,15 @@ def blank_as_of(state: SupervisorState, charge: Charge) -> Instant | None:
     listed, remains = state.listed, state.remains
     if listed is None or remains is None or not charge.fresh or charge.deaths:
         return None
-    if charge.uid in state.ended or charge.uid in remains or charge.uid in uids_of(listed):
+    if charge.uid in state.ended or charge.uid in uids_of(remains) or charge.uid in by_uid(listed):
         return None
     return listed.as_of
 
 
 @kept_for_last
-def uids_of(listed: RuntimeListed) -> frozenset[Uid]:
-    """Return of which pods the runtime showed anything."""
-    return frozenset(presence.uid for presence in listed.pods)
+def uids_of(remains: tuple[Uid, ...]) -> frozenset[Uid]:
+    """Return the UIDs as a set."""
+    return frozenset(remains)
 
 
 def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge:
@@ -382,13 +454,11 @@ def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instan
     if kill is None and charge.pod is None:
         kill = due_kill(state, charge, work)
     if kill is not None:
-        unanswered = charge.life in (None, PodLife.RECALLING, PodLife.SYNCING) or kill.deleted
-        repeat = charge.told_at + REPEAT_S
-        if not charge.kill_told or (unanswered and now >= repeat):
+        if not charge.kill_told or now >= charge.told_at + patience_s(state, charge):
             work.actions.append(Tell(to=to, message=kill))
-            charge = replace(charge, kill=kill, kill_told=True, told_at=now)
-        if unanswered:
-            work.wakes.append(charge.told_at + REPEAT_S)
+            tries = charge.kill_tries + 1
+            charge = replace(charge, kill=kill, kill_told=True, kill_tries=tries, told_at=now)
+        work.looks.append(charge.told_at + patience_s(state, charge))
         return charge
     if charge.pod is not None and charge.verdict is not None and charge.kept:
         if charge.told != charge.revision or now >= charge.told_at + state.resync_s:
@@ -401,9 +471,16 @@ def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instan
             )
             work.actions.append(Tell(to=to, message=update))
             charge = replace(charge, told=charge.revision, told_at=now)
-        work.wakes.append(charge.told_at + state.resync_s)
+        work.looks.append(charge.told_at + state.resync_s)
         charge = push_aside(charge, work, now)
     return charge
+
+
+def patience_s(state: SupervisorState, charge: Charge) -> float:
+    """Return how long after a kill was told it is told again: an answered one as everything is, others with back-off."""
+    if charge.deleted:
+        return state.resync_s
+    return min(REPEAT_S * (1 << min(max(charge.kill_tries - 1, 0), 8)), state.resync_s)
 
 
 def push_aside(charge: Charge, work: Work, now: Instant) -> Charge:
@@ -413,7 +490,7 @@ def push_aside(charge: Charge, work: Work, now: Instant) -> Charge:
     if now >= charge.preempted_at + REPEAT_S:
         work.actions.append(Tell(to=pod_path(charge.uid), message=charge.preemption))
         charge = replace(charge, preempted_at=now)
-    work.wakes.append(charge.preempted_at + REPEAT_S)
+    work.looks.append(charge.preempted_at + REPEAT_S)
     return charge
 
 
@@ -421,7 +498,7 @@ def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | No
     """Return the kill of a pod that no source wants, once it is due."""
     waiting = any(
         c.full_name == charge.full_name and c.pod is not None and c.is_static and c.uid != charge.uid
-        for c in work.charges.values()
+        for c in work.namesakes(charge)
     )
     if waiting and charge.source != "api":
         return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=SELF)
@@ -434,26 +511,22 @@ def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | No
 def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
     """Take charge of what runs here and nobody wants; list what is another agent's."""
     listed = state.listed
-    if listed is None:
+    if listed is None or not work.strays_due:
         return state
-    foreign = []
-    for presence in listed.pods:
+    work.strays_due = False
+    foreign, strays = [], []
+    for presence in state.strays:
         if presence.uid in work.charges or listed.as_of <= state.ended.get(presence.uid, float("-inf")):
             continue
+        strays.append(presence)
         if not presence.ours and not state.take_over:
             foreign.append(presence)
             continue
         if presence.loose and presence.uid not in state.loose:
             # Sandboxes and containers are listed side by side: another agent's pod may have begun in between.
             continue
-        rival = next(
-            (
-                c
-                for c in work.charges.values()
-                if (c.name, c.namespace) == (presence.name, presence.namespace)
-            ),
-            None,
-        )
+        named = work.names.get(f"{presence.name}_{presence.namespace}", ())
+        rival = work.charges[named[0]] if named else None
         replaced = rival is not None and rival.pod is not None and rival.is_static
         if replaced or state.all_ready:
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
@@ -461,8 +534,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
             state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause, grace_s)
     if state.all_ready:
         state = find_leavings(state, work)
-    ended = {uid: at for uid, at in state.ended.items() if at >= listed.as_of}
-    return replace(state, foreign=tuple(foreign), ended=ended)
+    return replace(state, foreign=tuple(foreign), strays=tuple(strays))
 
 
 def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
@@ -494,7 +566,8 @@ def adopt_orphan(
     """Take charge of a pod that no source wants, to end it."""
     kill = KillPod(uid=uid, cause=cause, grace_s=grace_s, deleted=True, asked_by=SELF)
     charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
-    state, work.charges[uid] = claimed(state, charge)
+    state, charge = claimed(state, charge)
+    work.put(charge)
     return replace(state, next_order=state.next_order + 1)
 
 

@@ -15,7 +15,7 @@ def wait_of(state: SupervisorState, charge: Charge) -> str:
         return f"its actor died past its restart budget and is kept in quarantine: {charge.died}"
     if state.listed is None:
         return "the container runtime's first listing"
-    holder = holder_of(charge, state.charges)
+    holder = holder_of(charge, state.charges.values())
     if holder is not None and holder.uid != charge.uid:
         return f"an older pod of the same name to end (uid {holder.uid})"
     if not is_ready(state):

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from actors.supervisor.state import Charge, SupervisorState, Work
+from actors.supervisor.state import Charge, SupervisorState, with_charges
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
+from actors.supervisor.work import Work
 from api.host import Forget, Recall, Recalled, Remember, not_ours
 from api.ids import Instant, OpId, Path, Uid
 from api.lifecycle import Start, Tell
@@ -64,7 +65,7 @@ def absorb_answer(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
         book = replace(book, describe_op=None, describe_at=now + ASK_AGAIN_S)
         if isinstance(outcome.result, NodeDescribed):
             facts = outcome.result.facts
-            return replace(state, node=facts, book=replace(book, described=True))
+            return replace(state, node=facts, book=replace(book, described=True), room_due=True)
         return replace(state, book=book)
     if outcome.op == book.write_op:
         return absorb_write(state, outcome, now)
@@ -84,22 +85,19 @@ def absorb_recall(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
         book = replace(book, recall_failures=failures, recall_at=now + ASK_AGAIN_S, problem=why)
         if failures >= RECALL_TRIES:
             book = replace(book, recalled={})
-    return replace(state, book=book)
+    return replace(state, book=book, room_due=True, strays_due=True)
 
 
 def absorb_write(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:
     """Take in that the page was written, or could not be: whom it names may be told in either case."""
     book = state.book
-    charges = dict(state.charges)
-    for uid in book.writing_uids:
-        charge = charges.get(uid)
-        if charge is not None and charge.verdict is not None:
-            charges[uid] = replace(charge, kept=True)
+    written = (state.charges.get(uid) for uid in book.writing_uids)
+    kept = [replace(one, kept=True) for one in written if one is not None and one.verdict is not None]
     if outcome.failure is None:
         after = replace(book, written=book.writing, problem="")
     else:
         after = replace(book, write_at=now + WRITE_AGAIN_S, problem=outcome.failure.message)
-    return replace(state, charges=charges, book=replace(after, write_op=None, writing_uids=()))
+    return with_charges(replace(state, book=replace(after, write_op=None, writing_uids=())), kept)
 
 
 def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
@@ -107,7 +105,7 @@ def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], 
     book = state.book
     if book.recalled is None or book.inherited or book.write_op is not None or book.edition == book.written:
         return state
-    fresh = tuple(sorted(c.uid for c in work.charges.values() if c.verdict is not None and not c.kept))
+    fresh = tuple(sorted(work.members["unkept"]))
     if now < book.write_at and not fresh:
         work.wakes.append(book.write_at)
         return state

@@ -10,16 +10,15 @@ from msgspec.structs import replace
 from actors.rules.admission import House, shares
 from actors.rules.allocation import allocated_of, grows, joined
 from actors.rules.fit import Load, shortages
-from actors.rules.identity import kept_for_each
 from actors.rules.request import Claim, claim_of
 from actors.supervisor.admission import house_of, is_ready
-from actors.supervisor.state import Charge, SupervisorState, Work
+from actors.supervisor.standing import is_asking
+from actors.supervisor.state import Charge, SupervisorState
+from actors.supervisor.work import Work
 from api.messages.pod import Resize
-from api.messages.supervisor import PodLife
 
 DEFERRED = "Deferred"
 INFEASIBLE = "Infeasible"
-OVER = (PodLife.TERMINATING, PodLife.TERMINATED, PodLife.FINISHED, PodLife.GONE)
 
 
 def resize(state: SupervisorState, work: Work) -> SupervisorState:
@@ -27,26 +26,16 @@ def resize(state: SupervisorState, work: Work) -> SupervisorState:
     if not is_ready(state):
         return state
     asking = []
-    for charge in tuple(work.charges.values()):
+    for uid in tuple(work.members["resizing"]):
+        charge = work.charges[uid]
         if is_asking(charge):
             asking.append(charge)
         elif charge.resize is not None:
-            work.charges[charge.uid] = replace(charge, resize=None, revision=charge.revision + 1)
+            work.put(replace(charge, resize=None, revision=charge.revision + 1))
     house = house_of(state, work) if asking else House()
     for charge in sorted(asking, key=urgency):
         state, house = settle(state, work, charge, house)
     return state
-
-
-@kept_for_each
-def is_asking(charge: Charge) -> bool:
-    """Tell whether a pod that was admitted asks for other amounts than it has."""
-    verdict, pod = charge.verdict, charge.pod
-    if verdict is None or pod is None or verdict.refusal is not None or charge.kill is not None:
-        return False
-    if charge.life in OVER:
-        return False
-    return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
 
 
 def urgency(charge: Charge) -> tuple[bool, int]:
@@ -66,17 +55,19 @@ def settle(state: SupervisorState, work: Work, charge: Charge, house: House) -> 
     answer = obstacle(state, charge, claim, others)
     if answer is not None:
         if answer != charge.resize:
-            work.charges[charge.uid] = replace(charge, resize=answer, revision=charge.revision + 1)
+            work.put(replace(charge, resize=answer, revision=charge.revision + 1))
         return state, house
     # What its containers have until they are confined otherwise is not free yet.
     held = joined(charge.held or verdict.claim, verdict.claim)
-    work.charges[charge.uid] = replace(
-        charge,
-        verdict=replace(verdict, claim=claim, allocated=allocated_of(pod.spec)),
-        held=held,
-        kept=False,
-        resize=None,
-        revision=charge.revision + 1,
+    work.put(
+        replace(
+            charge,
+            verdict=replace(verdict, claim=claim, allocated=allocated_of(pod.spec)),
+            held=held,
+            kept=False,
+            resize=None,
+            revision=charge.revision + 1,
+        )
     )
     book = replace(state.book, edition=state.book.edition + 1)
     tenant = next((one for one in house.tenants if one.uid == charge.uid), None)

@@ -1,14 +1,15 @@
 """What PodSupervisor knows: the desired pods, the actors that own them, and what else the runtime holds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actors.rules.allocation import Allocated
+from actors.rules.agenda import Agenda
 from actors.rules.request import Claim
 from actors.supervisor.verdict import Book, Verdict
 from api.ids import Instant, OpId, Path, Uid
 from api.lifecycle import Action
+from api.messages.eviction import ActivePod
 from api.messages.pod import KillPod, Resize
 from api.messages.supervisor import ClearFinished, NodePressure, PodLife, RuntimeListed, RuntimePresence
 from api.node import NodeFacts
@@ -55,6 +56,10 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     kill: KillPod | None = None
     """The kill that its actor was told, or is to be told again."""
     kill_told: bool = False
+    kill_tries: int = 0
+    """How often its actor was told so: each repetition waits longer than the one before."""
+    deleted: bool = False
+    """Its actor said that nothing of it is to stay: that answers the kill."""
     verdict: Verdict | None = None
     """What admission decided; None while it is open."""
     kept: bool = False
@@ -82,6 +87,8 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """Why its actor is in quarantine, empty when it is not."""
     deaths: int = 0
     retry_at: Instant = 0.0
+    look_at: Instant | None = None
+    """When something is to be done about it though nothing of it changes; None: never."""
 
     @property
     def full_name(self) -> str:
@@ -94,21 +101,35 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
         return self.source not in ("", "api")
 
 
-class ActiveKey(msgspec.Struct, frozen=True, kw_only=True):
-    """What makes an active pod another one than before."""
-
-    uid: Uid
-    revision: int
-    ending: bool
-    allocated: tuple[Allocated, ...]
-
-
 class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
     """What watchers were told last of the pods that are active."""
 
-    keys: tuple[ActiveKey, ...]
-    leaving: tuple[Uid, ...]
+    pods: Mapping[Uid, ActivePod]
+    leaving: Mapping[Uid, None]
     whole: bool
+
+
+class Index(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pods each question is about, so that a change of one pod has nobody walk over all of them."""
+
+    names: Mapping[str, tuple[Uid, ...]] = {}
+    """By full name, as they came."""
+    open: Mapping[Uid, None] = {}
+    """Those who wait for their verdict."""
+    housed: Mapping[Uid, None] = {}
+    """Those who take something of the node."""
+    resizing: Mapping[Uid, None] = {}
+    """Those who ask for other amounts than they have, or did."""
+    unkept: Mapping[Uid, None] = {}
+    """Those whose verdict the ledger does not hold yet."""
+    unheard: Mapping[Uid, None] = {}
+    """Those whose actor has not said yet whether they have ended."""
+    waiting: Mapping[Uid, None] = {}
+    """Those whose next step depends on a listing, or on sources that have not spoken."""
+    active: Mapping[Uid, ActivePod] = {}
+    leaving: Mapping[Uid, None] = {}
+    cleanable: Mapping[Uid, None] = {}
+    """Those who have ended and of whom something is kept."""
 
 
 class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +143,22 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     """Incarnation of the supervisor: revisions of a later one are greater than all before."""
     charges: Mapping[Uid, Charge] = {}
+    index: Index = Index()
+    """Of the charges as the last look left them."""
+    touched: Mapping[Uid, Charge | None] = {}
+    """Which charges changed since that look, and how it left them (None: they were not there): they are looked at next."""
+    agenda: Agenda = Agenda()
+    """When charges are to be looked at though nothing changes."""
+    room_due: bool = True
+    """Something has changed on which it depends who is admitted or resized."""
+    admit_at: Instant | None = None
+    """When who is admitted is to be decided again though nothing changes."""
+    strays_due: bool = True
+    """Something has changed on which it depends what becomes of pods that nobody is in charge of."""
+    strays: tuple[RuntimePresence, ...] = ()
+    """What of the last listing nobody is in charge of."""
+    waiting_due: bool = True
+    """Something has changed on which those who wait for a listing or for sources depend."""
     seen: tuple[str, ...] = ()
     number: int = -1
     """Number of the last message of PodConfig; -1 before the first snapshot."""
@@ -166,9 +203,15 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
         return self.number >= 0 and all(source in self.seen for source in self.expected)
 
 
-class Work(msgspec.Struct):
-    """Charges and actions as one walk over the state collects them; lives no longer than that walk."""
+def with_charges(state: SupervisorState, changed: Iterable[Charge]) -> SupervisorState:
+    """Return the state with these charges in place of those that their UIDs had."""
+    charges, touched = dict(state.charges), dict(state.touched)
+    for charge in changed:
+        touched.setdefault(charge.uid, charges.get(charge.uid))
+        charges[charge.uid] = charge
+    return msgspec.structs.replace(state, charges=charges, touched=touched)
 
-    charges: dict[Uid, Charge]
-    actions: list[Action] = []
-    wakes: list[Instant] = []
+
+def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
+    """Return the state with this charge in place of the UID's last."""
+    return with_charges(state, (charge,))

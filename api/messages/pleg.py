@@ -1,7 +1,7 @@
 """Messages to Pleg, which turns listings and runtime events into facts about pods.
 
-Sent by: PodActors and the supervisor. Order: per sender. Delivery: a lost hint is repaired by the next relist; a PodActor
-watches again when Pleg has a new incarnation.
+Sent by: PodActors and the supervisor. Order: per sender. Delivery: all are levels, whether a pod is watched among them; a
+lost hint is repaired by the next relist; a PodActor watches again when Pleg has a new incarnation.
 """
 
 from api.ids import Uid
@@ -31,6 +31,10 @@ class WatchPod(Message, frozen=True, kw_only=True):
         """Return one line for traces."""
         return f"WatchPod {self.uid}"
 
+    def conflation_key(self) -> str | None:
+        """Keep whether the pod is watched, as its actor said last."""
+        return f"watch:{self.uid}"
+
 
 class UnwatchPod(Message, frozen=True, kw_only=True):
     """Nothing is left of the pod: tell its actor nothing more."""
@@ -40,6 +44,10 @@ class UnwatchPod(Message, frozen=True, kw_only=True):
     def brief(self) -> str:
         """Return one line for traces."""
         return f"UnwatchPod {self.uid}"
+
+    def conflation_key(self) -> str | None:
+        """Keep whether the pod is watched, as its actor said last."""
+        return f"watch:{self.uid}"
 
 
 class RelistNow(Message, frozen=True, kw_only=True):

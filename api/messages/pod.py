@@ -1,7 +1,8 @@
 """Messages to a PodActor, the owner of one UID.
 
 Sent by: PodSupervisor (`UpdatePod`, `KillPod`, `ClearPod`), Pleg (`PodObserved`), ImagePuller (`ImageReport`), Prober
-(`ProbeChanged`). Order: per sender. Delivery: all but `KillPod` are levels, the newest wins; `KillPod` is kept. A lost
+(`ProbeChanged`). Order: per sender. Delivery: all are levels, the newest wins; each `KillPod` is kept that says something
+else than those before it. A lost
 `UpdatePod` or `KillPod` is repaired by the supervisor's housekeeping, a lost `ClearPod` when the node is short of disk
 the next time, a lost `PodObserved` by the next relist, a lost `ImageReport` or `ProbeChanged` by asking again.
 """
@@ -98,6 +99,10 @@ class KillPod(Message, frozen=True, kw_only=True):
         """Return one line for traces."""
         grace = "own" if self.grace_s is None else f"{self.grace_s}s"
         return f"KillPod {self.uid} cause={self.cause.name} grace={grace} asked_by={self.asked_by}"
+
+    def conflation_key(self) -> str | None:
+        """Keep one of those that say the same: a repetition must not outrun its handling."""
+        return f"kill:{msgspec.json.encode(self).decode()}"
 
 
 class ClearPod(Message, frozen=True, kw_only=True):

@@ -38,5 +38,9 @@ class ForgetPodStatus(Message, frozen=True, kw_only=True):
         """Return one line for traces."""
         return f"ForgetPodStatus {self.uid}"
 
+    def conflation_key(self) -> str | None:
+        """Once is enough."""
+        return f"forget:{self.uid}"
+
 
 StatusMessage = PodStatusComposed | ForgetPodStatus

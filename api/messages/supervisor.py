@@ -118,6 +118,8 @@ class PodMoved(Message, frozen=True, kw_only=True):
     """FINISHED: its logs, perhaps its records in the runtime too, are there still."""
     leaving: bool = False
     """FINISHED: it was evicted, and its records, with what its containers wrote, are being removed."""
+    deleted: bool = False
+    """It is being stopped, and knows that nothing of it is to stay: the answer to a kill that says so."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -136,6 +138,10 @@ class PodKilled(Message, frozen=True, kw_only=True):
     def brief(self) -> str:
         """Return one line for traces."""
         return f"PodKilled {self.uid}"
+
+    def conflation_key(self) -> str | None:
+        """Once is enough."""
+        return f"killed:{self.uid}"
 
 
 class WatchPods(Message, frozen=True, kw_only=True):

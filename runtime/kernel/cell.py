@@ -135,7 +135,8 @@ class Cell(pykka.Actor):
         self.restarts = 0
         self.cause = ""
         self.children: dict[Path, Cell] | None = None
-        self.watchers: tuple[Path, ...] = ()
+        self.watchers: dict[Path, None] = {}
+        """In the order in which they asked."""
         self.operations: dict[OpId, Operation] | None = None
         self.committed: msgspec.Struct | None = None
         self.current: Message | None = None

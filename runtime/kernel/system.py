@@ -232,8 +232,7 @@ class System(ABC):
         with self.lock:
             cell = self._cells.get(path)
             if cell is not None:
-                if watcher not in cell.watchers:
-                    cell.watchers = (*cell.watchers, watcher)
+                cell.watchers[watcher] = None
                 return
             mine = self._cells.get(watcher)
             grave = self._graves.get(path)

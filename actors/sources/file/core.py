@@ -11,12 +11,14 @@ The state is this source's alone; what must outlive it is in the ledger's sectio
 of each file, so that a file that breaks while the agent is down keeps its pod too.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.identity import kept_for_last
 from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
     SECTION,
@@ -26,6 +28,7 @@ from actors.sources.file.state import (
     Memo,
     Reading,
     Stored,
+    Unwritten,
     Write,
     memo_key,
 )
@@ -93,7 +96,10 @@ def decide(
     state: FileState, message: SourceMessage | KernelMessage, now: Instant, new_op: NewOp
 ) -> Decision[FileState]:
     """Take in one message and choose what is next."""
-    return plan(absorb(state, message, now), now, new_op)
+    after = absorb(state, message, now)
+    if after.files is not state.files or after.listed is not state.listed:
+        after = replace(after, unwritten=None)
+    return plan(after, now, new_op)
 
 
 def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instant) -> FileState:
@@ -102,7 +108,10 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
         case ReadNow():
             return replace(state, read_at=now)
         case Heard(item=FileSettled(path=path)):
-            announced = tuple(sorted({*state.announced, path}))
+            announced = state.announced
+            at = bisect_left(announced, path)
+            if announced[at : at + 1] != (path,):
+                announced = (*announced[:at], path, *announced[at:])
             return replace(state, announced=announced, read_at=now, stream_ends=0)
         case StreamEnded(failure=failure):
             wait_s = backoff_s(state.stream_ends, LISTEN_RETRY_LIMIT_S)
@@ -134,10 +143,12 @@ def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileStat
         return state
     state = replace(state, writes=tuple(other for other in state.writes if other is not write))
     if outcome.failure is not None:
-        return replace(state, write_at=now + state.period_s)
-    others = tuple(stored for stored in state.stored if stored.path != write.path)
-    stored = (*others, write.stored) if write.stored else others
-    return replace(state, stored=tuple(sorted(stored, key=lambda one: one.path)))
+        return replace(state, write_at=now + state.period_s, unwritten=None)
+    stored = state.stored
+    at = bisect_left(stored, write.path, key=lambda one: one.path)
+    after = at + 1 if at < len(stored) and stored[at].path == write.path else at
+    fresh = (write.stored,) if write.stored else ()
+    return replace(state, stored=(*stored[:at], *fresh, *stored[after:]))
 
 
 def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
@@ -233,7 +244,8 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     if state.lost:
         actions.append(Tell(to=EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
         state = replace(state, lost=())
-    wanted = wanted_writes(state)
+    wanted = wanted_writes(state) if state.unwritten is None else state.unwritten
+    state = replace(state, unwritten=wanted)
     if wanted and now >= state.write_at:
         state, writes = start_writes(state, wanted, new_op)
         actions += writes
@@ -249,7 +261,13 @@ def next_reading(state: FileState) -> Instant:
     """Return when the next reading is due: its period, or what waits to be confirmed."""
     if state.failure is not None:
         return state.read_at
-    return min([state.read_at, *(entry.pending.due_at for entry in state.files if entry.pending)])
+    return min(state.read_at, confirmed_at(state.files))
+
+
+@kept_for_last
+def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
+    """Return when the first change that waits to be confirmed is due, infinity when none waits."""
+    return min((entry.pending.due_at for entry in files if entry.pending), default=float("inf"))
 
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
@@ -262,34 +280,45 @@ def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | No
     return min(times, default=None)
 
 
-Wanted = tuple[str, Memo | None]
-
-
-def wanted_writes(state: FileState) -> tuple[Wanted, ...]:
-    """Return what the ledger does not hold as it should, without what is being written."""
+def wanted_writes(state: FileState) -> tuple[Unwritten, ...]:
+    """Return what the ledger will not hold as it should once what is being written is there."""
     if not state.remembers or not state.listed:
         return ()
     stored = {one.path: one for one in state.stored}
-    busy = {write.path for write in state.writes}
-    wanted: list[Wanted] = []
+    for write in state.writes:
+        stored.pop(write.path, None)
+        if write.stored is not None:
+            stored[write.path] = write.stored
+    wanted: list[Unwritten] = []
     for entry in state.files:
         old = stored.pop(entry.path, None)
-        if entry.good is None or entry.path in busy:
+        if entry.good is None:
             continue
         new = Stored(path=entry.path, digest=entry.good.digest, holds=bool(entry.held))
         if old != new:
             memo = Memo(path=new.path, digest=new.digest, document=entry.good.document, holds=new.holds)
             wanted.append((entry.path, memo))
-    wanted += [(path, None) for path in stored if path not in busy]
+    wanted += [(path, None) for path in stored]
     return tuple(wanted)
 
 
 def start_writes(
-    state: FileState, wanted: tuple[Wanted, ...], new_op: NewOp
+    state: FileState, wanted: tuple[Unwritten, ...], new_op: NewOp
 ) -> tuple[FileState, tuple[Action, ...]]:
-    """Start as many of the writes as may be under way at once."""
-    writes, actions = [], []
-    for path, memo in wanted[: max(0, WRITES_AT_ONCE - len(state.writes))]:
+    """Start as many of the writes as may be under way at once; one of a file waits for the one before it."""
+    busy = {write.path for write in state.writes}
+    room = WRITES_AT_ONCE - len(state.writes)
+    writes: list[Write] = []
+    actions: list[Action] = []
+    held: list[Unwritten] = []
+    passed = 0
+    for path, memo in wanted:
+        if len(writes) >= room:
+            break
+        passed += 1
+        if path in busy:
+            held.append((path, memo))
+            continue
         op = new_op()
         key = memo_key(path)
         if memo is None:
@@ -300,4 +329,5 @@ def start_writes(
             actions.append(call(op, LEDGER, Remember(section=SECTION, key=key, data=data), LEDGER_DEADLINE_S))
             stored = Stored(path=path, digest=memo.digest, holds=memo.holds)
             writes.append(Write(op=op, path=path, stored=stored))
-    return replace(state, writes=(*state.writes, *writes)), tuple(actions)
+    after = replace(state, writes=(*state.writes, *writes), unwritten=(*held, *wanted[passed:]))
+    return after, tuple(actions)

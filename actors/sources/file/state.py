@@ -86,6 +86,10 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
     stored: Stored | None
 
 
+Unwritten = tuple[str, Memo | None]
+"""A file, and what the ledger is to hold of it: None for nothing."""
+
+
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """All that the file source knows. `files` are sorted by path."""
 
@@ -123,6 +127,8 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """Why changes are not heard."""
     stream_ends: int = 0
     stored: tuple[Stored, ...] = ()
+    unwritten: tuple[Unwritten, ...] | None = None
+    """What the ledger is still to be told, in this order; None when that is to be found out again."""
     writes: tuple[Write, ...] = ()
     write_at: Instant = 0.0
 

@@ -309,8 +309,8 @@ def tell_before_writing(right):
 
     def keep(state, work, now, new_op):
         after = right(state, work, now, new_op)
-        for uid, charge in work.charges.items():
-            work.charges[uid] = replace(charge, kept=True)
+        for charge in tuple(work.charges.values()):
+            work.put(replace(charge, kept=True))
         return after
 
     return keep

@@ -3,6 +3,7 @@
 import itertools
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.rules.ownership import say_the_same
 from actors.status.core import GATHER_S, decide, unwritten
@@ -201,3 +202,33 @@ def test_the_order_of_a_status_is_no_part_of_what_it_says():
         PodStatus(container_statuses=(one, other)), PodStatus(container_statuses=(other, one))
     )
     assert not say_the_same(PodStatus(observed_generation=1), PodStatus(observed_generation=2))
+
+
+class Unwalked(dict):
+    """Versions that may be looked up, and not walked over."""
+
+    def values(self):
+        raise AssertionError("all pods were walked over for the sake of one")
+
+    items = values
+
+
+def test_a_message_of_one_pod_looks_at_no_other():
+    desk = Desk()
+    for number in range(300):
+        desk.tell(PodStatus(phase="Pending"), uid=f"u{number}")
+
+    def give(message):
+        desk.state = replace(desk.state, versions=Unwalked(desk.state.versions))
+        return desk.give(message)
+
+    fact = PodStatusComposed(uid=Uid("u7"), namespace="d", name="n", status=PodStatus(phase="Running"))
+    assert [call.key for call in give(fact)] == ["u7"]
+    (op,) = desk.open
+    ended = Outcome(op=op, call="Remember", result=Done(), started_at=desk.now, ended_at=desk.now)
+    assert give(ended) == []
+    assert desk.state.versions[Uid("u7")].stored == 2
+    assert desk.wake_at == GATHER_S
+    desk.open.clear()
+    desk.now = GATHER_S
+    assert len(give(Alarm(at=desk.now))) == 299, "those that were gathered are written when they are due"

@@ -1,0 +1,210 @@
+"""One turn of the supervisor: the pods that it touches, and what follows for others when one of them changes.
+
+```text
+changed by a message --+
+due by the agenda -----+--> queue, as they came --> attended, each once
+of a changed one's name+
+```
+
+Whatever changes a pod in charge does it by `put` or `drop`, which keep the index true and queue those whom it concerns.
+So a turn costs what it touches, however many pods there are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from heapq import heappop, heappush
+
+import msgspec
+
+from actors.rules.agenda import Entry
+from actors.supervisor.standing import (
+    active_pod,
+    is_active,
+    is_cleanable,
+    is_ending,
+    is_housed,
+    is_leaving,
+    is_open,
+    is_resizing,
+    is_unheard,
+    is_unkept,
+    is_waiting,
+    stake,
+)
+from actors.supervisor.state import Charge, Index, SupervisorState
+from api.ids import Instant, Uid
+from api.lifecycle import Action
+from api.messages.eviction import ActivePod
+
+BY_STAKE: tuple[tuple[str, Callable[[Charge], bool]], ...] = (
+    ("open", is_open),
+    ("housed", is_housed),
+    ("resizing", is_resizing),
+)
+"""What depends on nothing but `stake`."""
+BY_CHARGE: tuple[tuple[str, Callable[[Charge], bool]], ...] = (
+    ("unkept", is_unkept),
+    ("unheard", is_unheard),
+    ("waiting", is_waiting),
+    ("leaving", is_leaving),
+    ("cleanable", is_cleanable),
+)
+
+
+class Work:
+    """Charges and actions as one turn collects them; lives no longer than that turn."""
+
+    def __init__(self, state: SupervisorState) -> None:
+        self.charges: dict[Uid, Charge] = dict(state.charges)
+        self.actions: list[Action] = []
+        self.wakes: list[Instant] = []
+        """When the next turn is due at the latest, for other reasons than a charge."""
+        self.settling: list[Instant] = []
+        """When those who find no room are to be judged again at the latest."""
+        self.looks: list[Instant] = []
+        """When the charge that is being attended is to be looked at again at the latest."""
+        self.entries: list[Entry] = []
+        """When charges are due: what the agenda does not have yet."""
+        self.room_due = state.room_due
+        self.strays_due = state.strays_due
+        self.later: dict[Uid, Charge | None] = {}
+        """Whom the next turn looks at."""
+        self.dropped: list[Uid] = []
+        self.names: Mapping[str, tuple[Uid, ...]] = state.index.names
+        self.members: dict[str, Mapping[Uid, None]] = {
+            name: getattr(state.index, name) for name, _ in (*BY_STAKE, *BY_CHARGE)
+        }
+        self.active: Mapping[Uid, ActivePod] = state.index.active
+        self._kept = state.index
+        self._queue: list[tuple[int, Uid]] = []
+        self._queued: set[Uid] = set()
+        self._passed: tuple[int, Uid] | None = None
+        self._over = False
+        for uid, before in state.touched.items():
+            after = self.charges.get(uid)
+            self._note(uid, before, after)
+            if after is not None:
+                self.queue(uid)
+
+    # ------------------------------------------------------------ changes
+
+    def put(self, charge: Charge) -> None:
+        """Have this charge in place of the UID's last, and have it attended."""
+        before = self.charges.get(charge.uid)
+        self.charges[charge.uid] = charge
+        self._note(charge.uid, before, charge)
+        self.queue(charge.uid)
+
+    def settle(self, charge: Charge) -> None:
+        """Have this charge, which was attended, in place of the UID's last."""
+        before = self.charges[charge.uid]
+        if charge is not before:
+            self.charges[charge.uid] = charge
+            self._note(charge.uid, before, charge)
+
+    def drop(self, uid: Uid) -> None:
+        """Be in charge of a pod no more."""
+        self._note(uid, self.charges.pop(uid), None)
+        self.dropped.append(uid)
+
+    def _note(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+        if before is after:
+            return
+        if stake(before) != stake(after):
+            self.room_due = True
+            if before is None or after is None or (before.pod is None) is not (after.pod is None):
+                self.strays_due = True
+            self._rename(uid, before, after)
+            self._sort(uid, after, BY_STAKE)
+            for one in (before, after):
+                for rival in self.names.get(one.full_name, ()) if one is not None else ():
+                    if rival != uid:
+                        self.queue(rival)
+        self._sort(uid, after, BY_CHARGE)
+        self._show(uid, before, after)
+
+    def _sort(
+        self, uid: Uid, after: Charge | None, questions: tuple[tuple[str, Callable[[Charge], bool]], ...]
+    ) -> None:
+        for name, concerns in questions:
+            members = self.members[name]
+            belongs = after is not None and concerns(after)
+            if belongs is (uid in members):
+                continue
+            changed = dict(members) if members is getattr(self._kept, name) else members
+            assert isinstance(changed, dict)
+            if belongs:
+                changed[uid] = None
+            else:
+                del changed[uid]
+            self.members[name] = changed
+
+    def _show(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+        shown = active_key(after)
+        if shown is not None and uid in self.active and active_key(before) == shown:
+            return
+        if shown is None and uid not in self.active:
+            return
+        changed = dict(self.active) if self.active is self._kept.active else self.active
+        assert isinstance(changed, dict)
+        pod = active_pod(after) if after is not None else None
+        if pod is None:
+            del changed[uid]
+        else:
+            changed[uid] = pod
+        self.active = changed
+
+    def _rename(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+        old = before.full_name if before is not None else None
+        new = after.full_name if after is not None else None
+        if old == new:
+            return
+        names = dict(self.names) if self.names is self._kept.names else self.names
+        assert isinstance(names, dict)
+        if old is not None:
+            left = tuple(one for one in names[old] if one != uid)
+            if left:
+                names[old] = left
+            else:
+                del names[old]
+        if new is not None:
+            names[new] = (*names.get(new, ()), uid)
+        self.names = names
+
+    # ------------------------------------------------------------ whose turn it is
+
+    def queue(self, uid: Uid) -> None:
+        """Have a pod attended: in this turn, or in the next one when its place has been passed."""
+        charge = self.charges.get(uid)
+        if charge is None or uid in self._queued:
+            return
+        place = (charge.order, uid)
+        if self._over or (self._passed is not None and place <= self._passed):
+            self.later[uid] = charge
+            return
+        self._queued.add(uid)
+        heappush(self._queue, place)
+
+    def attended(self) -> Iterator[Charge]:
+        """Yield those who are to be attended, in the order in which they came."""
+        while self._queue:
+            self._passed = place = heappop(self._queue)
+            self._queued.discard(place[1])
+            charge = self.charges.get(place[1])
+            if charge is not None:
+                yield charge
+        self._over = True
+
+    def namesakes(self, charge: Charge) -> tuple[Charge, ...]:
+        """Return those who have the name of `charge`, itself among them."""
+        return tuple(self.charges[uid] for uid in self.names.get(charge.full_name, ()))
+
+    def index(self) -> Index:
+        """Return the index as this turn leaves it."""
+        return msgspec.structs.replace(self._kept, names=self.names, active=self.active, **self.members)
+
+
+def active_key(charge: Charge | None) -> tuple[object, ...] | None:
+    """Return what makes an active pod another one than before, None for a pod that is not active."""
+    if charge is None or charge.verdict is None or not is_active(charge):
+        return None
+    return (charge.revision, is_ending(charge), charge.verdict.allocated)
