@@ -219,7 +219,10 @@ def container_runtime(
     from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
 
     return CriRuntime(
-        endpoint=settings.runtime_endpoint, image_endpoint=settings.image_endpoint, on_bug=on_bug
+        endpoint=settings.runtime_endpoint,
+        image_endpoint=settings.image_endpoint,
+        request_timeout_s=settings.runtime_request_timeout_s,
+        on_bug=on_bug,
     )
 
 

@@ -12,6 +12,7 @@ Rules of the port:
 - `CreateContainer` and `RunSandbox` are idempotent on (uid, attempt) and (sandbox, name, attempt): an identical object
   is returned, a different one under the same key fails with AlreadyExists.
 - Times are wall clock nanoseconds; `created_at` strictly increases within a pod.
+- A driver may have the calls of `QUEUED` wait for others, for `QUEUE_S` at most: their deadlines leave room for it.
 """
 
 from enum import StrEnum
@@ -50,6 +51,9 @@ ANNOTATION_PRE_STOP = "io.kubernetes.container.preStopHandler"
 ANNOTATION_PORTS = "io.kubernetes.container.ports"
 ANNOTATION_OWNER = "nodeagent.local/owner"
 """On our sandboxes, value ``nodeagent``: what makes an orphan ours to kill."""
+
+QUEUE_S = 30.0
+"""The longest that a driver has a call wait before it begins it."""
 
 HOST_IMAGE = "nodeagent.local/host"
 """The embedded runtime's built-in image: plain processes on the host's own files."""
@@ -288,6 +292,10 @@ class StartContainer(Call, frozen=True, kw_only=True):
     def brief(self) -> str:
         """Return one line for traces."""
         return f"StartContainer {self.container_id}"
+
+
+QUEUED = (RunSandbox, CreateContainer, StartContainer)
+"""Calls that a driver may have wait for others."""
 
 
 class StopContainer(Call, frozen=True, kw_only=True):

@@ -26,6 +26,8 @@ from actors.rules.loglink import link_name
 from actors.rules.role import in_order
 from api.containers import (
     ANNOTATION_HASH,
+    QUEUE_S,
+    QUEUED,
     Container,
     ContainerState,
     InspectPod,
@@ -127,8 +129,9 @@ def inspection(state: PodState) -> PortCall:
 
 
 def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
-    """Return a call on the container runtime with the pod's deadline."""
-    return PortCall(port="runtime", call=call, deadline_s=state.call_deadline_s, container=container)
+    """Return a call on the container runtime with the pod's deadline, and what it may wait for its turn."""
+    deadline_s = state.call_deadline_s + (QUEUE_S if isinstance(call, QUEUED) else 0.0)
+    return PortCall(port="runtime", call=call, deadline_s=deadline_s, container=container)
 
 
 def host_call(port: str, call: msgspec.Struct) -> PortCall:

@@ -87,6 +87,8 @@ class CriServer:
         self.served = served
         self.calls: list[tuple[str, Any]] = []
         """Every call so far: name and request."""
+        self.limits_s: list[tuple[str, float]] = []
+        """Every call so far: name and how long its caller would have waited."""
         self._holds: list[Hold] = []
         self._failures: list[tuple[str, CriError]] = []
         self._lock = threading.Lock()
@@ -136,6 +138,7 @@ class CriServer:
         call = Call(context)
         with self._lock:
             self.calls.append((method, request))
+            self.limits_s.append((method, context.time_remaining()))
             planned = next((entry for entry in self._failures if entry[0] == method), None)
             if planned is not None:
                 self._failures.remove(planned)

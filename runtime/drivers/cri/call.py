@@ -33,7 +33,6 @@ from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
 
-SANDBOX_LIMIT_S = 240.0
 CALL_LIMIT_S = 120.0
 STOP_MARGIN_S = 120.0
 """What a stop may take beyond its grace: the kill itself, and the runtime's own book-keeping."""
@@ -45,17 +44,21 @@ LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
 class Calls:
     """The steps of each call; what they need is passed in once."""
 
-    def __init__(self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch) -> None:
+    def __init__(
+        self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch, limit_s: float
+    ) -> None:
         self._link, self._known, self._view = link, known, view
         self._gate, self._watch = gate, watch
+        self._limit_s = limit_s
 
-    def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float) -> Steps[Any]:
+    def _heavy(self, rank: int, rpc: Any, message: Any) -> Steps[Any]:
         """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
-        yield self._gate.enter(rank)
+        turn = self._gate.enter(rank)
+        yield turn
         try:
-            return (yield self._link.ask(rpc, message, limit_s=limit_s))
+            return (yield self._link.ask(rpc, message, limit_s=self._limit_s))
         finally:
-            self._gate.leave()
+            turn.leave()
 
     # -- sandboxes
 
@@ -68,7 +71,7 @@ class Calls:
         )
         yield from self._view.hello()
         try:
-            answer = yield from self._heavy(RUN, cri.RUN_SANDBOX, message, SANDBOX_LIMIT_S)
+            answer = yield from self._heavy(RUN, cri.RUN_SANDBOX, message)
         except OperatingError as error:
             pod = yield from self._look_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
@@ -129,7 +132,7 @@ class Calls:
             sandbox_config=request.sandbox_config(call.sandbox),
         )
         try:
-            answer = yield from self._heavy(CREATE, cri.CREATE, message, CALL_LIMIT_S)
+            answer = yield from self._heavy(CREATE, cri.CREATE, message)
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             if not any(_is_made_from(one, call) for one in pod.containers):
@@ -182,9 +185,7 @@ class Calls:
         if before is not None and before.state is not c.ContainerState.CREATED:
             raise _not_startable(call, before)
         try:
-            yield from self._heavy(
-                START, cri.START, pb.StartContainerRequest(container_id=identity), CALL_LIMIT_S
-            )
+            yield from self._heavy(START, cri.START, pb.StartContainerRequest(container_id=identity))
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             now = next((one for one in pod.containers if one.id == call.container_id), None)

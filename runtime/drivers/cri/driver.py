@@ -53,9 +53,9 @@ class CriRuntime:
     """A container runtime over CRI v1. Pods outlive it; a later one on the same socket adopts them.
 
     `endpoint` and `image_endpoint` are as users write them (``unix:///path``); without the second, images are kept by
-    the runtime itself. `heavy_at_once` bounds RunPodSandbox, CreateContainer and StartContainer together. Connections
-    and the one thread begin with the first use; `on_bug` hears of callbacks on it that raise. Raises RejectedError for
-    an endpoint that is none.
+    the runtime itself. `request_timeout_s` is what each of RunPodSandbox, CreateContainer and StartContainer may take from
+    when it is begun, `heavy_at_once` bounds them together. Connections and the one thread begin with the first use;
+    `on_bug` hears of callbacks on it that raise. Raises RejectedError for an endpoint that is none.
     """
 
     name = "runtime"
@@ -65,6 +65,7 @@ class CriRuntime:
         *,
         endpoint: str,
         image_endpoint: str = "",
+        request_timeout_s: float = 120.0,
         heavy_at_once: int = HEAVY_AT_ONCE,
         on_bug: OnBug = lambda _what, _error: None,
     ) -> None:
@@ -78,7 +79,8 @@ class CriRuntime:
         self._watch.known = self._known
         self._view = View(self._link, self._known, self._poller)
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
-        self._calls = Calls(self._link, self._known, self._view, Gate(heavy_at_once), self._watch)
+        gate = Gate(self._poller.after, heavy_at_once)
+        self._calls = Calls(self._link, self._known, self._view, gate, self._watch, request_timeout_s)
         self._images = ImageCalls(self._link)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None

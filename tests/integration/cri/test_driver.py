@@ -11,6 +11,7 @@ from api.confinement import Resources
 from api.containers import (
     ANNOTATION_OWNER,
     LABEL_POD_UID,
+    QUEUE_S,
     ContainerSpec,
     ContainerState,
     CreateContainer,
@@ -29,6 +30,7 @@ from api.containers import (
 from api.errors import FailureKind
 from api.images import ImageAuth, ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
 from api.usagecall import ReadContainerStats
+from runtime.drivers.cri import gate
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.cri.follow import BARREN_STREAMS
 from runtime.wire.generated import cri_pb2 as pb
@@ -169,10 +171,22 @@ def test_a_hung_inspection_of_one_container_holds_up_no_listing_and_no_other_pod
     second.runtime.close()
 
 
-def test_heavy_calls_wait_for_each_other_and_light_ones_and_stops_for_nobody(runtime, tmp_path):
+@pytest.fixture
+def two_at_once(runtime, tmp_path):
+    """Return hands whose driver makes two heavy calls at once, each of which may take 2 s."""
     hands = Hands(runtime.endpoint, tmp_path)
     hands.runtime.close()
-    hands.runtime = CriRuntime(endpoint=runtime.endpoint, heavy_at_once=2)
+    hands.runtime = CriRuntime(endpoint=runtime.endpoint, heavy_at_once=2, request_timeout_s=2.0)
+    yield hands
+    hands.runtime.close()
+
+
+def test_heavy_calls_wait_for_each_other_and_light_ones_and_stops_for_nobody(
+    runtime, two_at_once, monkeypatch
+):
+    monkeypatch.setattr(gate, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(gate, "LONGEST_S", 60.0)
+    hands = two_at_once
     container = hands.start(hands.sandbox("first"), "sleep", "100")
     hold = runtime.server.hold("RunPodSandbox")
     waiting = [hands.begin(RunSandbox(spec=hands.spec(f"w{n}")), 60.0)[0] for n in range(5)]
@@ -184,7 +198,33 @@ def test_heavy_calls_wait_for_each_other_and_light_ones_and_stops_for_nobody(run
     hold.release()
     until(lambda: all(waiting), "all went on")
     assert [answer[0].uid for answer in waiting] == [f"w{n}" for n in range(5)]
-    hands.runtime.close()
+
+
+def test_heavy_calls_that_hang_hold_up_nobody_else(runtime, two_at_once):
+    hands = two_at_once
+    hold = runtime.server.hold(
+        "RunPodSandbox", lambda request: request.config.metadata.uid.startswith("hung")
+    )
+    hung = [hands.begin(RunSandbox(spec=hands.spec(f"hung{n}")), 60.0)[0] for n in range(5)]
+    assert hands.sandbox("well").state is SandboxState.READY
+    until(lambda: hold.held == 5, "all are under way")
+    assert not any(hung)
+    until(lambda: all(hung), "each has its own deadline", 10.0)
+    assert {answer[0].kind for answer in hung} == {FailureKind.TIMED_OUT}
+
+
+def test_the_time_that_a_heavy_call_waits_is_none_of_its_own(runtime, two_at_once, monkeypatch):
+    monkeypatch.setattr(gate, "PATIENCE_S", 1.5)
+    monkeypatch.setattr(gate, "LONGEST_S", 1.5)
+    hands = two_at_once
+    hands.call(RuntimeStatus())
+    hold = runtime.server.hold("RunPodSandbox")
+    asked = [hands.begin(RunSandbox(spec=hands.spec(f"u{n}")), 2.0 + QUEUE_S)[0] for n in range(4)]
+    until(lambda: hold.held == 4, "all are under way")
+    limits = [limit_s for name, limit_s in runtime.server.limits_s if name == "RunPodSandbox"]
+    assert [round(limit_s) for limit_s in limits] == [2, 2, 2, 2]
+    hold.release()
+    until(lambda: all(asked), "all went on")
 
 
 def test_a_call_past_its_deadline_is_told_as_unknown(runtime, hands):

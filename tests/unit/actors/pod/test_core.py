@@ -22,6 +22,8 @@ from actors.pod.state import (
     Terminating,
 )
 from api.containers import (
+    QUEUE_S,
+    QUEUED,
     CreateContainer,
     InspectPod,
     RemoveContainer,
@@ -77,6 +79,14 @@ def test_nothing_is_started_while_a_call_is_in_flight():
     assert hand.update(wanted("a", "b"), generation=2) == []
     assert hand.kill() == []
     assert len(hand.open) == 1
+
+
+@pytest.mark.parametrize("kind", QUEUED)
+def test_what_may_have_to_wait_for_its_turn_has_time_for_it(kind):
+    hand = Hand(call_deadline_s=7.0)
+    hand.update(wanted()), hand.settle_until(kind)
+    start, _ = hand.open[hand.op_of(kind)]
+    assert start.deadline_s >= 7.0 + QUEUE_S
 
 
 def test_a_kill_shortens_grace_but_never_extends_it():
