@@ -56,6 +56,7 @@ from runtime.process import (
     home_folder,
     kill_self,
     prepare_root,
+    raise_open_files,
     set_umask,
 )
 
@@ -94,7 +95,8 @@ class Agent:
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
-        runtime = container_runtime(root, settings, self._node_ip)
+        before, open_files = raise_open_files()
+        runtime = container_runtime(root, settings, self._node_ip, before)
         self._undo.append(runtime.close)
         own_root = own_cgroup_root(root, settings)
         cgroups = PodCgroups(own_root=own_root)
@@ -153,6 +155,19 @@ class Agent:
             root=str(root),
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
+        self._tell_room(open_files)
+
+    def _tell_room(self, open_files: int) -> None:
+        """Say what this agent can hold: on the embedded runtime each pod costs it a descriptor."""
+        settings = self._settings
+        if settings.runtime_endpoint != EMBEDDED:
+            self._log.info("room for descriptors", open_files=open_files)
+            return
+        from runtime.drivers.embedded.descriptor import pods_at_most  # noqa: PLC0415
+
+        room = pods_at_most(open_files)
+        tell = self._log.info if room >= settings.max_pods else self._log.warning
+        tell("room for descriptors", open_files=open_files, pods_at_most=room, max_pods=settings.max_pods)
 
     def failure(self) -> str:
         """Return why the actor system is past saving, empty while it is not."""
@@ -205,12 +220,17 @@ class ContainerRuntime(Port, Protocol):
         ...
 
 
-def container_runtime(root: FilePath, settings: Settings, node_ip: str = "") -> ContainerRuntime:
-    """Return the driver of the runtime that the settings name. One that is away is no error: it may come later."""
+def container_runtime(
+    root: FilePath, settings: Settings, node_ip: str = "", open_files: int = 0
+) -> ContainerRuntime:
+    """Return the driver of the runtime that the settings name. One that is away is no error: it may come later.
+
+    `open_files` is the soft limit of open files that containers of the embedded runtime have.
+    """
     if settings.runtime_endpoint == EMBEDDED:
         from runtime.drivers.embedded.driver import EmbeddedRuntime  # noqa: PLC0415
 
-        return EmbeddedRuntime(root=str(root), address=node_ip)
+        return EmbeddedRuntime(root=str(root), address=node_ip, open_files=open_files)
     # gRPC costs memory that an agent on the embedded runtime need not spend.
     from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
 

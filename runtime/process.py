@@ -7,9 +7,11 @@ import errno
 import fcntl
 import os
 import re
+import resource
 import select
 import signal
 import tempfile
+import threading
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -163,6 +165,37 @@ class StopSignals:
         except BlockingIOError:
             # The pipe is full of unread requests to stop: one more says nothing new.
             return
+
+
+# ---------------------------------------------------------------- what this process may have, and what ends it
+
+
+def raise_open_files() -> tuple[int, int]:
+    """Raise the soft limit of open files to the hard one; return the soft limit before and after."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft, hard
+
+
+class ThreadEnds:
+    """Notices when an exception ends a thread: what that one did is done by nobody then, so the process must end too."""
+
+    def __init__(self) -> None:
+        self.failure = ""
+        """Which thread ended first and by what, empty while none did."""
+        self._before = threading.excepthook
+        threading.excepthook = self._note
+
+    def close(self) -> None:
+        """Put back what was there before."""
+        threading.excepthook = self._before
+
+    def _note(self, args: threading.ExceptHookArgs) -> None:
+        self._before(args)
+        if not self.failure and not issubclass(args.exc_type, SystemExit):
+            name = args.thread.name if args.thread is not None else "unknown"
+            self.failure = f"thread {name} ended by {args.exc_type.__name__}: {args.exc_value}"
 
 
 # ---------------------------------------------------------------- who this machine is

@@ -27,6 +27,7 @@ IMPURE_MODULES = {
 IMPURE_NAMES = {"datetime.now", "datetime.utcnow", "datetime.today", "os.environ", "os.getenv", "time.sleep"}
 CATCHES_ALL = (
     "runtime/kernel/",
+    "runtime/drivers/embedded/driver.py",
     "runtime/drivers/embedded/keeper/",
     "runtime/drivers/http/",
     "runtime/drivers/net/conversation.py",
