@@ -55,6 +55,7 @@ from runtime.process import (
     has_cgroup_v2,
     home_folder,
     kill_self,
+    lacks_room,
     prepare_root,
     raise_open_files,
     set_umask,
@@ -96,6 +97,11 @@ class Agent:
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
         before, open_files = raise_open_files()
+        full = lacks_room(root)
+        if full:
+            self._log.warning(
+                "the root directory has no room: statuses and records wait for some", root=str(root), why=full
+            )
         runtime = container_runtime(root, settings, self._node_ip, before)
         self._undo.append(runtime.close)
         own_root = own_cgroup_root(root, settings)

@@ -411,7 +411,7 @@ class EmbeddedRuntime:
         if not kept.is_live:
             answer(None, None)
             return
-        number = kept.request("stop_sandbox", answer)
+        number = kept.request("stop_sandbox", answer, remove=remove)
         self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept, number))
 
     def _lose_patience(self, kept: Kept, number: int) -> None:

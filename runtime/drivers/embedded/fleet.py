@@ -6,7 +6,6 @@ r"""All sandboxes of one root folder: finding them again, settling what a dead k
                   \--nobody there--> settling (kill what it left) --> kept on disk
 """
 
-import contextlib
 import os
 import shutil
 import stat
@@ -27,6 +26,8 @@ ADOPTION_PATIENCE_S = 3.0
 SETTLE_LIMIT_S = 10.0
 LOOK_AGAIN_S = 0.2
 """Between looks at the machine's processes when one could not be made."""
+STORE_AGAIN_S = 2.0
+"""Between tries to write a record that a keeper told and could not write."""
 REMOVE_LIMIT_S = 10.0
 MAX_DAMAGED = 16
 """Damaged records that are set aside for people; older ones are dropped."""
@@ -326,17 +327,24 @@ class Fleet:
         kept.is_joining = False
         for group in record.cgroups:
             cgroup.remove(group)
-        if record is not kept.record:
-            # Not on disk is bad only if we die too: then it is settled once more.
-            with contextlib.suppress(OSError):
-                kept.save(record)
-            kept.record = record
+        kept.record = record
+        self._store(kept)
         self._on_change(kept)
         kept.fail_all(
             Failure(
                 kind=FailureKind.UNAVAILABLE, message=f"the keeper of sandbox {kept.id} ended during the call"
             )
         )
+
+    def _store(self, kept: Kept) -> None:
+        """Have the last record of a keeper that is gone on disk: what it told is known to nobody else."""
+        if kept.record is None or self._kept.get(kept.id) is not kept or kept.id in self._removing:
+            return
+        try:
+            if not kept.is_stored():
+                kept.save(kept.record)
+        except OSError:
+            self._loop.after(STORE_AGAIN_S, lambda: self._store(kept))
 
     # -- removal
 

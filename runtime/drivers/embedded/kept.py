@@ -205,6 +205,14 @@ class Kept:
         except msgspec.ValidationError as error:
             raise store.DamagedError(f"{self.folder}/{store.NAME}: {error}") from None
 
+    def is_stored(self) -> bool:
+        """Return whether the record on disk is the one that is known. Raises OSError."""
+        try:
+            body = store.read(os.fspath(self.folder))
+            return body is not None and records.decode(body) == self.record
+        except (store.DamagedError, msgspec.ValidationError):
+            return False
+
     def save(self, record: records.Record) -> None:
         """Replace the record of a sandbox that has no keeper any more. Raises OSError."""
         self.record = record
