@@ -55,7 +55,9 @@ from runtime.process import (
     has_cgroup_v2,
     home_folder,
     kill_self,
+    lacks_room,
     prepare_root,
+    raise_open_files,
     set_umask,
 )
 
@@ -94,8 +96,14 @@ class Agent:
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
         self._undo.append(lock.release)
+        before, open_files = raise_open_files()
+        full = lacks_room(root)
+        if full:
+            self._log.warning(
+                "the root directory has no room: statuses and records wait for some", root=str(root), why=full
+            )
         runtime = container_runtime(
-            root, settings, self._node_ip, partial(self._bug, "runtime callback failed")
+            root, settings, self._node_ip, before, partial(self._bug, "runtime callback failed")
         )
         self._undo.append(runtime.close)
         own_root = own_cgroup_root(root, settings)
@@ -155,6 +163,19 @@ class Agent:
             root=str(root),
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
+        self._tell_room(open_files)
+
+    def _tell_room(self, open_files: int) -> None:
+        """Say what this agent can hold: on the embedded runtime each pod costs it a descriptor."""
+        settings = self._settings
+        if settings.runtime_endpoint != EMBEDDED:
+            self._log.info("room for descriptors", open_files=open_files)
+            return
+        from runtime.drivers.embedded.descriptor import pods_at_most  # noqa: PLC0415
+
+        room = pods_at_most(open_files)
+        tell = self._log.info if room >= settings.max_pods else self._log.warning
+        tell("room for descriptors", open_files=open_files, pods_at_most=room, max_pods=settings.max_pods)
 
     def failure(self) -> str:
         """Return why the actor system is past saving, empty while it is not."""
@@ -208,13 +229,20 @@ class ContainerRuntime(Port, Protocol):
 
 
 def container_runtime(
-    root: FilePath, settings: Settings, node_ip: str, on_bug: Callable[[str, Exception], None]
+    root: FilePath,
+    settings: Settings,
+    node_ip: str,
+    open_files: int,
+    on_bug: Callable[[str, Exception], None],
 ) -> ContainerRuntime:
-    """Return the driver of the runtime that the settings name. One that is away is no error: it may come later."""
+    """Return the driver of the runtime that the settings name. One that is away is no error: it may come later.
+
+    `open_files` is the soft limit of open files that containers of the embedded runtime have.
+    """
     if settings.runtime_endpoint == EMBEDDED:
         from runtime.drivers.embedded.driver import EmbeddedRuntime  # noqa: PLC0415
 
-        return EmbeddedRuntime(root=str(root), address=node_ip)
+        return EmbeddedRuntime(root=str(root), address=node_ip, open_files=open_files)
     # gRPC costs memory that an agent on the embedded runtime need not spend.
     from runtime.drivers.cri.driver import CriRuntime  # noqa: PLC0415
 

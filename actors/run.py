@@ -14,7 +14,7 @@ from api.host import Problem
 from api.introspection import PodRow, SourceRow
 from runtime import logs
 from runtime.drivers.host.yamltext import read_document
-from runtime.process import StopSignals
+from runtime.process import StopSignals, ThreadEnds
 
 LOOK_S = 0.2
 """How often ``--runonce`` looks at the pods, and the main thread at the health of the actor system."""
@@ -36,6 +36,7 @@ def run(args: argparse.Namespace) -> int:
     for warning in configured.warnings:
         log.warning("configuration field not honoured yet", where=warning.where)
     signals = StopSignals()
+    threads = ThreadEnds()
     agent = Agent(settings, args.node_ip)
     agent.start()
     if not settings.pod_manifest_path and not settings.manifest_url:
@@ -43,14 +44,15 @@ def run(args: argparse.Namespace) -> int:
             "no source of pods: nothing will run", what_to_do="give --pod-manifest-path or --manifest-url"
         )
     try:
-        return run_once(agent, signals) if args.runonce else run_on(agent, signals)
+        return run_once(agent, signals, threads) if args.runonce else run_on(agent, signals, threads)
     finally:
+        threads.close()
         agent.stop()
         signals.close()
 
 
-def run_on(agent: Agent, signals: StopSignals) -> int:
-    """Wait until a signal comes, or the actor system is past saving."""
+def run_on(agent: Agent, signals: StopSignals, threads: ThreadEnds) -> int:
+    """Wait until a signal comes, the actor system is past saving, or a thread ended."""
     log = logs.log_factory("")
     while True:
         why = signals.wait(1.0)
@@ -61,13 +63,18 @@ def run_on(agent: Agent, signals: StopSignals) -> int:
         if failed:
             log.error("the actor system ended", cause=failed)
             return 1
+        if threads.failure:
+            log.error(
+                "a thread of the agent ended, so the agent does; pods keep running", cause=threads.failure
+            )
+            return 1
 
 
-def run_once(agent: Agent, signals: StopSignals) -> int:
+def run_once(agent: Agent, signals: StopSignals, threads: ThreadEnds) -> int:
     """Wait until every static pod runs or ended, print the result per pod; return 1 if one did not come up."""
     assert agent.view is not None
     before: frozenset[str] = frozenset()
-    while not signals.wait(LOOK_S):
+    while not threads.failure and not signals.wait(LOOK_S):
         rows, sources = agent.view.pods(), agent.view.sources()
         decided = frozenset(row.uid for row in rows if is_decided(row))
         # What runs for a moment only, and then ends, has not come up: two looks have to say the same.

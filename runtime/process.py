@@ -7,9 +7,11 @@ import errno
 import fcntl
 import os
 import re
+import resource
 import select
 import signal
 import tempfile
+import threading
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
@@ -18,6 +20,7 @@ from api.errors import AlreadyExistsError, DeniedError, ExhaustedError, Rejected
 
 LOCK_NAME = "nodeagent.lock"
 UMASK = 0o022
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FAULTS = "NODEAGENT_FAULTS"
 """Environment variable: a file with an `api.faults.FaultPlan` as JSON, to break this agent on purpose."""
@@ -30,15 +33,32 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 
 def prepare_root(root: Path) -> Path:
-    """Make the root directory (mode 0750) when missing, try to write in it, and return its absolute path."""
+    """Make the root directory (mode 0750) when missing, try to write in it, and return its absolute path.
+
+    One without room is used all the same: the agent is who can free some. `lacks_room` tells.
+    """
     root = root.absolute()
     try:
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=root) as probe:
-            probe.write(b"x")
+        _write_in(root)
     except OSError as error:
-        raise _root_failure(root, error) from error
+        if error.errno not in NO_ROOM or not root.is_dir():
+            raise _root_failure(root, error) from error
     return root
+
+
+def lacks_room(root: Path) -> str:
+    """Return why nothing can be written in a root directory for want of room, empty when it can."""
+    try:
+        _write_in(root)
+    except OSError as error:
+        return (error.strerror or "no room") if error.errno in NO_ROOM else ""
+    return ""
+
+
+def _write_in(root: Path) -> None:
+    with tempfile.TemporaryFile(dir=root) as probe:
+        probe.write(b"x")
 
 
 def _root_failure(root: Path, error: OSError) -> Exception:
@@ -47,10 +67,8 @@ def _root_failure(root: Path, error: OSError) -> Exception:
         return RejectedError(
             f"cannot use the root directory {root}: {culprit} is not a folder; choose another with --root-dir"
         )
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return ExhaustedError(
-            f"cannot write to the root directory {root}: {error.strerror}; free space there"
-        )
+    if error.errno in NO_ROOM:
+        return ExhaustedError(f"cannot make the root directory {root}: {error.strerror}; free space there")
     why = f"cannot write to the root directory {root} as user {os.geteuid()}: {error.strerror}"
     return DeniedError(f"{why}; give that user the right to it, or choose another with --root-dir")
 
@@ -79,7 +97,7 @@ class RootLock:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            cls._sign(fd)
         except BlockingIOError as error:
             holder = os.pread(fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(fd)
@@ -91,6 +109,15 @@ class RootLock:
             os.close(fd)
             raise UnavailableError(f"cannot lock {path}: {error.strerror}") from error
         return cls(fd, path)
+
+    @staticmethod
+    def _sign(fd: int) -> None:
+        try:
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        except OSError as error:
+            # The lock holds without our pid, which only people read.
+            if error.errno not in NO_ROOM:
+                raise
 
     def release(self) -> None:
         """Give the lock back; more than once is fine."""
@@ -163,6 +190,37 @@ class StopSignals:
         except BlockingIOError:
             # The pipe is full of unread requests to stop: one more says nothing new.
             return
+
+
+# ---------------------------------------------------------------- what this process may have, and what ends it
+
+
+def raise_open_files() -> tuple[int, int]:
+    """Raise the soft limit of open files to the hard one; return the soft limit before and after."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft, hard
+
+
+class ThreadEnds:
+    """Notices when an exception ends a thread: what that one did is done by nobody then, so the process must end too."""
+
+    def __init__(self) -> None:
+        self.failure = ""
+        """Which thread ended first and by what, empty while none did."""
+        self._before = threading.excepthook
+        threading.excepthook = self._note
+
+    def close(self) -> None:
+        """Put back what was there before."""
+        threading.excepthook = self._before
+
+    def _note(self, args: threading.ExceptHookArgs) -> None:
+        self._before(args)
+        if not self.failure and not issubclass(args.exc_type, SystemExit):
+            name = args.thread.name if args.thread is not None else "unknown"
+            self.failure = f"thread {name} ended by {args.exc_type.__name__}: {args.exc_value}"
 
 
 # ---------------------------------------------------------------- who this machine is

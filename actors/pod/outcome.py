@@ -41,6 +41,7 @@ from actors.pod.volume import (
     without_parts,
 )
 from actors.rules.instance import is_alive, newest_of, not_back
+from actors.rules.knownend import with_known_ends
 from api.cgroup import EnsurePodCgroup, PodCgroupMade
 from api.containers import (
     ContainerState,
@@ -238,7 +239,8 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     if state.ungrouped and is_alive(view):
         # What came back after the end brought its cgroup with it.
         state = replace(state, ungrouped=False)
-    return replace(state, observed=not_back(state.observed, view), observed_as_of=as_of)
+    view = with_known_ends(not_back(state.observed, view), state.observed, state.base)
+    return replace(state, observed=view, observed_as_of=as_of)
 
 
 def runtime_answered(  # noqa: C901  # one case per call
@@ -339,7 +341,10 @@ def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None,
         state = with_event(state, wall, "Warning", "LedgerDamaged", text)
     if call.section == STATUS_SECTION:
         # The status of an earlier life of the same UID must not count: only one whose memo is there does.
-        return replace(state, base=page) if isinstance(page, PodStatus) else state
+        if not isinstance(page, PodStatus):
+            return state
+        view = with_known_ends(state.observed, None, page) if state.observed is not None else None
+        return replace(state, base=page, observed=view)
     memo = page if isinstance(page, PodMemo) else PodMemo()
     return replace(state, memo=memo, remembered=memo)
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from actors.rules.agenda import Entry
 from actors.rules.ownership import say_the_same
 from actors.status.state import SECTION, StatusState, Version
+from api.errors import FailureKind
 from api.host import Forget, Remember
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Start
@@ -26,6 +27,9 @@ from api.objects.podstatus import PodStatus
 DEADLINE_S = 30.0
 RETRY_S = 1.0
 RETRY_LIMIT_S = 60.0
+ROOM_RETRY_LIMIT_S = 2.0
+"""The same where the disk is full: what is cleared to make room are records of how pods ended, so that their statuses must
+be written as soon as there is some."""
 GATHER_S = 10.0
 """For how long changes of a pod that does not run yet are gathered: most run by then, and their status is written once.
 
@@ -100,7 +104,8 @@ def written(state: StatusState, outcome: Outcome, now: Instant) -> StatusState:
     version = replace(state.versions[uid], writing=None)
     if outcome.failure is not None:
         failures = version.failures + 1
-        wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
+        limit_s = ROOM_RETRY_LIMIT_S if outcome.failure.kind is FailureKind.EXHAUSTED else RETRY_LIMIT_S
+        wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), limit_s)
         return with_version(state, replace(version, failures=failures, retry_at=now + wait_s))
     if outcome.call == Forget.__name__:
         if version.forgotten:

@@ -28,6 +28,7 @@ IMPURE_NAMES = {"datetime.now", "datetime.utcnow", "datetime.today", "os.environ
 CATCHES_ALL = (
     "runtime/kernel/",
     "runtime/drivers/cri/poller.py",
+    "runtime/drivers/embedded/driver.py",
     "runtime/drivers/embedded/keeper/",
     "runtime/drivers/http/",
     "runtime/drivers/net/conversation.py",

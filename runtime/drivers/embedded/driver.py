@@ -13,7 +13,15 @@ import msgspec
 
 from api import containers as c
 from api import images, usagecall
-from api.errors import ConflictError, Failure, FailureKind, NotFoundError, OperatingError, RejectedError
+from api.errors import (
+    ConflictError,
+    Failure,
+    FailureKind,
+    NotFoundError,
+    OperatingError,
+    RejectedError,
+    UnavailableError,
+)
 from api.ids import Uid
 from api.messages import Message
 from api.ports import Done, Undo
@@ -27,6 +35,7 @@ from runtime.drivers.embedded.image import (
     require_own_user,
     require_runnable,
 )
+from runtime.drivers.embedded.keeper.text import reason
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
 from runtime.drivers.embedded.volume import require_mountable
@@ -125,12 +134,12 @@ class EmbeddedRuntime:
     """The embedded runtime on one root folder. Pods outlive it; a later one on the same folder adopts them.
 
     `root` is any absolute path. Its thread and its nursery start with the first use. Without `cgroups` none is touched,
-    as on a machine that does not permit them.
+    as on a machine that does not permit them. Containers have the soft limit of open files `open_files`; 0: this process's.
     """
 
     name = "runtime"
 
-    def __init__(self, *, root: str, cgroups: bool = True, address: str = "") -> None:
+    def __init__(self, *, root: str, cgroups: bool = True, address: str = "", open_files: int = 0) -> None:
         self._root = Path(root)
         self._address = address
         self.events = RuntimeEvents(self._start)
@@ -138,7 +147,7 @@ class EmbeddedRuntime:
         self._started = False
         self._closed = False
         self._loop = Loop("embedded-runtime", self._on_end)
-        self._nest = Nest(self._loop, self._root / "run", cgroup_name(root) if cgroups else "")
+        self._nest = Nest(self._loop, self._root / "run", cgroup_name(root) if cgroups else "", open_files)
         self._fleet = Fleet(self._loop, self._root, self.events.push, self._nest.places)
         self._trouble: Failure | None = None
         self._over: Failure | None = None
@@ -222,6 +231,8 @@ class EmbeddedRuntime:
             self._dispatch(ticket, ticket.call)
         except OperatingError as error:
             self._fail(ticket, error.failure())
+        except Exception as error:  # noqa: BLE001 what ends one call must not end the thread of all
+            self._fail(ticket, _unavailable(f"{ticket.call.brief()}: {reason(error)}"))
 
     def _expire(self, ticket: Ticket) -> None:
         if ticket.is_open:
@@ -312,6 +323,7 @@ class EmbeddedRuntime:
                 sentences += self._nest.permitted.refused
             if os.geteuid() != 0:
                 sentences.append(f"not root: every container runs as user {os.geteuid()}")
+            sentences += self._fleet.troubles()
             sentences += [f"set aside as damaged: {what}" for what in self._fleet.damaged]
             info = c.RuntimeInfo(
                 name="embedded", version=VERSION, ready=trouble is None, detail="; ".join(sentences)
@@ -343,8 +355,15 @@ class EmbeddedRuntime:
             raise RejectedError(
                 f"pod {spec.namespace}/{spec.name}: log directory {spec.log_directory!r} is not absolute"
             )
-        self._running[key] = []
         kept = self._fleet.add(os.urandom(16).hex())
+        try:
+            link = self._nest.hatch(kept.id, kept.folder, kept.fail_all)
+        except OSError as error:
+            self._fleet.discard(kept)
+            raise UnavailableError(
+                f"sandbox of {spec.namespace}/{spec.name} cannot be made: {error.strerror}"
+            ) from None
+        self._running[key] = []
 
         def answer(_: dict[str, Any] | None, failure: Failure | None) -> None:
             if failure is not None:
@@ -355,7 +374,7 @@ class EmbeddedRuntime:
             for other in self._running.pop(key):
                 self._begin(other)
 
-        kept.attach(self._nest.hatch(kept.id, kept.folder, kept.fail_all))
+        kept.attach(link)
         kept.request(
             "run",
             answer,
@@ -392,7 +411,7 @@ class EmbeddedRuntime:
         if not kept.is_live:
             answer(None, None)
             return
-        number = kept.request("stop_sandbox", answer)
+        number = kept.request("stop_sandbox", answer, remove=remove)
         self._loop.after(KEEPER_PATIENCE_S, lambda: self._lose_patience(kept, number))
 
     def _lose_patience(self, kept: Kept, number: int) -> None:
@@ -530,15 +549,17 @@ class EmbeddedRuntime:
             if failure is not None or body is None:
                 self._fail(ticket, failure or _unavailable("the keeper gave no answer"))
                 return
-            self._succeed(
-                ticket,
-                c.ExecResult(
+            try:
+                result = c.ExecResult(
                     exit_code=body["exit_code"],
                     stdout=base64.b64decode(body["stdout"]),
                     stderr=base64.b64decode(body["stderr"]),
                     truncated=body["truncated"],
-                ),
-            )
+                )
+            except (KeyError, TypeError, ValueError) as error:
+                self._fail(ticket, _unavailable(f"the keeper's answer cannot be understood: {reason(error)}"))
+                return
+            self._succeed(ticket, result)
 
         number = kept.request(
             "exec",

@@ -6,7 +6,6 @@ r"""All sandboxes of one root folder: finding them again, settling what a dead k
                   \--nobody there--> settling (kill what it left) --> kept on disk
 """
 
-import contextlib
 import os
 import shutil
 import stat
@@ -25,6 +24,10 @@ from runtime.loop import Loop
 ADOPTION_PATIENCE_S = 3.0
 """How long listings wait at the start for keepers that were found and do not speak."""
 SETTLE_LIMIT_S = 10.0
+LOOK_AGAIN_S = 0.2
+"""Between looks at the machine's processes when one could not be made."""
+STORE_AGAIN_S = 2.0
+"""Between tries to write a record that a keeper told and could not write."""
 REMOVE_LIMIT_S = 10.0
 MAX_DAMAGED = 16
 """Damaged records that are set aside for people; older ones are dropped."""
@@ -94,6 +97,11 @@ class Fleet:
         uids = {k.record.sandbox.spec.uid for k in self._kept.values() if k.record is not None}
         return tuple(self.pod(uid) for uid in sorted(uids))
 
+    def troubles(self) -> tuple[str, ...]:
+        """Return which keepers cannot be reached now and why, as one sentence; nothing when all can."""
+        found = [k.trouble for k in self._kept.values() if k.trouble]
+        return (f"{found[0]} ({len(found)} such pods); it is tried again",) if found else ()
+
     def is_empty(self) -> bool:
         """Whether there is no sandbox at all."""
         return not self._kept
@@ -113,20 +121,37 @@ class Fleet:
                     f"the embedded runtime's folder {folder} cannot be made or read: {error.strerror}; "
                     "choose another --root-dir or make it writable; it is tried again"
                 ) from None
-        for place in found:
-            kept = self.add(place.name)
-            try:
-                kept.load()
-            except store.DamagedError as error:
-                if not kept.connect():
-                    self._set_aside(kept, str(error))
+        damaged = self._load(found)
+        for kept in list(self._kept.values()):
+            if kept.connect():
                 continue
-            if not kept.connect():
+            if kept.id in damaged:
+                self._set_aside(kept, damaged[kept.id])
+            else:
                 self._settle(kept)
         for kept in self._kept.values():
             self._refresh(kept)
         self._loop.after(ADOPTION_PATIENCE_S, self._give_up_adopting)
         self._check_adopted()
+
+    def _load(self, places: list[Path]) -> dict[str, str]:
+        """Read all records, before connections take the descriptors; return what is damaged, by sandbox, and how.
+
+        Raises UnavailableError when this process cannot read one: without it a pod would be taken for new.
+        """
+        damaged = {}
+        for place in places:
+            kept = self.add(place.name)
+            try:
+                kept.load()
+            except store.DamagedError as error:
+                damaged[kept.id] = str(error)
+            except OSError as error:
+                self._kept.clear()
+                raise UnavailableError(
+                    f"the record of sandbox {kept.id} cannot be read now: {error.strerror}; it is tried again"
+                ) from None
+        return damaged
 
     def add(self, identity: str) -> Kept:
         """Return a new sandbox, still without keeper and record."""
@@ -151,7 +176,9 @@ class Fleet:
             kept.disconnect()
 
     def _check_adopted(self) -> None:
-        if self._adopted or any(k.is_joining or k.is_settling for k in self._kept.values()):
+        if self._adopted or any(
+            (k.is_joining and not k.trouble) or k.is_settling for k in self._kept.values()
+        ):
             return
         self._give_up_adopting()
 
@@ -229,12 +256,19 @@ class Fleet:
 
     def _sweep(self) -> None:
         """Kill what dead keepers left, in one look over all processes; again until there is nothing."""
-        left = self._left_behind()
         now = time.monotonic()
+        try:
+            left = self._left_behind()
+            alive = {i for i in self._settling if self._kept[i].keeper_is_alive()}
+        except OSError:
+            # Who is there cannot be told: nobody is taken for gone.
+            self._settling = dict.fromkeys(self._settling, now + SETTLE_LIMIT_S)
+            self._loop.after(LOOK_AGAIN_S, self._sweep)
+            return
         for identity, limit in list(self._settling.items()):
             kept = self._kept[identity]
             pids = left.get(identity, [])
-            if (pids or kept.keeper_is_alive()) and now < limit:
+            if (pids or identity in alive) and now < limit:
                 for seen in pids:
                     process.kill_exactly(seen)
                 continue
@@ -293,17 +327,24 @@ class Fleet:
         kept.is_joining = False
         for group in record.cgroups:
             cgroup.remove(group)
-        if record is not kept.record:
-            # Not on disk is bad only if we die too: then it is settled once more.
-            with contextlib.suppress(OSError):
-                kept.save(record)
-            kept.record = record
+        kept.record = record
+        self._store(kept)
         self._on_change(kept)
         kept.fail_all(
             Failure(
                 kind=FailureKind.UNAVAILABLE, message=f"the keeper of sandbox {kept.id} ended during the call"
             )
         )
+
+    def _store(self, kept: Kept) -> None:
+        """Have the last record of a keeper that is gone on disk: what it told is known to nobody else."""
+        if kept.record is None or self._kept.get(kept.id) is not kept or kept.id in self._removing:
+            return
+        try:
+            if not kept.is_stored():
+                kept.save(kept.record)
+        except OSError:
+            self._loop.after(STORE_AGAIN_S, lambda: self._store(kept))
 
     # -- removal
 
@@ -316,7 +357,7 @@ class Fleet:
 
     def _remove_step(self, kept: Kept, limit: float, pause_s: float) -> None:
         rest = ""
-        if kept.keeper_is_alive() or kept.is_settling:
+        if kept.is_settling or self._may_live(kept):
             rest = f"keeper process {kept.keeper.pid if kept.keeper else ''} is still there".replace(
                 "  ", " "
             )
@@ -345,6 +386,12 @@ class Fleet:
                 self._notify(uid)
         for then in waiting:
             then(failure)
+
+    def _may_live(self, kept: Kept) -> bool:
+        try:
+            return kept.keeper_is_alive()
+        except OSError:
+            return True
 
     def _remove_groups_of(self, identity: str, groups: tuple[str, ...] = ()) -> bool:
         mine = {group for group in groups if group.endswith("/" + identity)}

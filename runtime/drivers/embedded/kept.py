@@ -10,14 +10,27 @@ from typing import Any
 
 import msgspec
 
+from api.decoding import ready
 from api.errors import Failure, FailureKind
 from runtime.drivers.embedded import record as records
+from runtime.drivers.embedded.descriptor import leave_spare
 from runtime.drivers.embedded.keeper import frame, process, store
 from runtime.loop import Loop
 
 RECONNECT_S = 0.5
+NOBODY = (ConnectionRefusedError, FileNotFoundError, NotADirectoryError)
+"""What a connection fails with when there is no keeper; anything else says nothing about the keeper."""
 
 Answer = Callable[[dict[str, Any] | None, Failure | None], None]
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a keeper begins with: who it is, and which versions of the protocol it speaks."""
+
+    pid: int
+    start: int
+    oldest: int
+    newest: int
 
 
 class Kept:
@@ -38,6 +51,8 @@ class Kept:
         self.is_joining = False
         self.is_settling = False
         """The keeper died without a word; what it left is being killed."""
+        self.trouble = ""
+        """Why the keeper cannot be reached now, empty when it can or none is there; it is tried again meanwhile."""
         self.fatal = ""
         """What the nursery said when it could not make this keeper."""
         self._loop = loop
@@ -64,30 +79,51 @@ class Kept:
         return self.is_live and self.record is not None and self.record.sandbox.state == "ready"
 
     def connect(self) -> bool:
-        """Connect to the keeper's socket; return False when nobody listens there."""
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        sock.setblocking(False)
+        """Connect to the keeper's socket; return False when nobody listens there.
+
+        Where that cannot be told now, as without descriptors, it is tried again, and calls fail with the `trouble`.
+        """
+        self.trouble = ""
         try:
-            place = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
-            try:
-                # A socket's address holds 108 bytes: a descriptor stands for the folder, however long its path.
-                sock.connect(f"/proc/self/fd/{place}/{store.SOCKET}")
-            finally:
-                os.close(place)
+            sock = self._open_connection()
+        except NOBODY:
+            return False
         except BlockingIOError:
             # Somebody listens and does not accept: a keeper that hangs is still a keeper.
-            sock.close()
-            self.is_joining = True
-            self._loop.after(RECONNECT_S, self._reconnect)
+            self._connect_later()
             return True
-        except OSError:
-            sock.close()
-            return False
+        except OSError as error:
+            self.trouble = f"the keeper of sandbox {self.id} cannot be reached now: {error.strerror}"
+            self._held.clear()
+            self.fail_all(Failure(kind=FailureKind.UNAVAILABLE, message=self.trouble))
+            self._connect_later()
+            return True
         if frame.peer_uid(sock) not in (0, os.geteuid()):
             sock.close()
             return False
         self.attach(sock)
         return True
+
+    def _open_connection(self) -> socket.socket:
+        """Return a connection to the keeper's socket. Raises OSError."""
+        # A socket's address holds 108 bytes: a descriptor stands for the folder, however long its path.
+        place = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+        try:
+            sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                leave_spare(sock.fileno())
+                sock.setblocking(False)
+                sock.connect(f"/proc/self/fd/{place}/{store.SOCKET}")
+            except OSError:
+                sock.close()
+                raise
+        finally:
+            os.close(place)
+        return sock
+
+    def _connect_later(self) -> None:
+        self.is_joining = True
+        self._loop.after(RECONNECT_S, self._reconnect)
 
     def _reconnect(self) -> None:
         if self._sock is None and self.is_joining and not self.connect():
@@ -104,8 +140,8 @@ class Kept:
         """Ask the keeper; `answer` follows once, also when the keeper dies. Returns the request's number."""
         self._number += 1
         number = self._number
-        if self._mismatch:
-            answer(None, Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch))
+        if self._mismatch or self.trouble:
+            answer(None, Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch or self.trouble))
             return number
         data = frame.pack({"id": number, "op": op} | fields)
         if len(data) > frame.MAX_REQUEST_BYTES:
@@ -148,7 +184,7 @@ class Kept:
             process.kill_exactly(seen)
 
     def keeper_is_alive(self) -> bool:
-        """Return whether the keeper's process still exists."""
+        """Return whether the keeper's process still exists. Raises OSError where that cannot be told."""
         row = self._keeper_row()
         return row is not None and process.is_alive(row.pid, row.start)
 
@@ -159,7 +195,7 @@ class Kept:
         return self.record.keeper if self.record and self.record.boot == process.boot_id() else None
 
     def load(self) -> None:
-        """Take the record from disk. Raises store.DamagedError."""
+        """Take the record from disk. Raises store.DamagedError, and OSError where this process lacks what it takes to read."""
         body = store.read(os.fspath(self.folder))
         if body is None:
             self.record = None
@@ -168,6 +204,14 @@ class Kept:
             self.record = records.decode(body)
         except msgspec.ValidationError as error:
             raise store.DamagedError(f"{self.folder}/{store.NAME}: {error}") from None
+
+    def is_stored(self) -> bool:
+        """Return whether the record on disk is the one that is known. Raises OSError."""
+        try:
+            body = store.read(os.fspath(self.folder))
+            return body is not None and records.decode(body) == self.record
+        except (store.DamagedError, msgspec.ValidationError):
+            return False
 
     def save(self, record: records.Record) -> None:
         """Replace the record of a sandbox that has no keeper any more. Raises OSError."""
@@ -195,31 +239,38 @@ class Kept:
         if "fatal" in body:
             self.fatal = str(body["fatal"])
             return
-        if "hello" in body:
-            self._meet(body["hello"])
+        number = body.get("id")
+        try:
+            hello = msgspec.convert(body["hello"], ready(Hello)) if "hello" in body else None
+            # Fields that a newer keeper has and we do not know are passed over.
+            record = records.decode(body["record"]) if body.get("record") is not None else None
+            answer = self._asked.get(number) if isinstance(number, int) else None
+            result, failure = _outcome(body) if answer is not None else (None, None)
+        except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
+            # What no keeper says costs the call that it answers, where that can be told.
+            text = f"the keeper of sandbox {self.id} said what cannot be understood: {type(error).__name__}: {error}"
+            hello = record = result = None
+            body = {}
+            failure = Failure(kind=FailureKind.UNAVAILABLE, message=text)
+            answer = self._asked.get(number) if isinstance(number, int) else None
+        if hello is not None:
+            self._meet(hello)
+        if record is not None:
+            self.record = record
         if "record" in body:
-            if body["record"] is not None:
-                # Fields that a newer keeper has and we do not know are passed over.
-                self.record = records.decode(body["record"])
             self._changed(self)
-        answer = self._asked.pop(body.get("id", 0), None)
-        if answer is None:
-            return
-        error = body.get("error")
-        if error is None:
-            answer(body["ok"], None)
-        else:
-            kind = FailureKind(error["kind"])
-            answer(None, Failure(kind=kind, message=error["message"], reason=error["reason"]))
+        if answer is not None and number in self._asked:
+            del self._asked[number]
+            answer(result, failure)
 
-    def _meet(self, hello: dict[str, Any]) -> None:
-        self.keeper = records.KeeperRow(pid=hello["pid"], start=hello["start"])
+    def _meet(self, hello: Hello) -> None:
+        self.keeper = records.KeeperRow(pid=hello.pid, start=hello.start)
         self.is_joining = False
-        self._version = frame.agreed_version(hello["oldest"], hello["newest"])
+        self._version = frame.agreed_version(hello.oldest, hello.newest)
         if self._version is None:
             self._mismatch = (
-                f"the keeper of sandbox {self.id} (process {hello['pid']}) speaks protocol {hello['oldest']} to "
-                f"{hello['newest']}, this agent {frame.OLDEST} to {frame.NEWEST}: its pod runs on and cannot be changed; "
+                f"the keeper of sandbox {self.id} (process {hello.pid}) speaks protocol {hello.oldest} to "
+                f"{hello.newest}, this agent {frame.OLDEST} to {frame.NEWEST}: its pod runs on and cannot be changed; "
                 "run the agent's other version to stop it"
             )
             self.fail_all(Failure(kind=FailureKind.UNAVAILABLE, message=self._mismatch))
@@ -244,3 +295,11 @@ class Kept:
         if bool(self._unsent) != self._is_waiting_to_send:
             self._is_waiting_to_send = bool(self._unsent)
             self._loop.watch(self._sock, self._ready, writable=self._is_waiting_to_send)
+
+
+def _outcome(body: dict[str, Any]) -> tuple[dict[str, Any] | None, Failure | None]:
+    """Return the result of a call, or why it failed. Raises what data of another shape raises."""
+    error = body.get("error")
+    if error is None:
+        return body["ok"], None
+    return None, Failure(kind=FailureKind(error["kind"]), message=error["message"], reason=error["reason"])

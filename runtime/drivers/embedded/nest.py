@@ -14,6 +14,7 @@ import msgspec
 
 from api.decoding import ready
 from api.errors import Failure, FailureKind
+from runtime.drivers.embedded.descriptor import leave_spare
 from runtime.loop import Loop
 
 KEEPER_PACKAGE = Path(__file__).parent / "keeper"
@@ -41,10 +42,11 @@ class _Wish(msgspec.Struct):
 class Nest:
     """Owner of the nursery process. All methods on the loop's thread."""
 
-    def __init__(self, loop: Loop, folder: Path, cgroup_name: str) -> None:
+    def __init__(self, loop: Loop, folder: Path, cgroup_name: str, open_files: int = 0) -> None:
         self._loop = loop
         self._folder = folder
         self._cgroup_name = cgroup_name
+        self._open_files = open_files
         self._link: socket.socket | None = None
         self._starter: subprocess.Popen[bytes] | None = None
         self._wishes: deque[_Wish] = deque()
@@ -66,8 +68,14 @@ class Nest:
         self._ensure()
 
     def hatch(self, sandbox: str, directory: Path, failed: Callable[[Failure], None]) -> socket.socket:
-        """Have a keeper forked; return our end of its first connection, usable at once."""
+        """Have a keeper forked; return our end of its first connection, usable at once. Raises OSError."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            leave_spare(ours.fileno())
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         request = json.dumps({"sandbox": sandbox, "directory": os.fspath(directory)}).encode()
         self._wishes.append(_Wish(request, theirs, failed))
         self._ensure()
@@ -88,7 +96,11 @@ class Nest:
     def _ensure(self) -> None:
         if self._link is not None:
             return
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError as error:
+            self._fail(f"it cannot be started: {error.strerror}")
+            return
         ours.setblocking(False)
         try:
             with theirs, open(self._folder / "nursery.err", "wb", opener=_private) as errors:
@@ -102,6 +114,7 @@ class Nest:
                         KEEPER_PACKAGE,
                         str(theirs.fileno()),
                         self._cgroup_name,
+                        str(self._open_files),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -189,9 +202,20 @@ class Nest:
             except BlockingIOError:
                 self._loop.after(RETRY_S, self._grant)
                 return
-            except OSError:
+            except ConnectionError:
                 # It died just now; the loop tells us next, and a new one takes the wish.
                 return
+            except OSError as error:
+                # The kernel passes on no more descriptors now.
+                self._wishes.popleft()
+                wish.end.close()
+                wish.failed(
+                    Failure(
+                        kind=FailureKind.UNAVAILABLE,
+                        message=f"the embedded runtime's nursery process cannot be asked for a keeper: {error.strerror}",
+                    )
+                )
+                continue
             self._wishes.popleft()
             wish.end.close()
 

@@ -12,6 +12,7 @@ import pytest
 from actors.pod.config.volume import SubPath, volume_plans
 from actors.pod.core import advance, decide
 from actors.pod.mark import HookKind, HookMark
+from actors.pod.outcome import with_view
 from actors.pod.stage import fresh_memo
 from actors.pod.state import (
     BoundPart,
@@ -73,7 +74,6 @@ def state_of(pair):
         log_root="/logs",
         desired=pod,
         life=life,
-        observed=shown(*parts),
         folders=pair.get("folders", True),
         node=msgspec.convert(pair.get("node", {}), NodeFacts),
         described=True,
@@ -86,7 +86,8 @@ def state_of(pair):
         resize=msgspec.convert(pair["resize"], Resize) if "resize" in pair else None,
         probes=tuple(msgspec.convert({"uid": UID, **p}, ProbeChanged) for p in pair.get("probes", [])),
     )
-    state = with_parts(state, pair)
+    # As an actor takes in what the runtime shows.
+    state = with_parts(with_view(state, shown(*parts), 0.0), pair)
     memo = msgspec.structs.replace(
         with_volumes(fresh_memo(state), pod),
         kill=None if pair.get("unwritten") else state.killed,

@@ -1,4 +1,4 @@
-"""Start of the nursery: ``python -I -S .../keeper SOCKET-FD CGROUP-NAME``. Isolated, so it finds its own package first."""
+"""Start of the nursery: ``python -I -S .../keeper SOCKET-FD CGROUP-NAME OPEN-FILES``. Isolated, so it finds its own package first."""
 
 import sys
 
@@ -7,4 +7,4 @@ sys.path.append(__file__.rsplit("/", 5)[0])
 from runtime.drivers.embedded.keeper.nursery import main
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

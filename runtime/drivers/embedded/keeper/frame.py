@@ -8,6 +8,7 @@ keeper sends one ``{"id": n, "ok": ...}`` or ``{"id": n, "error": {"kind", "mess
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import struct
@@ -25,6 +26,8 @@ MAX_FRAME_BYTES = 64 << 20
 MAX_REQUEST_BYTES = 16 << 20
 """Limit of a frame to a keeper: several times what the kernel takes as arguments and environment, however it is escaped."""
 RECEIVE_BYTES = 64 << 10
+LATER = (errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of a read that say nothing about the other side."""
 
 Body = dict[str, "Any"]
 
@@ -64,9 +67,10 @@ class Inbox:
         try:
             data = sock.recv(RECEIVE_BYTES)
             return self.feed(data) if data else None
-        except BlockingIOError:
-            return []
-        except (OSError, FrameError):
+        except OSError as error:
+            # Where this process lacks memory the connection is as good as before.
+            return [] if error.errno in LATER else None
+        except FrameError:
             return None
 
     def feed(self, data: bytes) -> list[Body]:

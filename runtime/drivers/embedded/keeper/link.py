@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import selectors
 import socket
+import time
 from collections.abc import Callable
 
 from runtime.drivers.embedded.keeper.frame import MAX_REQUEST_BYTES, Body, Inbox, pack, peer_uid
@@ -14,6 +16,8 @@ from runtime.drivers.embedded.keeper.loop import Loop
 MAX_UNSENT_BYTES = 32 << 20
 """A driver that leaves so much unread is hung: its connection is dropped."""
 GOODBYE_S = 1.0
+ACCEPT_PAUSE_S = 1.0
+"""How long nobody is let in after this process had no descriptor for one: the listener stays readable meanwhile."""
 
 
 class Link:
@@ -49,7 +53,7 @@ class Links:
         os.chmod(name, 0o600)  # noqa: PTH101
         listener.listen(8)
         listener.setblocking(False)
-        self._loop.watch(listener, lambda _: self._accept(listener))
+        self._let_in(listener)
 
     def greet(self, sock: socket.socket) -> None:
         """Begin to talk to a driver."""
@@ -76,10 +80,16 @@ class Links:
             with contextlib.suppress(OSError):
                 link.sock.sendall(link.unsent)
 
+    def _let_in(self, listener: socket.socket) -> None:
+        self._loop.watch(listener, lambda _: self._accept(listener))
+
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.ECONNABORTED):
+                self._loop.forget(listener)
+                self._loop.at(time.monotonic() + ACCEPT_PAUSE_S, lambda: self._let_in(listener))
             return
         if peer_uid(sock) not in (0, os.geteuid()):
             sock.close()

@@ -11,6 +11,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import signal
 import socket
 import time
@@ -30,8 +31,11 @@ KEEPER_OOM_SCORE = "-998"
 """As other runtimes choose for what holds a container: the container goes first."""
 
 
-def main(fd: int, name: str) -> None:
-    """Serve the socket `fd` until it is closed; `name` is our folder among the cgroups."""
+def main(fd: int, name: str, open_files: int) -> None:
+    """Serve the socket `fd` until it is closed; `name` is our folder among the cgroups.
+
+    `open_files` is the soft limit of open files for keepers and containers; 0 leaves the agent's own.
+    """
     if os.fork():
         # The starter may wait for this one: the nursery itself is nobody's child.
         os._exit(0)
@@ -44,6 +48,9 @@ def main(fd: int, name: str) -> None:
     # Keepers that end are reaped by the kernel; each sets its own disposition back.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     os.umask(0o077)
+    if open_files:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(open_files, hard), hard))
     own_score = _shield()
     # The first use of a module's functions fills caches: once here instead of once for every keeper.
     time.strftime("%Y", time.gmtime(0))

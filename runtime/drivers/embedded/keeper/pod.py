@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SWEEP_LIMIT_S = 5.0
 """How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
 RECORD_RETRY_S = 2.0
+LAST_RECORD_LIMIT_S = 3600.0
+"""How long a keeper whose pod has ended waits for room for its last record, which says how."""
 TROUBLE_PAUSE_S = 0.1
 
 
@@ -67,6 +69,9 @@ class Keeper:
         self._stopping_since: float | None = None
         self._stoppers: list[Asker] = []
         self._unwritten = False
+        self._ended_at: float | None = None
+        self._forgettable = False
+        """The sandbox is to be removed, so that nobody will read its record."""
         self._done = False
         self._me = process.look(os.getpid())
         self._boot = process.boot_id()
@@ -196,6 +201,10 @@ class Keeper:
         record = self._record()
         if record is None:
             return
+        self._write(record, durable=durable)
+        self._links.send_all({"record": record})
+
+    def _write(self, record: Body, *, durable: bool) -> None:
         try:
             store.write(".", record, durable=durable)
         except OSError:
@@ -204,12 +213,13 @@ class Keeper:
                 self._loop.at(time.monotonic() + RECORD_RETRY_S, self._write_again)
         else:
             self._unwritten = False
-        self._links.send_all({"record": record})
 
     def _write_again(self) -> None:
         if self._unwritten:
             self._unwritten = False
-            self._changed(durable=True)
+            self._write(self._record() or {}, durable=True)
+        if self._ended_at is not None:
+            self._leave()
 
     def _try_record(self, what: str) -> None:
         """Write the record or refuse: nothing new begins that a crash would forget."""
@@ -386,8 +396,12 @@ class Keeper:
                 self._kill_command(command)
         return {}
 
-    def op_stop_sandbox(self, asker: Asker, _: Body) -> None:
-        """Kill what still runs; answered when nothing does and the record says so. The keeper ends then."""
+    def op_stop_sandbox(self, asker: Asker, body: Body) -> None:
+        """Kill what still runs; answered when nothing does. The keeper ends then, as soon as its record says so.
+
+        With ``remove`` nobody will need the record.
+        """
+        self._forgettable = self._forgettable or bool(body.get("remove"))
         self._stoppers.append(asker)
         self._begin_stop(0.0)
 
@@ -560,7 +574,15 @@ class Keeper:
         self._changed(durable=True)
         for asker in self._stoppers:
             self._tell(asker, {"ok": {}})
-        self._done = True
+        self._stoppers.clear()
+        if self._ended_at is None:
+            self._ended_at = time.monotonic()
+        self._leave()
+
+    def _leave(self) -> None:
+        """End, unless the record still has to wait for room: then `_write_again` comes back here."""
+        waited = time.monotonic() - (self._ended_at or 0.0)
+        self._done = not self._unwritten or self._forgettable or waited > LAST_RECORD_LIMIT_S
 
 
 def _noticed(number: int, frame: object) -> None:

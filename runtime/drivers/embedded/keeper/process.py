@@ -100,19 +100,27 @@ def become_subreaper() -> None:
 
 
 def look(pid: int) -> Seen | None:
-    """Return what /proc says of a process, None when there is none."""
+    """Return what /proc says of a process, None when there is none or it cannot be told."""
     try:
-        line = small.read(f"/proc/{pid}/stat")
+        return _read(pid)
     except OSError:
         return None
+
+
+def _read(pid: int) -> Seen:
+    """Return what /proc says of a process. Raises OSError."""
+    line = small.read(f"/proc/{pid}/stat")
     fields = line[line.rindex(b")") + 2 :].split()
     return Seen(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Return whether the process `pid` started at `start` still runs; a zombie does not."""
-    seen = look(pid)
-    return seen is not None and seen.start == start and seen.state not in "ZX"
+    """Return whether the process `pid` started at `start` still runs; a zombie does not. Raises OSError where that cannot be told."""
+    try:
+        seen = _read(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return seen.start == start and seen.state not in "ZX"
 
 
 def all_pids() -> list[int]:

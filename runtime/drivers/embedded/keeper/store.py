@@ -6,6 +6,7 @@ Owned by the keeper while it lives, by the driver afterwards. Environment values
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 
@@ -22,6 +23,8 @@ CRASH = "crash.txt"
 TROUBLE = "trouble.txt"
 """The last error that a keeper did not expect and lived through."""
 SOCKET = "keeper.sock"
+SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""What reading fails with when the reader lacks something: that says nothing about the record."""
 
 
 class DamagedError(Exception):
@@ -54,7 +57,10 @@ def write_down(directory: str, name: str) -> None:
 
 
 def read(directory: str) -> dict[str, Any] | None:
-    """Return the record in `directory`, None when there is none; raise DamagedError when it cannot be understood."""
+    """Return the record in `directory`, None when there is none.
+
+    Raises DamagedError when it cannot be understood, and OSError when this process lacks what it takes to read it.
+    """
     path = os.path.join(directory, NAME)  # noqa: PTH118
     try:
         with open(path, "rb") as file:  # noqa: PTH123
@@ -62,6 +68,8 @@ def read(directory: str) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, RecursionError) as error:
+        if isinstance(error, OSError) and error.errno in SHORTAGE:
+            raise
         raise DamagedError(f"{path}: {error}") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise DamagedError(f"{path}: not a record of version {VERSION}")

@@ -46,10 +46,10 @@ class Desk:
     def forget(self, uid="u1"):
         return self.give(ForgetPodStatus(uid=Uid(uid)))
 
-    def end(self, *, fails=False):
+    def end(self, *, fails=False, kind=FailureKind.UNAVAILABLE):
         op, call = self.open.popitem()
         self.now += 0.01
-        failure = Failure(kind=FailureKind.UNAVAILABLE, message="disk full") if fails else None
+        failure = Failure(kind=kind, message="it cannot be written") if fails else None
         if isinstance(call, Forget) and not fails:
             self.disk.pop(call.key, None)
         elif not fails:
@@ -131,6 +131,18 @@ def test_failures_back_off_and_the_newest_is_written_in_the_end():
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
     desk.end()
     assert desk.disk == {"u1": "phase8"}
+
+
+def test_a_status_waits_for_room_no_longer_than_two_seconds():
+    """What makes the room is the clearing of records: until it is written nobody else knows how the pod ended."""
+    desk = Desk()
+    desk.status("Failed")
+    waits = []
+    for _ in range(8):
+        assert desk.end(fails=True, kind=FailureKind.EXHAUSTED) == []
+        waits.append(round(desk.wake_at - desk.now, 3))
+        assert len(desk.ring()) == 1
+    assert waits == [1, 2, 2, 2, 2, 2, 2, 2]
 
 
 def test_a_pod_that_is_gone_is_forgotten_on_disk_and_here():
