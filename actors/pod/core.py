@@ -112,7 +112,7 @@ def absorb(  # noqa: C901  # one case per message
     """Return what is known after `message`; decides nothing."""
     match message:
         case UpdatePod():
-            return absorb_update(state, message)
+            return absorb_update(state, message, now)
         case KillPod():
             return absorb_kill(state, message, wall)
         case ClearPod():
@@ -139,18 +139,35 @@ def absorb(  # noqa: C901  # one case per message
             assert_never(message)
 
 
-def absorb_update(state: PodState, message: UpdatePod) -> PodState:
-    """Take in the desired pod, unless a newer one is known."""
+def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState:
+    """Take in the desired pod, unless a newer one is known; a container that is defined otherwise is tried at once."""
     if message.generation < state.generation:
         return state
     return replace(
         state,
+        holds=tuple(
+            replace(hold, since=now, until=now, failures=0)
+            if is_redefined(state.desired, message.pod, hold.container)
+            else hold
+            for hold in state.holds
+        ),
         desired=message.pod,
         source=message.source,
         generation=message.generation,
         refusal=message.refusal,
         resize=message.resize,
     )
+
+
+def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
+    """Tell whether a container is defined otherwise than before; one that is new or gone is not."""
+    if before is None or before == after:
+        return False
+    then, now = (
+        next((c for _, group in pod.spec.container_groups() for c in group if c.name == name), None)
+        for pod in (before, after)
+    )
+    return then is not None and now is not None and then != now
 
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:

@@ -41,7 +41,7 @@ def want_of(state: PodState, container: AnyContainer, wall: WallNs) -> ImageWant
     if newest is not None and (newest.state is ContainerState.UNKNOWN or is_made(state, container, newest)):
         return None
     attempt = attempt_of(state, container.name, newest)
-    if crash_wait_s(state, container.name, newest, wall, attempt) > 0:
+    if crash_wait_s(state, container, newest, wall, attempt) > 0:
         return None
     return ImageWant(
         container=container.name,

@@ -65,7 +65,7 @@ def waits_of(state: PodState, now: Instant, wall: WallNs) -> tuple[Wait, ...]:
             continue
         wait = (
             hold_wait(state, container.name, now)
-            or crash_wait(state, pod, container.name, newest, now, wall)
+            or crash_wait(state, pod, container, newest, now, wall)
             or image_wait(state, container, now, wall)
         )
         if wait is not None:
@@ -89,11 +89,17 @@ def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
 
 
 def crash_wait(
-    state: PodState, pod: v1.Pod, name: str, newest: Container | None, now: Instant, wall: WallNs
+    state: PodState,
+    pod: v1.Pod,
+    container: AnyContainer,
+    newest: Container | None,
+    now: Instant,
+    wall: WallNs,
 ) -> Wait | None:
     """Return the wait of a container that ended too often."""
+    name = container.name
     attempt = attempt_of(state, name, newest)
-    left_s = crash_wait_s(state, name, newest, wall, attempt)
+    left_s = crash_wait_s(state, container, newest, wall, attempt)
     if newest is None or newest.finished_at is None or left_s <= 0:
         return None
     return Wait(
@@ -101,7 +107,7 @@ def crash_wait(
         until=now + left_s,
         since_s=max(0, wall - newest.finished_at) / NS,
         reason="CrashLoopBackOff",
-        message=crash_text(state, pod, name),
+        message=crash_text(state, pod, container),
         why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
     )
 
@@ -181,7 +187,7 @@ def bring_up(
             calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
         )
     assert want is not None
-    counted = counted_memo(state, name, newest, wall, want.attempt)
+    counted = counted_memo(state, container, newest, wall, want.attempt)
     memo = with_pending(counted, container, want.attempt)
     if memo != state.remembered:
         return remember(state, memo, f"remembering restart {want.attempt} of container {name}")

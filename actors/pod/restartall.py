@@ -41,7 +41,7 @@ def restart_all(
     ours = {one.name for one in in_order(pod.spec)}
     left = [one for one in observed.containers if one.name in ours]
     if not state.memo.restarting:
-        return begin(state, askers, left, observed, wall)
+        return begin(state, pod, askers, left, wall)
     if not left:
         memo = msgspec.structs.replace(state.memo, kill=None, restarting=False)
         why = "remembering that all its containers are gone and may start again"
@@ -61,18 +61,18 @@ def restart_all(
 
 
 def begin(
-    state: PodState, askers: tuple[str, ...], left: list[Instance], observed: RuntimePod, wall: WallNs
+    state: PodState, pod: v1.Pod, askers: tuple[str, ...], left: list[Instance], wall: WallNs
 ) -> Stage | None:
     """Return the step that writes down that all is restarted, and which numbers were used; None before its time."""
-    for name in askers:
-        newest = newest_of(observed, name)
-        attempt = attempt_of(state, name, newest)
-        if crash_wait_s(state, name, newest, wall, attempt) > 0:
+    for container in (one for one in in_order(pod.spec) if one.name in askers):
+        newest = newest_of(state.observed, container.name)
+        attempt = attempt_of(state, container.name, newest)
+        if crash_wait_s(state, container, newest, wall, attempt) > 0:
             continue
-        counted = counted_memo(state, name, newest, wall, attempt)
+        counted = counted_memo(state, container, newest, wall, attempt)
         memo = msgspec.structs.replace(counted, restarting=True, used=used_after(counted.used, left))
         # What is about to be removed is the only other witness of the numbers that were used.
-        why = f"remembering that all its containers are restarted because of {name}"
+        why = f"remembering that all its containers are restarted because of {container.name}"
         return remember(state, memo, why, durable=True)
     return None
 

@@ -20,7 +20,7 @@ from actors.pod.state import (
     PortCall,
 )
 from actors.pod.support import refused_host_image, unsupported_paths
-from actors.rules.backoff import counted, wait_s
+from actors.rules.backoff import Backoff, backoff_key, counted, wait_s
 from actors.rules.instance import instances_of
 from actors.rules.loglink import link_name
 from actors.rules.role import in_order
@@ -217,25 +217,43 @@ def removal_of_logs(observed: RuntimePod, instance: Container) -> RemoveContaine
     )
 
 
-def crash_wait_s(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> float:
+def backoff_of(state: PodState, container: v1.Container | v1.EphemeralContainer) -> Backoff | None:
+    """Return the back-off of a container, None where another one of its name earned it: with another image or resources."""
+    entry = state.memo.backoff(container.name)
+    return entry if entry is not None and entry.key in ("", backoff_key(container)) else None
+
+
+def crash_wait_s(
+    state: PodState,
+    container: v1.Container | v1.EphemeralContainer,
+    newest: Container | None,
+    wall: WallNs,
+    attempt: int,
+) -> float:
     """Return how long the crash-loop back-off still holds a container."""
     if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
         return 0.0
-    return wait_s(state.memo.backoff(name), newest.finished_at, wall, attempt)
+    return wait_s(backoff_of(state, container), newest.finished_at, wall, attempt)
 
 
-def counted_memo(state: PodState, name: str, newest: Container | None, wall: WallNs, attempt: int) -> PodMemo:
+def counted_memo(
+    state: PodState,
+    container: v1.Container | v1.EphemeralContainer,
+    newest: Container | None,
+    wall: WallNs,
+    attempt: int,
+) -> PodMemo:
     """Return the memo that counts the start of a container; the first start needs no entry."""
     memo = msgspec.structs.replace(state.memo, kill=None)
     if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
         return memo
-    limit_s = state.restart_limit_s
-    return memo.with_backoff(counted(memo.backoff(name), name, newest.finished_at, wall, attempt, limit_s))
+    entry, limit_s = backoff_of(state, container), state.restart_limit_s
+    return memo.with_backoff(counted(entry, container, newest.finished_at, wall, attempt, limit_s))
 
 
-def crash_text(state: PodState, pod: v1.Pod, name: str) -> str:
+def crash_text(state: PodState, pod: v1.Pod, container: v1.Container | v1.EphemeralContainer) -> str:
     """Return the message of CrashLoopBackOff, as users know it."""
-    entry = state.memo.backoff(name)
+    entry, name = backoff_of(state, container), container.name
     delay = write(int((entry.delay_s if entry else 0.0) * 1e9))
     meta = pod.metadata
     return f"back-off {delay} restarting failed container={name} pod={meta.name}_{meta.namespace}({meta.uid})"

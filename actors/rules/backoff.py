@@ -4,11 +4,17 @@ The rule is the kubelet's (reference ``pod-lifecycle`` section 7): waits of 0, 1
 from the exit, whatever the exit code; forgotten when the container ran for ten minutes beyond its last wait. Unlike the
 kubelet's, ours is remembered in the ledger, and says which start it has already been counted for, so that an agent
 killed in between does not count it twice.
+
+An entry holds for the image and the resources that earned it: a corrected container begins anew, and a restart that gives
+it other resources is no crash.
 """
+
+import hashlib
 
 import msgspec
 
 from api.ids import WallNs
+from api.objects.container import Container, EphemeralContainer
 
 FIRST_S = 10.0
 LIMIT_S = 300.0
@@ -25,6 +31,14 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: WallNs
     for_attempt: int
     """The start that this entry was last counted for."""
+    key: str = ""
+    """Of the container that earned it; empty, as before keys were written: of any."""
+
+
+def backoff_key(container: Container | EphemeralContainer) -> str:
+    """Return what tells a container from one of the same name that must not wait for it: 16 hex digits."""
+    told = msgspec.json.encode((container.image, container.resources), order="sorted")
+    return hashlib.blake2b(told, digest_size=8).hexdigest()
 
 
 def wait_s(entry: Backoff | None, finished_at: WallNs, wall: WallNs, next_attempt: int) -> float:
@@ -47,7 +61,12 @@ def forgotten(entry: Backoff, finished_at: WallNs, wall: WallNs) -> bool:
 
 
 def counted(
-    entry: Backoff | None, container: str, finished_at: WallNs, wall: WallNs, attempt: int, limit_s: float
+    entry: Backoff | None,
+    container: Container | EphemeralContainer,
+    finished_at: WallNs,
+    wall: WallNs,
+    attempt: int,
+    limit_s: float,
 ) -> Backoff:
     """Return the entry that counts the start number `attempt`; counting one start twice changes nothing."""
     if entry is not None and entry.for_attempt >= attempt:
@@ -56,4 +75,10 @@ def counted(
         delay_s = min(FIRST_S, limit_s)
     else:
         delay_s = min(entry.delay_s * 2, limit_s)
-    return Backoff(container=container, delay_s=delay_s, updated_at=wall, for_attempt=attempt)
+    return Backoff(
+        container=container.name,
+        delay_s=delay_s,
+        updated_at=wall,
+        for_attempt=attempt,
+        key=backoff_key(container),
+    )

@@ -25,7 +25,7 @@ from actors.pod.state import (
     Terminating,
 )
 from actors.pod.volume import with_volumes
-from actors.rules.backoff import Backoff
+from actors.rules.backoff import Backoff, backoff_key
 from api.confinement import Resources
 from api.containers import ContainerIds
 from api.ids import Path
@@ -33,6 +33,7 @@ from api.lifecycle import Start, Tell
 from api.messages.pod import ImageProgress, ImageReport, KillCause, ProbeChanged, Resize
 from api.messages.probes import ProbePod
 from api.node import NodeFacts, NodeFiles
+from api.objects.container import ResourceRequirements
 from api.objects.pod import Pod, PodStatus
 from api.poddefault import default_pod
 from api.wallclock import wall_ns
@@ -94,7 +95,11 @@ def state_of(pair):
         hooks=tuple(mark_of(given) for given in pair.get("hooks", [])),
         backoffs=tuple(
             Backoff(
-                container=b["container"], delay_s=b["delay_s"], updated_at=WALL, for_attempt=b["for_attempt"]
+                container=b["container"],
+                delay_s=b["delay_s"],
+                updated_at=WALL,
+                for_attempt=b["for_attempt"],
+                key=key_of(pod, b),
             )
             for b in pair.get("backoffs", [])
         ),
@@ -106,6 +111,16 @@ def state_of(pair):
         before = msgspec.structs.replace(memo, cgroup_parent=pair["recorded_cgroup"])
         return msgspec.structs.replace(state, memo=before, remembered=before)
     return msgspec.structs.replace(state, memo=memo, remembered=memo)
+
+
+def key_of(pod, given):
+    """Return the key of a back-off: of the container with what it had then, where the pair says that."""
+    if "earned_by" not in given:
+        return ""
+    (container,) = (c for c in pod.spec.containers if c.name == given["container"])
+    kinds = {"resources": ResourceRequirements}
+    then = {name: msgspec.convert(value, kinds.get(name, str)) for name, value in given["earned_by"].items()}
+    return backoff_key(msgspec.structs.replace(container, **then))
 
 
 def typed(fields):

@@ -50,6 +50,25 @@ def test_an_image_is_pulled_when_it_is_not_there(node, make_registry, image):
     node.runtime.link.remove_image(name)
 
 
+def test_a_corrected_image_ends_the_wait_of_a_crash_loop(node, image):
+    broken = make_image(image.name.replace(":1", ":0"), cmd=("sh", "-c", "exit 3"), size_mb=0.1)
+    node.runtime.add_images(broken, image)
+    metadata = {"name": "app", "uid": "11111111-2222-3333-4444-555555555555"}
+    spec = {"terminationGracePeriodSeconds": 1}
+    main = {"name": "main", "imagePullPolicy": "Never"}
+    node.write_pod("app", metadata, spec | {"containers": [main | {"image": broken.name}]})
+    node.start()
+    node.until(lambda: node.row("app")["restarts"] == 2, "it was started three times", 60.0)
+    assert "back-off 20s" in waits_with(node, "app", "CrashLoopBackOff")
+    node.write_pod("app", metadata, spec | {"containers": [main | {"image": image.name}]})
+    node.until(lambda: node.state("app")[0] == "running", "the corrected one runs long before that", 12.0)
+    assert (node.status("app")["image"], node.row("app")["restarts"]) == (image.name, 3)
+    node.drop("app")
+    node.until_gone("app")
+    for one in (broken, image):
+        node.runtime.link.remove_image(one.name)
+
+
 def test_an_image_that_is_not_found_is_told_with_its_name_and_pulled_when_it_comes(
     node, make_registry, image
 ):

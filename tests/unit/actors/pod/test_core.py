@@ -787,7 +787,7 @@ def test_a_container_that_never_started_and_whose_definition_changed_is_removed_
     hand.update(wanted()), hand.settle_until(StartContainer)
     hand.fail(StartContainer), hand.settle()
     changed = wanted(Container(name="a", image=f"{IMAGE}2"))
-    hand.update(changed, generation=2), hand.settle(), hand.ring(), hand.settle()
+    hand.update(changed, generation=2), hand.settle()
     after = [type(c) for c in hand.started if isinstance(c, StopContainer | RemoveContainer | StartContainer)]
     assert after == [StartContainer, RemoveContainer, StartContainer]
     assert hand.status.container_statuses[0].state.running

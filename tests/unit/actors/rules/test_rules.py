@@ -21,7 +21,7 @@ def crash_waits(limit_s, runs_s, times=8):
         wall += int(runs_s * NS)
         wait = wait_s(entry, wall, wall, attempt)
         waits.append(wait)
-        entry = counted(entry, "a", wall, wall + int(wait * NS), attempt, limit_s)
+        entry = counted(entry, Container(name="a"), wall, wall + int(wait * NS), attempt, limit_s)
         wall += int(wait * NS)
     return waits
 
@@ -40,8 +40,8 @@ def test_a_run_of_more_than_ten_minutes_forgets_what_was_before():
 
 
 def test_counting_one_start_twice_changes_nothing():
-    once = counted(None, "a", WALL, WALL, 1, 300)
-    assert counted(once, "a", WALL, WALL + NS, 1, 300) == once
+    once = counted(None, Container(name="a"), WALL, WALL, 1, 300)
+    assert counted(once, Container(name="a"), WALL, WALL + NS, 1, 300) == once
     assert wait_s(once, WALL, WALL, 1) == 0
     assert wait_s(once, WALL, WALL, 2) == 10
 
