@@ -110,6 +110,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     *(("failure", kind.value) for kind in FailureKind),
     ("kernel", "told of memory"),
     ("kernel", "counted a kill"),
+    ("grace", "of what no source describes"),
     ("end", "everything removed"),
 )
 """What twenty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""
