@@ -172,12 +172,13 @@ def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     """Take in a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
-    grace_s = first_grace_s(state, message)
+    grace_s = first_grace_s(state, message.grace_s)
     asked = Kill(
         cause=message.cause,
         grace_s=grace_s,
         asked_at=wall,
         stop_by=wall + grace_s * NS,
+        own=message.grace_s is None,
         asked_by=message.asked_by,
         deleted=message.deleted,
         evict=message.evict,
@@ -190,6 +191,9 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
         state = with_event(state, wall, "Warning", message.reason, message.message)
     match state.life:
         case Recalling(kill=kill):
+            if kill is not None and kill.own and not is_known(state):
+                # What it has for its grace is a guess.
+                kill = replace(kill, grace_s=asked.grace_s, stop_by=asked.stop_by)
             life: Recalling | Terminating | Terminated | Finished | Gone = Recalling(kill=merged(kill, asked))
         case Syncing():
             life = Terminating(kill=asked)
@@ -206,24 +210,40 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     return replace(state, life=life, askers=askers)
 
 
-def first_grace_s(state: PodState, message: KillPod) -> int:
-    """Return the grace of a kill: the pod's own or the override if smaller, and the floor of a stop where that is none."""
-    own = own_grace_s(state.desired) if state.desired is not None else recorded_grace_s(state.observed)
-    # A supervisor that just began anew takes a pod for an orphan whose actor still knows what it was promised.
-    known = state.desired is not None or state.memo.kill is not None
-    described = message.cause is KillCause.ORPHAN and known
-    asked = own if message.grace_s is None or described else min(own, message.grace_s)
-    return asked if asked >= 1 else MIN_STOP_S
+def first_grace_s(state: PodState, override_s: int | None) -> int:
+    """Return the grace of a kill: the pod's own, or the override if smaller, which is found out once the pod is known."""
+    if override_s is None:
+        return granted_s(state)
+    return floored(min(granted_s(state), override_s) if is_known(state) else override_s)
+
+
+def is_known(state: PodState) -> bool:
+    """Tell whether it is known what grace the pod was made with."""
+    return state.desired is not None or state.observed is not None
+
+
+def granted_s(state: PodState) -> int:
+    """Return the pod's own grace: as its source says, else as its containers were made with, else a kubelet's default."""
+    desired = state.desired
+    return floored(own_grace_s(desired) if desired is not None else recorded_grace_s(state.observed))
+
+
+def floored(grace_s: int) -> int:
+    """Return a grace, and the floor of a stop where that is none."""
+    return grace_s if grace_s >= 1 else MIN_STOP_S
 
 
 def merged(kill: Kill | None, asked: Kill) -> Kill:
-    """Return the kill in force after another one was asked for."""
+    """Return the kill in force after another one was asked for; one that asks for no grace of its own changes none."""
     if kill is None:
         return asked
+    if asked.own:
+        asked = replace(asked, grace_s=kill.grace_s, stop_by=kill.stop_by)
     return replace(
         kill,
         grace_s=min(kill.grace_s, asked.grace_s),
         stop_by=min(kill.stop_by, asked.stop_by),
+        own=kill.own and asked.own,
         deleted=kill.deleted or asked.deleted,
         evict=kill.evict or asked.evict,
         disruption=kill.disruption or asked.disruption,
@@ -365,13 +385,10 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
     before = state.memo.kill
     marks = recalled_marks(state.memo.hooks, killed=before is not None)
     state = replace(state, memo=replace(state.memo, hooks=marks))
-    if before is not None and asked is not None and asked.cause is KillCause.ORPHAN:
-        # Only the actor of an earlier life knew what the pod was promised when its source let go of it.
-        asked = replace(asked, grace_s=before.grace_s, stop_by=before.stop_by)
+    # Only the actor of an earlier life knew what the pod was promised when its source let go of it.
     kill = merged(before, asked) if before is not None and asked is not None else before or asked
-    if kill is not None and state.desired is None:
-        grace_s = min(kill.grace_s, max(1, recorded_grace_s(state.observed)))
-        kill = replace(kill, grace_s=grace_s, stop_by=min(kill.stop_by, kill.asked_at + grace_s * NS))
+    if before is None and kill is not None:
+        kill = with_known_grace(kill, granted_s(state))
     if before is not None and not state.memo.terminated and before.asked_by != SELF:
         # Whoever asked an earlier incarnation still waits.
         state = replace(state, askers=tuple(sorted({*state.askers, before.asked_by})))
@@ -380,6 +397,14 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
     if state.memo.terminated and not is_alive(state.observed):
         return replace(state, life=Finished(kill=kill))
     return replace(state, life=Terminating(kill=kill))
+
+
+def with_known_grace(kill: Kill, own_s: int) -> Kill:
+    """Return a kill that came before the pod's own grace was known."""
+    stop_by = kill.asked_at + own_s * NS
+    if kill.own:
+        return replace(kill, grace_s=own_s, stop_by=stop_by)
+    return replace(kill, grace_s=min(kill.grace_s, own_s), stop_by=min(kill.stop_by, stop_by))
 
 
 def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:

@@ -57,6 +57,8 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: WallNs
     stop_by: WallNs
     """When the grace is used up: the earliest that any of the kills asked for."""
+    own: bool = False
+    """The grace is the pod's own: one that comes before the pod is known learns it with the pod."""
     asked_by: Path
     deleted: bool = False
     evict: bool = False

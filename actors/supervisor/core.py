@@ -56,7 +56,6 @@ from api.messages.supervisor import (
 SELF = Path("/node/pods")
 CONFIG = Path("/node/config")
 STATUS_MANAGER = Path("/node/status")
-ORPHAN_GRACE_S = 1
 REPEAT_S = 5.0
 """How long a kill waits for its actor's answer before it is repeated; each further time twice as long, up to a resync."""
 QUARANTINE_S = 10.0
@@ -530,8 +529,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
         replaced = rival is not None and rival.pod is not None and rival.is_static
         if replaced or state.all_ready:
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
-            grace_s = None if replaced else ORPHAN_GRACE_S
-            state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause, grace_s)
+            state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause)
     if state.all_ready:
         state = find_leavings(state, work)
     return replace(state, foreign=tuple(foreign), strays=tuple(strays))
@@ -545,12 +543,12 @@ def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
     for uid, verdict in (state.book.recalled or {}).items():
         if uid not in work.charges:
             namespace, _, name = verdict.name.partition("/")
-            state = adopt_orphan(state, work, uid, name, namespace, KillCause.ORPHAN, ORPHAN_GRACE_S)
+            state = adopt_orphan(state, work, uid, name, namespace)
     if state.sweep:
         return state
     for uid in state.sweep_found:
         if uid not in work.charges and uid not in state.ended:
-            state = adopt_orphan(state, work, uid, str(uid), "", KillCause.ORPHAN, ORPHAN_GRACE_S)
+            state = adopt_orphan(state, work, uid, str(uid), "")
     return replace(state, sweep_found=())
 
 
@@ -560,11 +558,10 @@ def adopt_orphan(
     uid: Uid,
     name: str,
     namespace: str,
-    cause: KillCause,
-    grace_s: int | None,
+    cause: KillCause = KillCause.ORPHAN,
 ) -> SupervisorState:
-    """Take charge of a pod that no source wants, to end it."""
-    kill = KillPod(uid=uid, cause=cause, grace_s=grace_s, deleted=True, asked_by=SELF)
+    """Take charge of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
+    kill = KillPod(uid=uid, cause=cause, deleted=True, asked_by=SELF)
     charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
     state, charge = claimed(state, charge)
     work.put(charge)

@@ -87,6 +87,8 @@ class Book:
     kill: Kill | None = None
     kill_since: float = float("inf")
     own_grace_s: int = 30
+    promised_s: int | None = None
+    """The grace of a kill that was durable when this life of the agent began."""
     conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """By type: time and status last shown."""
     start_time: str = ""
@@ -402,6 +404,7 @@ class Checker:
             book.over, book.killed = memo.terminated, memo.kill is not None
             if memo.kill is not None:
                 book.kill, book.kill_since = memo.kill, min(old.kill_since, self.world.time.now())
+                book.promised_s = memo.kill.grace_s
             if status_data and ("status", uid) not in ledger._damaged:
                 status = msgspec.msgpack.decode(status_data, type=PodStatus)
                 if not memo.outdated or status.start_time != memo.outdated:

@@ -112,6 +112,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     *(("without effect", kind.__name__) for kind in ENDING),
     ("kernel", "told of memory"),
     ("kernel", "counted a kill"),
+    ("grace", "of what no source describes"),
     ("end", "everything removed"),
 )
 """What twenty seeds must reach: the transitions, causes, stages, kills, faults, calls, failures."""

@@ -15,8 +15,9 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
+from actors.rules.instance import running
 from actors.rules.role import in_order, sidecars
-from api.containers import Container, ContainerState, StopContainer
+from api.containers import ANNOTATION_POD_GRACE, Container, ContainerState, StopContainer
 from api.host import Remember
 from api.messages.pod import KillCause, ProbeResult
 from api.messages.probes import ProbeKind
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 RANK = {Recalling: 0, Syncing: 1, Terminating: 2, Terminated: 3, Finished: 4, Gone: 5}
 TERMINAL = ("Succeeded", "Failed")
+UNKNOWN_GRACE_S = 30
+"""A kubelet's default, for what nobody knows anything of."""
 WANTED_S = 150.0
 """So long a pod must have been wanted without a break before nobody may take it for unwanted."""
 
@@ -68,9 +71,11 @@ def grace_only_shrinks(checker: Checker, book: Book, before: PodState | None, af
         return ""
     # What comes before the ledger answers is no promise yet: what an earlier life promised is.
     recalled = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
-    promised = book.kill if recalled and book.kill is not None else earlier
-    if kill.grace_s > promised.grace_s:
-        return f"grace grew from {promised.grace_s} to {kill.grace_s} s"
+    promised_s: int | None = earlier.grace_s
+    if recalled:
+        promised_s = None if earlier.own and book.promised_s is None else book.promised_s or earlier.grace_s
+    if promised_s is not None and kill.grace_s > promised_s:
+        return f"grace grew from {promised_s} to {kill.grace_s} s"
     if kill.cause is not earlier.cause and not isinstance(before.life, Recalling):
         return f"cause changed from {earlier.cause} to {kill.cause}"
     return ""
@@ -90,6 +95,24 @@ def grace_is_the_pods_own(checker: Checker, book: Book, before: PodState | None,
         return ""
     own = max(1, own_grace_s(after.desired))
     return f"{kill.grace_s} s instead of {own} s" if kill.grace_s < own else ""
+
+
+def grace_outlives_the_agent(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
+    """What no source describes any more gets the grace that it was made with, unless it was promised less before."""
+    kill = after.killed
+    begins = before is not None and isinstance(before.life, Recalling)
+    if kill is None or not begins or isinstance(after.life, Recalling | Finished | Gone):
+        return ""
+    if after.desired is not None or kill.evict:
+        return ""
+    made = [dict(c.annotations).get(ANNOTATION_POD_GRACE) for c in running(after.observed)]
+    if not made:
+        return ""
+    least_s = max((1, *(int(text) for text in made if text is not None))) if any(made) else UNKNOWN_GRACE_S
+    if book.promised_s is not None:
+        least_s = min(least_s, book.promised_s)
+    checker.coverage.note("grace", "of what no source describes")
+    return f"{kill.grace_s} s instead of {least_s} s" if kill.grace_s < least_s else ""
 
 
 def absence_is_proven(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
@@ -251,6 +274,7 @@ POD_RULES: tuple[Callable[[Checker, Book, PodState | None, PodState], str], ...]
     life_is_one_way,
     grace_only_shrinks,
     grace_is_the_pods_own,
+    grace_outlives_the_agent,
     absence_is_proven,
     kill_has_a_cause,
     restart_count_never_decreases,

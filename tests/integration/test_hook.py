@@ -220,6 +220,31 @@ def within(agent):
     os.umask(umask)
 
 
+@pytest.mark.parametrize("when", ["while the agent was down", "and the agent died during its grace"])
+def test_a_pod_whose_manifest_went_gets_its_own_grace_and_hook(agent, when):
+    path = agent.folder / "diary"
+    script = f"trap 'echo term >>{path}; sleep 3; echo end >>{path}; exit 0' TERM; echo on >>{path}; sleep 1000000 & wait"
+    hooked(agent, "web", script, stop=shell(f"echo hook >>{path}; sleep 2; echo done >>{path}"), grace=40)
+    agent.start()
+    agent.until_status("web", "Running")
+    agent.until(lambda: diary(agent) == ["on"], "it began")
+    if when == "while the agent was down":
+        agent.kill9()
+        agent.drop("web")
+    else:
+        agent.drop("web")
+        agent.until(lambda: "hook" in diary(agent), "the hook runs")
+        agent.kill9()
+    agent.start()
+    agent.until_gone("web", deadline_s=40.0)
+    found = diary(agent)
+    assert found[-3:] == ["done", "term", "end"], "the hook ran to its end, and then the container did"
+    assert found[:2] == ["on", "hook"]
+    stopping = [message for reason, message in told(agent, "web") if reason == "Stopping"]
+    assert stopping
+    assert all(message.endswith("with 40 s of grace") for message in stopping)
+
+
 def test_a_second_kill_with_less_grace_cuts_the_hook_and_stops_again(agent, within):
     path = agent.folder / "diary"
     script = f"trap 'echo term >>{path}' TERM; echo on >>{path}; while :; do sleep 0.1; done"

@@ -416,10 +416,16 @@ def ask_again_at_once(_):
     return lambda _times: 0.0
 
 
+def hurry_orphans(right):
+    """What no source describes gets next to no grace."""
+    return lambda state: right(state) if state.desired is not None else 1
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
     Mutant("skipped-grace", "actors.pod.plan", "grace_left_s", skip_grace),
+    Mutant("hurried-orphan", "actors.pod.core", "granted_s", hurry_orphans, first=16),
     Mutant("skipped-term", "actors.pod.plan", "terminate", instead_of_stops(StopSandbox)),
     Mutant("early-removal", "actors.pod.plan", "terminate", instead_of_stops(RemoveSandbox)),
     Mutant("stale-view", "actors.pod.core", "absorb", take_stale_views),

@@ -490,6 +490,43 @@ def test_an_orphan_takes_its_grace_from_its_containers():
     assert hand.messages(PodStatusComposed) == []
 
 
+def test_an_orphan_gets_all_of_its_grace_though_it_is_asked_to_go_before_anything_is_known_of_it():
+    for cause in (KillCause.ORPHAN, KillCause.REPLACED):
+        hand = Hand(TinyWorld(shown(box(), instance(grace=90))))
+        hand.kill(cause=cause)
+        hand.settle()
+        (stop,) = (c for c in hand.started if isinstance(c, StopContainer))
+        assert (stop.grace_s, hand.state.killed.grace_s) == (90, 90)
+
+
+def test_what_nothing_is_known_of_gets_a_kubelets_grace():
+    plain = msgspec.structs.replace(instance(), annotations=())
+    hand = Hand(TinyWorld(shown(box(), plain)))
+    hand.kill(cause=KillCause.ORPHAN), hand.settle()
+    assert [c.grace_s for c in hand.started if isinstance(c, StopContainer)] == [30]
+
+
+def test_a_kill_without_a_grace_of_its_own_takes_none_from_the_one_before():
+    long = wanted(grace=90)
+    first = running_pod(long)
+    first.kill(), first.settle_until(StopContainer)
+    again = Hand(first.world, now=first.now + 5)
+    again.kill(cause=KillCause.ORPHAN), again.settle()
+    kill = again.state.killed
+    assert (kill.cause, kill.grace_s, kill.stop_by) == (
+        KillCause.REMOVED,
+        90,
+        first.state.killed.stop_by,
+    )
+
+
+def test_an_override_that_comes_before_anything_is_known_still_shortens():
+    for grace, given in ((3, 3), (60, 60), (100, 90)):
+        hand = Hand(TinyWorld(shown(box(), instance(grace=90))))
+        hand.kill(cause=KillCause.ORPHAN), hand.kill(grace=grace, cause=KillCause.REQUESTED), hand.settle()
+        assert [c.grace_s for c in hand.started if isinstance(c, StopContainer)] == [given]
+
+
 def test_containers_of_an_orphan_whose_sandbox_is_gone_are_stopped_and_removed():
     hand = Hand(TinyWorld(shown(instance(), instance("b", "exited", sandbox="s9"))))
     hand.kill(cause=KillCause.ORPHAN)

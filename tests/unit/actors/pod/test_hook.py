@@ -342,8 +342,8 @@ def test_a_restarted_supervisor_takes_no_grace_from_a_pod_that_was_being_stopped
     first = running_pod(pod)
     first.kill(), first.settle()
     again = Hand(first.world, now=first.now + 5)
-    again.kill(grace=1, cause=KillCause.ORPHAN), again.settle()
-    again.wait(2), again.kill(grace=1, cause=KillCause.ORPHAN), again.settle()
+    again.kill(cause=KillCause.ORPHAN), again.settle()
+    again.wait(2), again.kill(cause=KillCause.ORPHAN), again.settle()
     assert again.state.killed.cause is KillCause.REMOVED
     assert again.wake_at - again.now == pytest.approx(13, abs=0.3)
 

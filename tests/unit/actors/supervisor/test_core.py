@@ -4,6 +4,7 @@ import pytest
 
 from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
+from actors.supervisor.verdict import Verdict, encoded
 from api.errors import Failure, FailureKind
 from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Path, Uid, pod_path
@@ -168,6 +169,16 @@ def test_an_older_pod_of_the_name_in_the_runtime_is_stopped_first_with_its_own_g
     assert house.alive == {"old"}
     house.gone("old")
     assert house.alive == {"new"}
+
+
+def test_what_no_source_wants_gets_its_own_grace():
+    house = House(page=encoded({Uid("decided"): Verdict(name="default/b")}))
+    house.snapshot(), house.listed(presence("shown", "a"))
+    found = told(house.last, KillPod)
+    swept(house, (RecalledAll(entries=(("left", b""),)), RecalledAll(), PodFolders()))
+    found += told(house.last, KillPod) + told(house.moved("kept", PodLife.SYNCING), KillPod)
+    graces = {message.uid: message.grace_s for _, message in found}
+    assert graces == dict.fromkeys(("decided", "shown", "left", "kept"))
 
 
 def test_a_missing_number_asks_for_a_snapshot_until_it_comes():
