@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path as FilePath
 from typing import Protocol
 
-import msgspec
 from msgspec.structs import replace
 
 from actors.assembly import Parts, assemble, pod_groups
@@ -17,8 +16,8 @@ from actors.view import View
 from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.config import EMBEDDED, Settings
 from api.containers import RuntimeInfo, RuntimeStatus
-from api.decoding import ready
-from api.errors import RejectedError
+from api.decoding import from_json
+from api.errors import OperatingError, RejectedError
 from api.faults import FaultPlan
 from api.host import shown_url
 from api.node import NodeFacts
@@ -60,6 +59,7 @@ from runtime.process import (
     raise_open_files,
     set_umask,
 )
+from runtime.trust import read_regular
 
 CGROUP_DEADLINE_S = 30.0
 STOP_S = 1.0
@@ -69,8 +69,9 @@ STOP_S = 1.0
 class Agent:
     """One running agent. `start` raises an `OperatingError` of one line for whatever can not be had."""
 
-    def __init__(self, settings: Settings, node_ip: str = "") -> None:
+    def __init__(self, settings: Settings, node_ip: str = "", *, injects_faults: bool = False) -> None:
         self._settings, self._node_ip = settings, node_ip
+        self._injects_faults = injects_faults
         self._log = log_factory("")
         self._undo: list[Callable[[], None]] = []
         self.system: PooledSystem | None = None
@@ -91,7 +92,8 @@ class Agent:
                 "failCgroupV1: this machine has no cgroup version 2; boot it with unified cgroups, or set failCgroupV1"
                 " to false"
             )
-        faults = planned_faults(faults_file())
+        plan = self._plan()
+        faults = planned_faults(plan)
         set_umask()
         root = prepare_root(FilePath(settings.root_dir))
         lock = RootLock.acquire(root)
@@ -127,12 +129,12 @@ class Agent:
         if faults is not None:
             self._log.warning(
                 "faults are planned: this agent breaks on purpose",
-                plan=faults_file(),
+                plan=plan,
                 faults=len(faults.plan.faults),
             )
         system = PooledSystem(log=log_factory, interceptor=faults)
         self._undo.append(partial(self._stop_actors, system))
-        view = View(system, time.monotonic, time.time_ns, partial(perform, runtime))
+        view = View(system, time.monotonic, time.time_ns, partial(perform, runtime), breaks=plan)
         admin = Admin(view, open_log, LEVELS)
         view_failed = partial(self._bug, "view failed")
         servers = [
@@ -164,6 +166,16 @@ class Agent:
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
         self._tell_room(open_files)
+
+    def _plan(self) -> str:
+        """Return the file with a plan of faults, empty for none; without the flag the environment's is not heeded."""
+        path = faults_file()
+        if path and not self._injects_faults:
+            self._log.warning(
+                f"{FAULTS} is set and not heeded", what_to_do="unset it, or give --enable-fault-injection"
+            )
+            return ""
+        return path
 
     def _tell_room(self, open_files: int) -> None:
         """Say what this agent can hold: on the embedded runtime each pod costs it a descriptor."""
@@ -204,15 +216,11 @@ def planned_faults(path: str) -> FaultInterceptor | None:
     if not path:
         return None
     try:
-        plan = msgspec.json.decode(FilePath(path).read_bytes(), type=ready(FaultPlan))
-        return FaultInterceptor(plan, on_kill=kill_self)
-    except OSError as error:
-        why = error.strerror or type(error).__name__
-    except (msgspec.DecodeError, ValueError) as error:
-        why = str(error)
-    raise RejectedError(
-        f"{FAULTS}: cannot read a plan of faults from {path}: {why}; unset it to run normally"
-    )
+        return FaultInterceptor(from_json(read_regular(path), FaultPlan), on_kill=kill_self)
+    except (OperatingError, ValueError) as error:
+        raise RejectedError(
+            f"{FAULTS}: cannot read a plan of faults: {error}; unset it to run normally"
+        ) from None
 
 
 class ContainerRuntime(Port, Protocol):

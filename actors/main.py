@@ -139,6 +139,11 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         dest="verbosity",
         help="log verbosity: 0 normal, 4 and above for debugging",
     )
+    node.add_argument(
+        "--enable-fault-injection",
+        action="store_true",
+        help="break this agent on purpose, as the plan in the file NODEAGENT_FAULTS says; for tests alone",
+    )
     later = run.add_argument_group("not in this build yet (refused when given)")
     for name, feature in NOT_YET.items():
         later.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", default=None, help=feature)

@@ -9,12 +9,12 @@ from pathlib import Path
 from actors.agent import Agent
 from actors.view import View
 from api.config import Configured, Flags, Machine, configure
-from api.errors import DeniedError, NotFoundError, RejectedError
 from api.host import Problem
 from api.introspection import PodRow, SourceRow
 from runtime import logs
 from runtime.drivers.host.yamltext import read_document
 from runtime.process import StopSignals, ThreadEnds
+from runtime.trust import read_regular
 
 LOOK_S = 0.2
 """How often ``--runonce`` looks at the pods, and the main thread at the health of the actor system."""
@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
         log.warning("configuration field not honoured yet", where=warning.where)
     signals = StopSignals()
     threads = ThreadEnds()
-    agent = Agent(settings, args.node_ip)
+    agent = Agent(settings, args.node_ip, injects_faults=args.enable_fault_injection)
     agent.start()
     if not settings.pod_manifest_path and not settings.manifest_url:
         log.warning(
@@ -145,7 +145,7 @@ def read_settings(args: argparse.Namespace) -> Configured:
     )
     document: bytes | None = None
     if flags.config:
-        read = read_document(file_bytes(flags.config), flags.config)
+        read = read_document(read_regular(flags.config), flags.config)
         if read.problems or read.json is None:
             return Configured(
                 problems=read.problems or (Problem(where=flags.config, message="the file is empty"),)
@@ -163,15 +163,3 @@ def this_machine() -> Machine:
         state_home=home if home.startswith("/") else str(Path("~/.local/state").expanduser()),
         working_directory=str(Path.cwd()),
     )
-
-
-def file_bytes(path: str) -> bytes:
-    """Return a file's bytes; raise an `OperatingError` of one line."""
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError as error:
-        raise NotFoundError(f"{path}: there is no such file") from error
-    except PermissionError as error:
-        raise DeniedError(f"{path}: user {os.geteuid()} may not read it") from error
-    except OSError as error:
-        raise RejectedError(f"{path}: {error.strerror}") from error

@@ -153,10 +153,14 @@ class View(ImageView, UsageView):
         now: Callable[[], Instant],
         wall: Callable[[], WallNs],
         perform: Callable[[msgspec.Struct, float], msgspec.Struct],
+        *,
+        breaks: str = "",
     ) -> None:
+        """Make a view; `breaks` is the file whose plan of faults the agent carries out on itself, empty for none."""
         ImageView.__init__(self, kernel, now, wall, perform, lambda: wanted_images(self._states().values()))
         UsageView.__init__(self, kernel, now)
         self._kernel, self._now, self._wall, self._perform = kernel, now, wall, perform
+        self._breaks = breaks
 
     # ------------------------------------------------------------ the kernel
 
@@ -359,7 +363,10 @@ class View(ImageView, UsageView):
         fresh, doing = (
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
         )
+        text = f"this agent breaks on purpose, as {self._breaks} says"
+        faults = (HealthRow(name="faults", ok=True, detail=text),) if self._breaks else ()
         return (
+            *faults,
             HealthRow(name="actors", ok=not stuck, detail="; ".join(stuck)),
             HealthRow(name="pleg", ok=fresh, detail=doing),
             # Pods run without their limits too: whoever asks is told, and nothing is called unhealthy for it.

@@ -17,13 +17,14 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from api.errors import AlreadyExistsError, DeniedError, ExhaustedError, RejectedError, UnavailableError
+from runtime.trust import require_trusted
 
 LOCK_NAME = "nodeagent.lock"
 UMASK = 0o022
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 FAULTS = "NODEAGENT_FAULTS"
-"""Environment variable: a file with an `api.faults.FaultPlan` as JSON, to break this agent on purpose."""
+"""Environment variable: a file with an `api.faults.FaultPlan` as JSON, to break this agent on purpose, if a flag allows it."""
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -35,9 +36,10 @@ _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 def prepare_root(root: Path) -> Path:
     """Make the root directory (mode 0750) when missing, try to write in it, and return its absolute path.
 
-    One without room is used all the same: the agent is who can free some. `lacks_room` tells.
+    Raises DeniedError for one that another user owns or could swap. One without room is used all the same: the agent is who can free some. `lacks_room` tells.
     """
     root = root.absolute()
+    require_trusted(root)
     try:
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         _write_in(root)

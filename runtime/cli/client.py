@@ -1,6 +1,8 @@
 """Asks a running agent over its admin socket: as much HTTP as its answers need, without a client library's start-up time."""
 
 import contextlib
+import os
+import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -8,9 +10,9 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from api.decoding import ready
+from api.decoding import UndecodableError, from_json
 from api.errors import OperatingError
-from runtime.drivers.http.endpoint import connect_unix
+from runtime.drivers.http.endpoint import connect_unix, peer_of
 
 T = TypeVar("T")
 ANSWER_S = 15.0
@@ -18,6 +20,9 @@ ANSWER_S = 15.0
 UPGRADE_S = 40.0
 """The same for an upgrade, for which the agent asks the container runtime twice."""
 BODY_LIMIT_BYTES = 256 << 20
+HEAD_LIMIT_BYTES = 64 << 10
+STATUS = re.compile("[1-5][0-9][0-9]")
+SIZE = re.compile("[0-9a-fA-F]{1,16}")
 SWITCHING = 101
 
 
@@ -41,7 +46,7 @@ class Answer:
         self._data = b""
         head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
         status = head[0].split(" ")
-        if len(status) < 2 or not status[0].startswith("HTTP/") or not status[1].isdigit():
+        if len(status) < 2 or not status[0].startswith("HTTP/") or not STATUS.fullmatch(status[1]):
             raise VerbError("what answers on the socket is not an agent")
         self.status = int(status[1])
         pairs = (line.partition(":") for line in head[1:])
@@ -54,15 +59,21 @@ class Answer:
     def pieces(self) -> Iterator[bytes]:
         """Return the body piece by piece. Raises `VerbError` when it ends before its time."""
         if self._headers.get("transfer-encoding") == "chunked":
-            while size := int(self._until(b"\r\n"), 16):
+            while size := _size(self._until(b"\r\n").decode("latin-1"), 16):
                 yield self._take(size)
                 self._take(2)
         else:
-            yield self._take(min(int(self._headers.get("content-length", "0")), BODY_LIMIT_BYTES))
+            yield self._take(_size(self._headers.get("content-length", "0"), 10))
 
     def body(self) -> bytes:
-        """Return the whole body."""
-        return b"".join(self.pieces())
+        """Return the whole body. Raises `VerbError` for one that is longer than any view."""
+        parts, have = [], 0
+        for piece in self.pieces():
+            have += len(piece)
+            if have > BODY_LIMIT_BYTES:
+                raise _too_long()
+            parts.append(piece)
+        return b"".join(parts)
 
     def rest(self) -> bytes:
         """Return what came behind the head so far, which is another protocol's after an upgrade."""
@@ -71,6 +82,8 @@ class Answer:
 
     def _until(self, mark: bytes) -> bytes:
         while mark not in self._data:
+            if len(self._data) > HEAD_LIMIT_BYTES:
+                raise _too_long()
             self._more()
         found, _, self._data = self._data.partition(mark)
         return found
@@ -177,18 +190,48 @@ class Client:
         """Ask for something and return it decoded and as it came."""
         with self.ask("GET", parts, query) as answer:
             body = answer.body()
-        try:
-            return msgspec.json.decode(body, type=ready(kind)), body
-        except msgspec.MsgspecError as error:
-            raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
+        return decoded(body, kind), body
 
     def _connect(self) -> socket.socket:
         try:
-            return connect_unix(self.path, ANSWER_S)
+            sock = connect_unix(self.path, ANSWER_S)
         except OperatingError as failure:
             raise VerbError(
                 f"no agent to talk to: {failure}; start one with 'nodeagent run', or say where it is with --root-dir"
             ) from None
+        pid, uid = peer_of(sock)
+        if uid not in (0, os.geteuid()):
+            sock.close()
+            raise VerbError(
+                f"what listens on {self.path} (process {pid}) runs as user {uid}, neither root nor you: it is not believed;"
+                " say where the agent is with --root-dir"
+            )
+        return sock
+
+
+def decoded(body: bytes, kind: type[T]) -> T:
+    """Return an answer as data. Raises `VerbError` for one that is not of this kind."""
+    try:
+        return from_json(body, kind)
+    except UndecodableError as error:
+        raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
+
+
+def _size(text: str, base: int) -> int:
+    """Return a size that an answer names. Raises `VerbError` for what is none."""
+    digits = text.partition(";")[0].strip() if base == 16 else text
+    if not SIZE.fullmatch(digits) or (base == 10 and not digits.isdecimal()):
+        raise VerbError(
+            "cannot read the agent's answer: a length in it is no number; is it of another version?"
+        )
+    size = int(digits, base)
+    if size > BODY_LIMIT_BYTES:
+        raise _too_long()
+    return size
+
+
+def _too_long() -> VerbError:
+    return VerbError("cannot read the agent's answer: it is too long; is it of another version?")
 
 
 def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:
@@ -199,8 +242,8 @@ def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:
 def _sentence(answer: Answer) -> str:
     body = answer.body()
     try:
-        found = msgspec.json.decode(body, type=ready(AgentError))
-    except msgspec.MsgspecError:
+        found = from_json(body, AgentError)
+    except UndecodableError:
         return f"the agent answered with status {answer.status}"
     detail = f" ({found.detail})" if found.detail else ""
     return (found.error or f"the agent answered with status {answer.status}") + detail

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     Check = Callable[[str], tuple[Problem, ...]]
     """Checks one file, by path, and returns what is wrong with it."""
 
+ERROR_LIMIT = 4000
+"""Characters of an error that are printed: an agent's own words may be anyone's."""
 VERBS = frozenset(
     {"actors", "trace", "pods", "top", "explain", "events", "sources", "logs", "exec", "images", "validate"}
 )
@@ -191,7 +193,9 @@ def run_verb(args: argparse.Namespace, *, check: "Check | None" = None) -> int:
 
 
 def _carry_out(args: argparse.Namespace, check: "Check | None") -> int:
-    from runtime.cli.client import Client, VerbError  # noqa: PLC0415 - only when a verb runs
+    from api.shortening import shortened  # noqa: PLC0415 - only when a verb runs
+    from runtime.cli.client import Client, VerbError  # noqa: PLC0415
+    from runtime.cli.table import clean  # noqa: PLC0415
 
     try:
         code = _run(
@@ -200,7 +204,8 @@ def _carry_out(args: argparse.Namespace, check: "Check | None") -> int:
         sys.stdout.flush()
     except VerbError as error:
         sys.stdout.flush()
-        print(f"nodeagent: {error}", file=sys.stderr)
+        # One line, that gives a terminal no orders.
+        print(f"nodeagent: {clean(shortened(str(error), ERROR_LIMIT))}", file=sys.stderr)
         return 1
     return code
 

@@ -6,8 +6,7 @@ import sys
 
 import msgspec
 
-from api.decoding import ready
-from runtime.cli.client import ANSWER_S, Client, VerbError
+from runtime.cli.client import ANSWER_S, Client, VerbError, decoded
 from runtime.cli.podview import pod_parts
 
 EXEC_S = 60.0
@@ -48,14 +47,22 @@ def exec(args: argparse.Namespace, client: Client) -> int:  # noqa: A001 - named
     body = msgspec.json.encode({"command": args.argv, "timeout_s": timeout_s})
     parts = ("exec", *pod_parts(args.pod), *container)
     with client.ask("POST", parts, body=body, wait_s=timeout_s + ANSWER_S) as answer:
-        ran = msgspec.json.decode(answer.body(), type=ready(Ran))
-    sys.stdout.buffer.write(base64.b64decode(ran.stdout))
-    sys.stdout.buffer.flush()
-    sys.stderr.buffer.write(base64.b64decode(ran.stderr))
-    sys.stderr.buffer.flush()
+        ran = decoded(answer.body(), Ran)
+    for said, stream in ((ran.stdout, sys.stdout), (ran.stderr, sys.stderr)):
+        stream.buffer.write(_bytes_of(said))
+        stream.buffer.flush()
     if ran.truncated:
         print("nodeagent: the output was too long and is cut", file=sys.stderr)
     return ran.exit_code
+
+
+def _bytes_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text)
+    except ValueError:
+        raise VerbError(
+            "cannot read the agent's answer: the output in it is not base64; is it of another version?"
+        ) from None
 
 
 def _exec_streams(args: argparse.Namespace, client: Client, parts: tuple[str, ...]) -> int:

@@ -4,17 +4,14 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from typing import TypeVar
 
 import msgspec
 
-from api.decoding import ready
 from api.introspection import Collection, HeldImage, ImageDecision, ImageGCRow, ImageVerdict
-from runtime.cli.client import Client, VerbError
+from runtime.cli.client import Client, VerbError, decoded
 from runtime.cli.podview import print_json
 from runtime.cli.table import Cell, Column, Screen, age, clean, columns_of, cut, screen_of, size, table
 
-T = TypeVar("T")
 TICK_S = 0.25
 STYLES = {
     ImageDecision.KEEP: "",
@@ -248,14 +245,6 @@ class Line:
             sys.stderr.write(f"\r{' ' * columns_of(self._shown)}\r")
             sys.stderr.flush()
             self._shown = ""
-
-
-def decoded(raw: bytes, kind: type[T]) -> T:
-    """Return an answer as data."""
-    try:
-        return msgspec.json.decode(raw, type=ready(kind))
-    except msgspec.MsgspecError as error:
-        raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
 
 
 def short(image_id: str) -> str:

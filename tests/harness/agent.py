@@ -45,6 +45,14 @@ class _OverUnix(http.client.HTTPConnection):
         self.sock = connect_unix(self._path, self._timeout_s)
 
 
+FAULTS = "NODEAGENT_FAULTS"
+
+
+def injecting(env):
+    """Return the flag without which a plan of faults in the environment is not heeded."""
+    return ("--enable-fault-injection",) if FAULTS in dict(env) else ()
+
+
 class Agent:
     """One agent and its folder: ``root``, ``manifests``, ``logs``, ``config.yaml``, ``stderr``."""
 
@@ -86,7 +94,7 @@ class Agent:
         assert self.process is None or self.process.poll() is not None, "it runs already"
         with self.log.open("ab") as errors:
             self.process = subprocess.Popen(
-                self.command(*flags, manifests=manifests),
+                self.command(*flags, *injecting(env), manifests=manifests),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -121,7 +129,7 @@ class Agent:
     def run(self, *flags, manifests=True, env=(), deadline_s=30.0):
         """Run the agent to its own end and return the completed process: for one that must refuse to start."""
         return subprocess.run(
-            self.command(*flags, manifests=manifests),
+            self.command(*flags, *injecting(env), manifests=manifests),
             capture_output=True,
             text=True,
             cwd=REPOSITORY,

@@ -116,9 +116,14 @@ def _clear_stale(at: int, name: str, path: str) -> None:
 
 def peer_pid(sock: socket.socket) -> int:
     """Return the process id on the other end of a connected Unix socket."""
+    return peer_of(sock)[0]
+
+
+def peer_of(sock: socket.socket) -> tuple[int, int]:
+    """Return process id and user id of who listens, or connected, on the other end of a Unix socket."""
     size = struct.calcsize("3i")
-    pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0]
-    return pid
+    pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))
+    return int(pid), int(uid)
 
 
 def connect_unix(path: str, timeout_s: float) -> socket.socket:
