@@ -34,6 +34,7 @@ PREEMPTED = "Preempted in order to admit critical pod"
 def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide on every pod on which that can be done now."""
     if is_ready(state):
+        state = give_back(state, work)
         waiting = [work.charges[uid] for uid in work.members["open"]]
         if waiting:
             state = restore(state, work, waiting)
@@ -45,6 +46,19 @@ def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
 def is_ready(state: SupervisorState) -> bool:
     """Tell whether enough is known to decide on anything."""
     return state.book.recalled is not None and state.book.described and state.listed is not None
+
+
+def give_back(state: SupervisorState, work: Work) -> SupervisorState:
+    """Give back the verdicts of those whom no source describes, as far as they are in charge: what they take counts.
+
+    The actor of a pod may live on while the supervisor begins anew, and be heard before the source of its pod.
+    """
+    for uid in tuple(state.book.recalled or ()):
+        charge = work.charges.get(uid)
+        if charge is not None and charge.verdict is None and charge.pod is None:
+            state, after = claimed(state, charge)
+            work.put(after)
+    return state
 
 
 def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> SupervisorState:

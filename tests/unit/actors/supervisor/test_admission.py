@@ -1,6 +1,7 @@
 """Admission by the supervisor: decided once, remembered before it is told, counted truly, and room made for critical pods."""
 
 import msgspec
+import pytest
 
 from actors.rules.request import Claim
 from actors.supervisor.explain import wait_of
@@ -176,6 +177,29 @@ def test_what_a_silent_source_may_still_want_keeps_its_room():
     assert house.alive == {"mine", "theirs"}
     house.gone("theirs")
     assert "theirs" not in remembered(house)
+
+
+@pytest.mark.parametrize("wanted_still", [True, False])
+def test_what_a_pod_takes_counts_while_its_source_is_silent(wanted_still):
+    house = House(expected=("file", "api"), page=page(theirs=admitted(3000)))
+    # Its actor lived on while the supervisor began anew, and says so before anybody else says anything.
+    house.alive = {"theirs"}
+    house.moved("theirs", PodLife.SYNCING)
+    house.listed(presence("theirs", "theirs"))
+    house.snapshot(asking("mine", "2"), source="api")
+    assert house.alive == {"theirs"}
+    assert wait_of(house.state, house.state.charges["mine"]).endswith("default/x")
+    theirs = (asking("theirs", "3", source="file"),) if wanted_still else ()
+    done = house.change(PodOp.ADD, *theirs, source="file")
+    if wanted_still:
+        assert refusals(done) == {"mine": "OutOfcpu", "theirs": None}
+        return
+    assert kills(done) == [("theirs", KillCause.ORPHAN)]
+    assert house.alive == {"theirs"}, "its room is free when it has ended"
+    house.moved("theirs", PodLife.TERMINATED)
+    assert house.alive == {"theirs", "mine"}
+    house.gone("theirs")
+    assert remembered(house) == {"mine": "admitted"}
 
 
 def test_the_same_uid_is_judged_anew_once_nothing_was_left_of_it():
