@@ -19,6 +19,7 @@ from api.configcheck import set_fields, validate_configuration
 from api.eviction import EvictionPolicy
 from api.evictionsetting import eviction_hard_of, policy_of
 from api.host import Problem, shown_url
+from api.images import PULL_LIMIT_S
 from api.knob import HONOURED, default_of
 from api.node import NodeTaint, Reservation, Reserved
 from api.nodesetting import read_labels, read_taints, reserved_of, taints_of
@@ -178,7 +179,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     registry_pull_qps: int = 5
     """Pulls per second in the long run; 0: as many as are wanted."""
     registry_burst: int = 10
-    image_pull_deadline_s: float = 3600.0
+    image_pull_deadline_s: float = PULL_LIMIT_S
     """A pull that has not ended by then has failed, and is tried again later."""
     sandbox_image: str = ""
     """Never collected, beside what the runtime pins itself."""

@@ -52,6 +52,8 @@ ANNOTATION_PORTS = "io.kubernetes.container.ports"
 ANNOTATION_OWNER = "nodeagent.local/owner"
 """On our sandboxes, value ``nodeagent``: what makes an orphan ours to kill."""
 
+SANDBOX_TIMES = 2
+"""How many times what another call may take `RunSandbox` may, as a kubelet has it."""
 QUEUE_S = 30.0
 """The longest that a driver has a call wait before it begins it."""
 

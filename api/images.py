@@ -10,6 +10,8 @@ from api.confinement import Pairs
 from api.ids import WallNs
 from api.runtimecall import Call
 
+PULL_LIMIT_S = 365 * 86400.0
+"""A pull has no limit of its own: CRI v1 tells nothing of its progress. Some runtimes end one that stands still."""
 IMAGE_MISSING = "ImageNotFound"
 """Reason with which CreateContainer is rejected when its image is not there (any more): fetch it again."""
 

@@ -17,7 +17,7 @@ from actors.images.keyring import Offer
 from api.confinement import Pairs
 from api.errors import Failure
 from api.ids import Instant, OpId, Path, Uid
-from api.images import ImageRow
+from api.images import PULL_LIMIT_S, ImageRow
 from api.messages.images import Credential, ImageWant
 from api.messages.pod import ImageReport
 
@@ -202,7 +202,7 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     deadline_s: float = 120.0
     """Of one call of the runtime other than a pull."""
-    pull_deadline_s: float = 3600.0
+    pull_deadline_s: float = PULL_LIMIT_S
     """Of one pull: one that hangs keeps its place among those at once, and all that wait behind it, no longer."""
 
     entries: Mapping[Place, Entry] = {}

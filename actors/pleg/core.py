@@ -29,6 +29,8 @@ LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
 """How often an unchanged pod is told again, so that a lost message is repaired."""
 RETRY_LIMIT_S = 10.0
+SILENT_S = 30.0
+"""A listing that takes longer is told to an operator, while it may go on for as long as any call."""
 UNHEALTHY_AFTER_S = 180.0
 WORTH_SAYING_S = 15.0
 """A view of the runtime that is older is told with the health, though it is no fault yet."""
@@ -192,7 +194,11 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
         op = new_op()
         actions.append(Start(op=op, port="runtime", call=ListPods(), deadline_s=state.deadline_s))
         state = replace(state, listing=op, listing_since=now)
+    if state.listing is not None and not state.failure and now >= state.listing_since + SILENT_S:
+        state = replace(state, failure=f"ListPods has not answered for {SILENT_S:.0f} s")
     wakes = [state.next_listing_at] if state.listing is None else []
+    if state.listing is not None and not state.failure:
+        wakes.append(state.listing_since + SILENT_S)
     if not state.hearing and state.deaf_since is not None:
         wakes.append(state.deaf_since + DEAF_RELIST_S)
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))

@@ -28,11 +28,13 @@ from api.containers import (
     ANNOTATION_HASH,
     QUEUE_S,
     QUEUED,
+    SANDBOX_TIMES,
     Container,
     ContainerState,
     InspectPod,
     RemoveContainer,
     RemoveSandbox,
+    RunSandbox,
     RuntimePod,
     SandboxState,
     StopContainer,
@@ -129,8 +131,12 @@ def inspection(state: PodState) -> PortCall:
 
 
 def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
-    """Return a call on the container runtime with the pod's deadline, and what it may wait for its turn."""
-    deadline_s = state.call_deadline_s + (QUEUE_S if isinstance(call, QUEUED) else 0.0)
+    """Return a call on the container runtime with the pod's deadline, and what it may wait for its turn.
+
+    The runtime may have the whole deadline; what is left of it is for the look at the pod afterwards.
+    """
+    deadline_s = state.call_deadline_s * (SANDBOX_TIMES if isinstance(call, RunSandbox) else 1)
+    deadline_s += QUEUE_S if isinstance(call, QUEUED) else 0.0
     return PortCall(port="runtime", call=call, deadline_s=deadline_s, container=container)
 
 

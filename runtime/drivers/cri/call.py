@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from api import containers as c
+from api.containers import SANDBOX_TIMES
 from api.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -33,10 +34,6 @@ from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
 
-CALL_LIMIT_S = 120.0
-STOP_MARGIN_S = 120.0
-"""What a stop may take beyond its grace: the kill itself, and the runtime's own book-keeping."""
-EXEC_MARGIN_S = 10.0
 LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
 """States in which a container can be confined otherwise."""
 
@@ -44,26 +41,23 @@ LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
 class Calls:
     """The steps of each call; what they need is passed in once."""
 
-    def __init__(
-        self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch, limit_s: float
-    ) -> None:
+    def __init__(self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch) -> None:
         self._link, self._known, self._view = link, known, view
         self._gate, self._watch = gate, watch
-        self._limit_s = limit_s
 
-    def _heavy(self, rank: int, rpc: Any, message: Any) -> Steps[Any]:
+    def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float | None = None) -> Steps[Any]:
         """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
         turn = self._gate.enter(rank)
         yield turn
         try:
-            return (yield self._link.ask(rpc, message, limit_s=self._limit_s))
+            return (yield self._link.ask(rpc, message, limit_s=limit_s))
         finally:
             turn.leave()
 
     # -- sandboxes
 
     def run_sandbox(self, call: c.RunSandbox) -> Steps[c.RuntimePod]:
-        """RunPodSandbox, idempotent on (uid, attempt)."""
+        """RunPodSandbox, idempotent on (uid, attempt). It may take twice what another call may: the network is in it."""
         spec = call.spec
         _make_log_folder(spec)
         message = pb.RunPodSandboxRequest(
@@ -71,7 +65,9 @@ class Calls:
         )
         yield from self._view.hello()
         try:
-            answer = yield from self._heavy(RUN, cri.RUN_SANDBOX, message)
+            answer = yield from self._heavy(
+                RUN, cri.RUN_SANDBOX, message, SANDBOX_TIMES * self._link.request_timeout_s
+            )
         except OperatingError as error:
             pod = yield from self._look_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
@@ -113,7 +109,7 @@ class Calls:
             self._watch.forget(call.sandbox_id)
         return (yield from self._view.pod(call.uid))
 
-    def _quietly(self, rpc: Any, message: Any, limit_s: float = CALL_LIMIT_S) -> Steps[None]:
+    def _quietly(self, rpc: Any, message: Any, limit_s: float | None = None) -> Steps[None]:
         """Ask for an end; what is not there has ended."""
         try:
             yield self._link.ask(rpc, message, limit_s=limit_s)
@@ -206,13 +202,16 @@ class Calls:
         return replace(pod, containers=tuple(told if one.id == failed.id else one for one in pod.containers))
 
     def stop(self, call: c.StopContainer) -> Steps[c.RuntimePod]:
-        """StopContainer. Whole seconds, upwards: a grace of half a second is not none."""
+        """StopContainer: its grace, and as long as any call for the kill and the runtime's own book-keeping.
+
+        Whole seconds, upwards: a grace of half a second is not none.
+        """
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         timeout = max(0, math.ceil(call.grace_s))
         message = pb.StopContainerRequest(container_id=identity, timeout=timeout)
         with self._watch.held(identity):
-            yield from self._quietly(cri.STOP, message, timeout + STOP_MARGIN_S)
+            yield from self._quietly(cri.STOP, message, timeout + self._link.request_timeout_s)
             return (yield from self._view.pod(call.uid))
 
     def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
@@ -270,7 +269,9 @@ class Calls:
         message = pb.ExecSyncRequest(container_id=identity, cmd=call.command, timeout=timeout)
         late = TimedOutError(f"the command took longer than {call.timeout_s:g} s")
         try:
-            reply = yield self._link.ask(cri.EXEC_SYNC, message, limit_s=timeout + EXEC_MARGIN_S)
+            reply = yield self._link.ask(
+                cri.EXEC_SYNC, message, limit_s=timeout + self._link.request_timeout_s
+            )
         except TimedOutError:
             raise late from None
         except ExhaustedError:

@@ -53,8 +53,9 @@ class CriRuntime:
     """A container runtime over CRI v1. Pods outlive it; a later one on the same socket adopts them.
 
     `endpoint` and `image_endpoint` are as users write them (``unix:///path``); without the second, images are kept by
-    the runtime itself. `request_timeout_s` is what each of RunPodSandbox, CreateContainer and StartContainer may take from
-    when it is begun, `heavy_at_once` bounds them together. Connections and the one thread begin with the first use;
+    the runtime itself. `request_timeout_s` is what each CRI call may take from when it is begun: RunPodSandbox twice that,
+    a stop and a command beside their own time, a pull as long as it likes. `heavy_at_once` bounds RunPodSandbox,
+    CreateContainer and StartContainer together. Connections and the one thread begin with the first use;
     `on_bug` hears of callbacks on it that raise. Raises RejectedError for an endpoint that is none.
     """
 
@@ -71,7 +72,7 @@ class CriRuntime:
     ) -> None:
         runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
-        self._link = Link(runtime, images)
+        self._link = Link(runtime, images, request_timeout_s)
         self._poller = Poller("cri", on_bug)
         self.events = Hints(self._poller, self._listened_to)
         self._watch = ExitWatch(self._link, self._poller, self.events.now)
@@ -80,7 +81,7 @@ class CriRuntime:
         self._view = View(self._link, self._known, self._poller)
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
         gate = Gate(self._poller.after, heavy_at_once)
-        self._calls = Calls(self._link, self._known, self._view, gate, self._watch, request_timeout_s)
+        self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
         self._images = ImageCalls(self._link)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None

@@ -25,6 +25,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Instant
 from api.ports import Undo
 from runtime.drivers.cri.errand import Answer
+from runtime.drivers.cri.poller import After
 
 HEAVY_AT_ONCE = 8
 """On two cores 40 pods took 1.53 s with 4 or 8, 1.63 s with 16, 1.74 s without a bound; more cores bear more than 4."""
@@ -34,8 +35,6 @@ HUNG_S = 5.0
 """A call that was in for so long says nothing of how long its like usually take."""
 START, CREATE, RUN = 0, 1, 2
 """Ranks: the later a step of a pod's start, the sooner it enters."""
-After = Callable[[float, Callable[[], None]], None]
-"""Has something done in so many seconds, on any thread."""
 
 
 class Gate:

@@ -20,8 +20,6 @@ from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
 
-NO_LIMIT_S = 365 * 86400.0
-"""A pull takes as long as it takes; the caller's own deadline and cancellation hold."""
 PUBLISHED = ("RegistryUnavailable", "SignatureValidationFailed")
 """What a runtime puts before a message when it knows better why a pull failed."""
 _REFUSED = re.compile(
@@ -63,7 +61,7 @@ class ImageCalls:
         )
         try:
             reply = yield self._link.ask(
-                cri.PULL_IMAGE, message, limit_s=NO_LIMIT_S, what=f"image {call.image}"
+                cri.PULL_IMAGE, message, limit_s=i.PULL_LIMIT_S, what=f"image {call.image}"
             )
         except OperatingError as error:
             raise pull_error(error, call) from None

@@ -25,16 +25,20 @@ class Unary:
 
 
 class Link:
-    """The channels to a runtime; images may be kept by another server."""
+    """The channels to a runtime; images may be kept by another server.
 
-    def __init__(self, endpoint: Endpoint, image_endpoint: Endpoint) -> None:
+    `request_timeout_s` is what a call may take, if nothing else is said of it.
+    """
+
+    def __init__(self, endpoint: Endpoint, image_endpoint: Endpoint, request_timeout_s: float) -> None:
+        self.request_timeout_s = request_timeout_s
         self.channel = Channel(endpoint)
         self.images = self.channel if image_endpoint == endpoint else Channel(image_endpoint)
 
-    def ask(self, rpc: Rpc[Any, Any], request: Any, *, limit_s: float = 120.0, what: str = "") -> Unary:
-        """Return a call that can be asked for; `limit_s` bounds it besides the errand's own deadline."""
+    def ask(self, rpc: Rpc[Any, Any], request: Any, *, limit_s: float | None = None, what: str = "") -> Unary:
+        """Return a call that can be asked for; `limit_s`, or the request timeout, bounds it besides the errand's deadline."""
         channel = self.images if rpc.path.startswith(IMAGE_SERVICE) else self.channel
-        return Unary(channel, rpc, request, limit_s, what)
+        return Unary(channel, rpc, request, self.request_timeout_s if limit_s is None else limit_s, what)
 
     def close(self) -> None:
         """End both connections."""

@@ -14,6 +14,8 @@ from collections.abc import Callable
 
 from api.ids import Instant
 
+After = Callable[[float, Callable[[], None]], None]
+"""Has something done in so many seconds."""
 OnBug = Callable[[str, Exception], None]
 """Is told which callback raised, and what."""
 

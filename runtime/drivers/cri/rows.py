@@ -18,12 +18,14 @@ from api.ports import Undo
 from runtime.drivers.cri.errand import Answer, Together, nothing
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.poller import After
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
-LIST_LIMIT_S = 30.0
 AT_ONCE = 2
 """Listings under way: one that is slow leaves room for another."""
+STALE_S = 30.0
+"""A listing that is under way for longer hangs, and is not counted: who comes later need not wait until it is given up."""
 BUG = Failure(kind=FailureKind.UNAVAILABLE, message="the driver failed to read a listing: a bug, see the log")
 ALL = None
 """Asks for the rows of all pods."""
@@ -59,16 +61,17 @@ class Batch:
     """Those who are answered by one listing."""
 
     waiters: list[Waiter]
+    begun_at: Instant
     undo: Undo = field(default=nothing)
 
 
 class Rows:
-    """Lists for whoever asks. Its methods may be called on any thread."""
+    """Lists for whoever asks. Its methods may be called on any thread; `after` is how it comes back to who waits."""
 
-    def __init__(self, link: Link, known: Known) -> None:
-        self._link, self._known = link, known
+    def __init__(self, link: Link, known: Known, after: After) -> None:
+        self._link, self._known, self._after = link, known, after
         self._lock = threading.Lock()
-        self._under_way = 0
+        self._under_way: list[Batch] = []
         self._waiting: list[Waiter] = []
         self.unlabelled: frozenset[Uid] = frozenset()
         """Pods that somebody made without the label that a listing can be filtered by."""
@@ -83,21 +86,33 @@ class Rows:
     def add(self, waiter: Waiter) -> Undo:
         """Answer a waiter by a listing that begins now or later."""
         with self._lock:
-            if self._under_way >= AT_ONCE:
-                self._waiting.append(waiter)
-                batch = None
-            else:
-                self._under_way += 1
-                batch = self._batch([waiter])
+            self._waiting.append(waiter)
+            batch = self._next()
+            is_first = self._waiting == [waiter]
         if batch is not None:
             self._list(batch)
+        elif is_first:
+            self._after(STALE_S, self._go_on)
         return lambda: self._give_up(waiter)
 
-    def _batch(self, waiters: list[Waiter]) -> Batch:
-        batch = Batch(waiters)
-        for waiter in waiters:
+    def _next(self) -> Batch | None:
+        """Return what all that wait are answered by, when it may be begun. Under the lock."""
+        now = time.monotonic()
+        counted = sum(now - batch.begun_at < STALE_S for batch in self._under_way)
+        if not self._waiting or counted >= AT_ONCE:
+            return None
+        batch, self._waiting = Batch(self._waiting, now), []
+        for waiter in batch.waiters:
             waiter.batch = batch
+        self._under_way.append(batch)
         return batch
+
+    def _go_on(self) -> None:
+        """Begin with those that have waited for so long that what they waited for hangs."""
+        with self._lock:
+            batch = self._next()
+        if batch is not None:
+            self._list(batch)
 
     def _give_up(self, waiter: Waiter) -> None:
         """Answer somebody who wants to wait no longer; a listing that nobody waits for is taken back."""
@@ -125,7 +140,7 @@ class Rows:
         )
         patience_s = max(waiter.until for waiter in batch.waiters) - time.monotonic()
         batch.undo = Together(asks).begin(
-            min(LIST_LIMIT_S, patience_s), lambda replies, _: self._over(batch, replies, whole=not selector)
+            patience_s, lambda replies, _: self._over(batch, replies, whole=not selector)
         )
 
     def _over(self, batch: Batch, replies: Sequence[Any], *, whole: bool) -> None:
@@ -140,10 +155,8 @@ class Rows:
 
     def _answer(self, batch: Batch, rows: Mapping[Uid, PodRows], failure: Failure | None) -> None:
         with self._lock:
-            following = self._batch(self._waiting) if self._waiting else None
-            self._waiting = []
-            if following is None:
-                self._under_way -= 1
+            self._under_way.remove(batch)
+            following = self._next()
             answers = [(waiter.uid, waiter.answer) for waiter in batch.waiters]
             for waiter in batch.waiters:
                 waiter.answer = None

@@ -30,8 +30,6 @@ from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import UNIMPLEMENTED
 
-LOOK_LIMIT_S = 15.0
-"""For one inspection: a container whose runtime hangs must not hold up its pod for ever."""
 UNFINISHED_PAUSE_S = 0.01
 UNFINISHED_LOOKS = 50
 """How often is looked again, above all for an exit whose code is not recorded yet."""
@@ -42,7 +40,7 @@ class View:
 
     def __init__(self, link: Link, known: Known, poller: Poller) -> None:
         self._link, self._known, self._poller = link, known, poller
-        self._rows = Rows(link, known)
+        self._rows = Rows(link, known, poller.after)
 
     def hello(self) -> Steps[None]:
         """Shake hands, once: the name of the runtime is part of every container's id."""
@@ -179,7 +177,6 @@ class View:
         return self._link.ask(
             cri.SANDBOX_STATUS,
             pb.PodSandboxStatusRequest(pod_sandbox_id=identity, verbose=verbose),
-            limit_s=LOOK_LIMIT_S,
         )
 
     def look_at_container(self, identity: str, *, verbose: bool) -> Ask:
@@ -187,7 +184,6 @@ class View:
         return self._link.ask(
             cri.CONTAINER_STATUS,
             pb.ContainerStatusRequest(container_id=identity, verbose=verbose),
-            limit_s=LOOK_LIMIT_S,
         )
 
     def _compose(

@@ -32,7 +32,6 @@ EAGER_LOOKS = 60
 SLOW_LOOK_EVERY_S = 0.25
 PATIENCE_LOOKS = 100
 """After so many looks the listings have to find out."""
-LOOK_LIMIT_S = 5.0
 
 
 @dataclass
@@ -144,17 +143,17 @@ class ExitWatch:
     def _ask(self, entry: _Watched) -> None:
         """Ask the runtime what became of it; the answer comes on gRPC's thread and goes on here."""
         assert self.known is not None
-        begun = self.known.moment
+        begun, limit_s = self.known.moment, self._link.request_timeout_s
 
         def answered(reply: object, failure: Failure | None) -> None:
             self._poller.submit(lambda: self._answered(entry, reply, failure, begun))
 
         if entry.is_sandbox:
             request = pb.PodSandboxStatusRequest(pod_sandbox_id=entry.identity, verbose=not entry.ended)
-            self._link.channel.begin(cri.SANDBOX_STATUS, request, LOOK_LIMIT_S, answered)
+            self._link.channel.begin(cri.SANDBOX_STATUS, request, limit_s, answered)
         else:
             look = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
-            self._link.channel.begin(cri.CONTAINER_STATUS, look, LOOK_LIMIT_S, answered)
+            self._link.channel.begin(cri.CONTAINER_STATUS, look, limit_s, answered)
 
     def _answered(self, entry: _Watched, reply: object, failure: Failure | None, begun: int) -> None:
         if not entry.wanted:

@@ -7,6 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from api import images as i
 from api.confinement import Resources
 from api.containers import (
     ANNOTATION_OWNER,
@@ -18,13 +19,17 @@ from api.containers import (
     ExecInContainer,
     InspectPod,
     ListPods,
+    OpenExec,
+    RemoveContainer,
     RemoveSandbox,
+    ReopenContainerLog,
     RunSandbox,
     RuntimeStatus,
     SandboxSpec,
     SandboxState,
     StartContainer,
     StopContainer,
+    StopSandbox,
     UpdateContainer,
 )
 from api.errors import FailureKind
@@ -173,7 +178,7 @@ def test_a_hung_inspection_of_one_container_holds_up_no_listing_and_no_other_pod
 
 @pytest.fixture
 def two_at_once(runtime, tmp_path):
-    """Return hands whose driver makes two heavy calls at once, each of which may take 2 s."""
+    """Return hands whose driver makes two heavy calls at once, each of which may take 2 s, a sandbox 4 s."""
     hands = Hands(runtime.endpoint, tmp_path)
     hands.runtime.close()
     hands.runtime = CriRuntime(endpoint=runtime.endpoint, heavy_at_once=2, request_timeout_s=2.0)
@@ -219,12 +224,50 @@ def test_the_time_that_a_heavy_call_waits_is_none_of_its_own(runtime, two_at_onc
     hands = two_at_once
     hands.call(RuntimeStatus())
     hold = runtime.server.hold("RunPodSandbox")
-    asked = [hands.begin(RunSandbox(spec=hands.spec(f"u{n}")), 2.0 + QUEUE_S)[0] for n in range(4)]
+    asked = [hands.begin(RunSandbox(spec=hands.spec(f"u{n}")), 4.0 + QUEUE_S)[0] for n in range(4)]
     until(lambda: hold.held == 4, "all are under way")
     limits = [limit_s for name, limit_s in runtime.server.limits_s if name == "RunPodSandbox"]
-    assert [round(limit_s) for limit_s in limits] == [2, 2, 2, 2]
+    assert [round(limit_s) for limit_s in limits] == [4, 4, 4, 4]
     hold.release()
     until(lambda: all(asked), "all went on")
+
+
+def test_each_call_may_take_the_request_timeout_as_with_a_kubelet(runtime, tmp_path):
+    hands = Hands(runtime.endpoint, tmp_path)
+    hands.runtime.close()
+    hands.runtime = CriRuntime(endpoint=runtime.endpoint, request_timeout_s=200.0)
+    hands.listen()
+    sandbox = hands.call(RunSandbox(spec=hands.spec()), 1000.0).sandboxes[0]
+    spec = ContainerSpec(name="c", attempt=0, image=IMAGE, command=("sleep", "100"), log_path="c/0.log")
+    create = CreateContainer(uid="u", sandbox_id=sandbox.id, sandbox=hands.spec(), spec=spec)
+    own = {"uid": "u", "container_id": hands.call(create, 1000.0).containers[0].id}
+    for call in (
+        StartContainer(**own),
+        ExecInContainer(**own, command=("true",), timeout_s=4.0),
+        UpdateContainer(**own, resources=Resources()),
+        ReopenContainerLog(**own),
+        OpenExec(**own, command=("true",), stdout=True),
+        ListPods(),
+        RuntimeStatus(),
+        ListImages(),
+        ImageStatus(image=IMAGE),
+        ImageFsUsage(),
+        ReadContainerStats(),
+        PullImage(image=IMAGE),
+        StopContainer(**own, grace_s=3.0),
+        RemoveContainer(**own),
+        StopSandbox(uid="u", sandbox_id=sandbox.id),
+        RemoveSandbox(uid="u", sandbox_id=sandbox.id),
+        RemoveImage(image=IMAGE),
+    ):
+        hands.call(call, i.PULL_LIMIT_S)
+    hands.runtime.close()
+    told = list(runtime.server.limits_s)
+    other = {"RunPodSandbox": 400, "ExecSync": 204, "StopContainer": 203, "PullImage": i.PULL_LIMIT_S}
+    looks = {"Version", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
+    assert {name for name, _ in told} >= {*other, *looks}
+    # gRPC counts long times in hours, and a call takes a moment to arrive.
+    assert [(name, s) for name, s in told if s != pytest.approx(other.get(name, 200), rel=0.05)] == []
 
 
 def test_a_call_past_its_deadline_is_told_as_unknown(runtime, hands):

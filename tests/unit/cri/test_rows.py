@@ -1,11 +1,13 @@
 """Listings that are shared: who is answered by which."""
 
+import time
+
 import pytest
 
 from api.containers import LABEL_POD_UID
 from api.errors import Failure, FailureKind, NotFoundError
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.rows import ALL, AT_ONCE, Rows
+from runtime.drivers.cri.rows import ALL, AT_ONCE, STALE_S, Rows
 from runtime.wire.generated import cri_pb2 as pb
 
 UIDS = ("a", "b", "c", "d")
@@ -70,8 +72,15 @@ def runtime():
 
 
 @pytest.fixture
-def rows(runtime):
-    return Rows(runtime, Known(lambda *_: None, lambda _: None))
+def alarms():
+    """Return what is to be done later: in how many seconds, and what."""
+    return []
+
+
+@pytest.fixture
+def rows(runtime, alarms):
+    known = Known(lambda *_: None, lambda _: None)
+    return Rows(runtime, known, lambda seconds, then: alarms.append((seconds, then)))
 
 
 @pytest.fixture
@@ -162,7 +171,29 @@ def test_no_listing_is_waited_for_longer_than_those_who_wait_may(rows, runtime, 
     look(rows, "a", log, left_s=3.0)
     assert 2.9 < runtime.calls[0].left_s <= 3.0
     look(rows, ALL, log, left_s=1000.0)
-    assert runtime.calls[2].left_s == 30.0
+    assert 999.9 < runtime.calls[2].left_s <= 1000.0
+
+
+def test_listings_that_hang_hold_up_who_comes_later_for_a_while_only(rows, runtime, alarms, log, monkeypatch):
+    for uid in UIDS:
+        look(rows, uid, log)
+    assert runtime.filters == ["a", "b"]
+    [(seconds, go_on)] = alarms
+    assert seconds == STALE_S
+    go_on()
+    assert runtime.filters == ["a", "b"], "they are not old enough"
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + STALE_S)
+    go_on()
+    assert runtime.filters == ["a", "b", None]
+    look(rows, "d", log)
+    assert runtime.filters == ["a", "b", None, "d"], "those that hang are not counted"
+    runtime.reply("a"), runtime.reply("b")
+    runtime.reply("c"), runtime.reply()
+    assert log == [
+        *(("a", ["s-a", "c-a"]), ("b", ["s-b", "c-b"])),
+        *(("c", ["s-c", "c-c"]), ("d", []), ("d", [])),
+    ]
 
 
 def test_pods_without_the_label_are_found_in_listings_of_everything(rows, runtime, log):

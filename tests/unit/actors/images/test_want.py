@@ -317,6 +317,13 @@ def test_only_so_many_pulls_run_side_by_side():
         assert len(puller.calls(ReadNodeCredentials)) == expected
 
 
+def test_a_pull_takes_as_long_as_it_takes():
+    puller = Puller(Policy(at_once=1, per_second=0))
+    puller.want(want(policy=ALWAYS))
+    puller.read()
+    assert puller.deadlines[puller.op(PullImage)] >= 30 * 86400.0
+
+
 def test_a_pull_that_hangs_holds_up_those_behind_it_no_longer_than_its_deadline():
     puller = Puller(state=ImagesState(policy=Policy(at_once=1, per_second=0), pull_deadline_s=90.0))
     puller.want(want(policy=ALWAYS))

@@ -5,7 +5,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from actors.pleg.core import decide, health
+from actors.pleg.core import SILENT_S, decide, health
 from actors.pleg.state import PlegState
 from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged
 from api.errors import Failure, FailureKind
@@ -240,3 +240,14 @@ def test_health_names_the_call_that_does_not_answer():
     assert "ListPods has not answered for 200 s" in said
     eye.answer(ListPods, failure=BROKEN)
     assert "no runtime at unix:///x" in health(eye.state, 200)[1]
+
+
+def test_a_listing_that_is_not_answered_is_told_long_before_it_is_given_up():
+    eye = Eye()
+    assert eye.wake_at == SILENT_S
+    eye.ring()
+    assert eye.state.failure == "ListPods has not answered for 30 s"
+    assert eye.wake_at is None
+    assert calls(eye.last) == [], "it is still waited for"
+    eye.list(POD)
+    assert eye.state.failure == ""
