@@ -318,14 +318,14 @@ def tell_before_writing(right):
 
 def overhear_refusals(right):
     """A refused pod is run like any other."""
-    return lambda state, message: right(state, replace(message, refusal=None))
+    return lambda state, message, now: right(state, replace(message, refusal=None), now)
 
 
 def wait_for_no_init(right):
     """What comes after an init container starts while that still runs."""
 
-    def step_of(*given):
-        step = right(*given)
+    def step_of(*given, **more):
+        step = right(*given, **more)
         return replace(step, initialised=True, awaited="") if step.awaited else step
 
     return step_of
@@ -436,7 +436,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("repeater", "actors.pod.hook", "over", forget_the_hook),
     Mutant("interrupter", "actors.pod.stop", "hook_mark", stop_beside_the_hook),
     Mutant("early-riser", "actors.pod.health", "post_start_of", started_at_once),
-    Mutant("deserter", "actors.pod.stop", "waits_for", sidecars_at_once, first=39),
+    Mutant("deserter", "actors.pod.stop", "waits_for", sidecars_at_once, first=41),
     Mutant("immortal", "actors.pod.deadline", "left_s", no_deadline, first=7),
     Mutant("each-for-himself", "actors.images.pull", "join", fetch_for_each),
     Mutant("clinger", "actors.images.core", "ended", keep_every_want),
