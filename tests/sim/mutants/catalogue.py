@@ -318,14 +318,14 @@ def tell_before_writing(right):
 
 def overhear_refusals(right):
     """A refused pod is run like any other."""
-    return lambda state, message: right(state, replace(message, refusal=None))
+    return lambda state, message, now: right(state, replace(message, refusal=None), now)
 
 
 def wait_for_no_init(right):
     """What comes after an init container starts while that still runs."""
 
-    def step_of(*given):
-        step = right(*given)
+    def step_of(*given, **more):
+        step = right(*given, **more)
         return replace(step, initialised=True, awaited="") if step.awaited else step
 
     return step_of
