@@ -2,7 +2,7 @@
 
 import msgspec
 
-from api.host import Problem
+from api.ports.manifests import Problem
 from api.shortening import shortened, shortened_number
 
 KEY_LIMIT = 100

@@ -5,7 +5,7 @@ import threading
 import msgspec
 
 from api.errors import Failure, FailureKind, OperatingError, TimedOutError, UnavailableError
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 
 KINDS: dict[FailureKind, type[OperatingError]] = {cls.kind: cls for cls in OperatingError.__subclasses__()}
 

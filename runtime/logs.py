@@ -21,7 +21,7 @@ import msgspec
 from loguru import logger
 
 from api.errors import RejectedError
-from api.introspection import LevelRow
+from api.shown.introspection import LevelRow
 from runtime.kernel.actor import Log
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ HIDDEN = "<hidden>"
 
 
 class LevelTable:
-    """Which level holds for which actor path; the longest set path above it wins. An `api.introspection.Levels`."""
+    """Which level holds for which actor path; the longest set path above it wins. An `api.shown.introspection.Levels`."""
 
     def __init__(self) -> None:
         self._set: dict[str, str] = {"": "INFO"}

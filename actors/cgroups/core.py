@@ -15,15 +15,15 @@ from msgspec.structs import replace
 
 from actors.cgroups.state import Asked, CgroupsState
 from actors.cgroups.tree import groups_of
-from actors.rules.cgrouppath import PODS, pods_path, reserved_path
 from actors.rules.nodeevent import NodeEvent
 from actors.rules.nodeevent import told as told_again
-from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
+from actors.rules.resources.cgrouppath import PODS, pods_path, reserved_path
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Decision, Start
 from api.messages.cgroups import CgroupsMessage, PodCpuAsked
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.node import DescribeNode, NodeDescribed, NodeFacts
+from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
+from api.ports.node import DescribeNode, NodeDescribed, NodeFacts
 
 DEADLINE_S = 30.0
 FIRST_RETRY_S = 1.0

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.nodeevent import NodeEvent
-from api.cgroup import NodeCgroup
 from api.ids import Instant, OpId, Path, Uid
-from api.node import NodeFacts
+from api.ports.cgroups import NodeCgroup
+from api.ports.node import NodeFacts
 
 SELF = Path("/node/cgroups")
 

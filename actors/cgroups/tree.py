@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from actors.rules.cgrouppath import PODS, names_in, path_of, pods_path, reserved_path
-from actors.rules.cgroupvalue import MIN_SHARES, page_name, shares_of, weight_of
-from api.cgroup import UNLIMITED, CgroupLimits, NodeCgroup
-from api.node import NodeFacts, Reservation
+from actors.rules.resources.cgrouppath import PODS, names_in, path_of, pods_path, reserved_path
+from actors.rules.resources.cgroupvalue import MIN_SHARES, page_name, shares_of, weight_of
+from api.ports.cgroups import UNLIMITED, CgroupLimits, NodeCgroup
+from api.ports.node import NodeFacts, Reservation
 
 
 def groups_of(node: NodeFacts, burstable_milli: int) -> tuple[NodeCgroup, ...]:

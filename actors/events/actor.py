@@ -8,7 +8,7 @@ from actors.rules.nodeevent import worth_telling
 from api.lifecycle import Decision
 from api.messages.events import EventsMessage
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -14,11 +14,11 @@ from actors.events.page import joined, last_at, with_event
 from actors.events.state import PAGE_LIMIT, SECTION, EventsState, Page, Record
 from actors.rules.nodeevent import NodeEvent, told
 from api.decoding import ready
-from api.host import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
 from api.messages.events import EventSeen, EventsMessage, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
 
 LEDGER = "ledger"
 DEADLINE_S = 30.0

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path, Uid, WallNs
-from api.introspection import EventRow
+from api.shown.introspection import EventRow
 
 SELF = Path("/node/events")
 SECTION = "events"

@@ -1,8 +1,8 @@
 """Events as Kubernetes writes them (reference ``api-config-security`` section 22)."""
 
-from api.introspection import EventRow
-from api.objects.event import Event, EventSource
-from api.objects.meta import ObjectMeta, ObjectReference
+from api.kube.objects.event import Event, EventSource
+from api.kube.objects.meta import ObjectMeta, ObjectReference
+from api.shown.introspection import EventRow
 from api.wallclock import rfc3339
 
 COMPONENT = "kubelet"

@@ -10,7 +10,7 @@ from actors.eviction.state import USAGE, EvictionState
 from api.lifecycle import Action, Decision
 from api.messages.eviction import EvictionMessage
 from api.messages.kernel import KernelMessage
-from api.ports import Stream
+from api.ports.port import Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

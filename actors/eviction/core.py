@@ -29,7 +29,7 @@ from actors.eviction.verdict import (
     usage_rows,
 )
 from actors.rules.nodeevent import NodeEvent, told
-from actors.rules.ranking import low_on
+from actors.rules.resources.ranking import low_on
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.lifecycle import Action, Decision, Tell

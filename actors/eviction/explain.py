@@ -10,10 +10,10 @@ from actors.eviction.verdict import (
     ranking,
     reclaims_images,
 )
-from actors.rules.ranking import binary
+from actors.rules.resources.ranking import binary
 from api.eviction import KINDS, Observation, Pressure, Quantity, Signal, Threshold
-from api.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRow, VictimRow
 from api.ids import Instant
+from api.shown.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRow, VictimRow
 
 
 def explain(state: EvictionState, now: Instant) -> EvictionRow:

@@ -3,7 +3,7 @@
 import msgspec
 
 from actors.eviction.state import EvictionState
-from actors.rules.ranking import (
+from actors.rules.resources.ranking import (
     Contender,
     Excess,
     Rating,

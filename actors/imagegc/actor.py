@@ -8,7 +8,7 @@ from actors.imagegc.state import IMAGES, ImageGCState
 from api.lifecycle import Action, Decision
 from api.messages.imagegc import ImageGCMessage
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

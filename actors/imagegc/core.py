@@ -27,12 +27,12 @@ from actors.imagegc.state import (
 from actors.imagegc.verdict import Goal, Judgement, judge, remember, verdict
 from api.errors import FailureKind
 from api.ids import Instant, OpId, WallNs
-from api.images import ImageFs, ImageFsUsage
-from api.introspection import ImageDecision
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.imagegc import CollectImages, ImageDropped, ImageGCMessage
 from api.messages.images import DropImage
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.ports.images import ImageFs, ImageFsUsage
+from api.shown.introspection import ImageDecision
 
 SIDE_BY_SIDE = 8
 """Calls of one look in flight at a time: looking at images must not hold up pods."""

@@ -1,6 +1,6 @@
 """How full the image file system is, in whole per cent as a kubelet counts; figures may be absurd and are bounded."""
 
-from api.images import ImageFs
+from api.ports.images import ImageFs
 
 
 def available(fs: ImageFs) -> int:

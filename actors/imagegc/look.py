@@ -14,10 +14,18 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc.reference import Index
-from api.containers import Container, InspectPod, ListPods, PodListing, RuntimeCall, RuntimePod
 from api.errors import Failure, FailureKind
 from api.ids import Uid
-from api.images import ImageFs, ImageFsUsage, ImageListing, ImageRow, ImageShown, ImageStatus, ListImages
+from api.ports.images import (
+    ImageFs,
+    ImageFsUsage,
+    ImageListing,
+    ImageRow,
+    ImageShown,
+    ImageStatus,
+    ListImages,
+)
+from api.ports.runtime import Container, InspectPod, ListPods, PodListing, RuntimeCall, RuntimePod
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from actors.rules.imagename import forms, split_tag
-from api.images import ImageRow
+from api.ports.images import ImageRow
 
 _ID = re.compile(r"(?:[a-z0-9]+:)?(?P<hex>[0-9a-f]{64,})")
 _SHORT = re.compile(r"(?:sha256:)?(?P<hex>[0-9a-f]{7,63})")

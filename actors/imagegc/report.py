@@ -9,7 +9,7 @@ from actors.imagegc import disk
 from actors.imagegc.state import Dropping, ImageGCState, Looking, Round, Settling
 from actors.rules.nodeevent import NodeEvent, told
 from api.ids import Instant, WallNs
-from api.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
+from api.shown.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
 
 RETRY_S = 30.0
 KEPT_RUNS = 8

@@ -15,10 +15,10 @@ import msgspec
 
 from actors.imagegc.look import Look
 from actors.rules.nodeevent import NodeEvent
-from api.containers import RuntimeCall
 from api.ids import Instant, OpId, Path
-from api.images import ImageFs, ImageRow
-from api.introspection import Collection, ImageVerdict
+from api.ports.images import ImageFs, ImageRow
+from api.ports.runtime import RuntimeCall
+from api.shown.introspection import Collection, ImageVerdict
 
 SELF = Path("/node/imagegc")
 IMAGES = Path("/node/images")

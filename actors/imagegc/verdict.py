@@ -9,8 +9,8 @@ from actors.imagegc.look import Inventory
 from actors.imagegc.reference import is_sandbox_image
 from actors.imagegc.state import Policy, Record
 from api.ids import Instant
-from api.images import ImageRow
-from api.introspection import ImageDecision, ImageVerdict
+from api.ports.images import ImageRow
+from api.shown.introspection import ImageDecision, ImageVerdict
 
 SHOWN_USERS = 3
 

@@ -7,7 +7,7 @@ from actors.images.state import ImagesState
 from api.lifecycle import Action, Decision
 from api.messages.images import ImagesMessage
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -26,10 +26,10 @@ from actors.images.state import (
 )
 from actors.rules.imagename import complaint, with_default_tag
 from api.ids import Instant, OpId, Path, Uid, pod_path
-from api.images import ImageShown, ImageStatus
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.images import DropImage, ImagesMessage, ImageWant, PullPolicy, WantImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.ports.images import ImageShown, ImageStatus
 
 AGAIN_S = 1.0
 INSPECT_LIMIT_S = 10.0

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 from actors.images.state import ImagesState, Ready, Removal
 from actors.rules.imagename import forms
 from api.ids import Instant, OpId
-from api.images import ImageRemoved, RemoveImage
 from api.lifecycle import Action, Start, Tell
 from api.messages.imagegc import ImageDropped
 from api.messages.images import DropImage
 from api.messages.kernel import Outcome
+from api.ports.images import ImageRemoved, RemoveImage
 
 LEASE_S = 15.0
 """How long an image is kept after a want for it ended, and after a restart of this actor."""

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from actors.rules.imagename import split_tag
-from api.images import ImageAuth
 from api.messages.images import Credential
+from api.ports.images import ImageAuth
 
 DOCKER_HUB = "docker.io"
 DOCKER_HUB_KEY = "index.docker.io"

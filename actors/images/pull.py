@@ -22,12 +22,12 @@ from actors.images.state import (
     Waiting,
 )
 from api.errors import Failure, FailureKind
-from api.host import NodeCredentials, ReadNodeCredentials
 from api.ids import Instant, OpId
-from api.images import ImagePulled, ImageShown, ImageStatus, PullImage
 from api.lifecycle import Action, Cancel, Start
 from api.messages.images import PullPolicy
 from api.messages.kernel import Outcome
+from api.ports.credentials import NodeCredentials, ReadNodeCredentials
+from api.ports.images import ImagePulled, ImageShown, ImageStatus, PullImage
 
 CREDENTIALS_DEADLINE_S = 10.0
 KEPT = 32

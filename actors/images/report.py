@@ -6,8 +6,8 @@ from actors.images.keyring import Offer
 from actors.images.state import Backoff, Entry, Finished, Ready, Waiting, row_names
 from api.errors import Failure, FailureKind
 from api.ids import Instant
-from api.images import ImageRow
 from api.messages.pod import ImageProgress, ImageReport
+from api.ports.images import ImageRow
 
 FRESH_S = 3.0
 """How long a failed pull is shown by its own reason before it is shown as backing off."""

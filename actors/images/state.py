@@ -14,12 +14,12 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.images.keyring import Offer
-from api.confinement import Pairs
 from api.errors import Failure
 from api.ids import Instant, OpId, Path, Uid
-from api.images import PULL_LIMIT_S, ImageRow
 from api.messages.images import Credential, ImageWant
 from api.messages.pod import ImageReport
+from api.ports.confinement import Pairs
+from api.ports.images import PULL_LIMIT_S, ImageRow
 
 SELF = Path("/node/images")
 

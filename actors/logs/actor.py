@@ -6,7 +6,7 @@ from actors.logs.core import decide
 from actors.logs.state import LogRotatorState, SayTrouble
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -29,11 +29,11 @@ from actors.logs.state import (
     Step,
     Trouble,
 )
-from api.containers import Container, ContainerState, InspectPod, ReopenContainerLog, RuntimePod
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
-from api.logfile import (
+from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.ports.logs import (
     DeadLinks,
     FindDeadLinks,
     FindLogs,
@@ -44,7 +44,7 @@ from api.logfile import (
     RestoreLog,
     RotateLog,
 )
-from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.ports.runtime import Container, ContainerState, InspectPod, ReopenContainerLog, RuntimePod
 
 SCAN_DEADLINE_S = 30.0
 ROTATE_DEADLINE_S = 300.0

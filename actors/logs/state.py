@@ -7,9 +7,9 @@ import msgspec
 
 from api.errors import FailureKind
 from api.ids import Instant, OpId, Uid, WallNs
-from api.introspection import EventRow
 from api.lifecycle import Action
-from api.logfile import DeadLink, LogSeen, RemoveDeadLink
+from api.ports.logs import DeadLink, LogSeen, RemoveDeadLink
+from api.shown.introspection import EventRow
 
 LOGFILES = "logfiles"
 RUNTIME = "runtime"

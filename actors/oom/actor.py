@@ -8,7 +8,7 @@ from actors.oom.state import OomState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.usage import UsageRead
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

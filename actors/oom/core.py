@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, OomState, Seen, Toll
 from actors.rules.ear import deaf, is_due, listening, wakes
 from actors.rules.nodeevent import NodeEvent, told
-from api.containers import Container, ListPods, PodListing, RuntimePod
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.usage import UnwatchUsage, UsageRead, WatchUsage
-from api.oom import MACHINE, OomKill
+from api.ports.ooms import MACHINE, OomKill
+from api.ports.runtime import Container, ListPods, PodListing, RuntimePod
 from api.usage import ContainerUsage, PodUsage, Usage
 
 SYSTEM_OOM = "SystemOOM"

@@ -14,7 +14,7 @@ import msgspec
 from actors.rules.ear import Ear
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path, Uid, WallNs
-from api.oom import OomKill
+from api.ports.ooms import OomKill
 
 SELF, USAGE = Path("/node/oom"), Path("/node/usage")
 RUNTIME = "runtime"

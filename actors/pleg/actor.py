@@ -9,7 +9,7 @@ from actors.pleg.state import PlegState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.pleg import PlegMessage
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

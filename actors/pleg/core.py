@@ -11,14 +11,14 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pleg.state import STREAM, Look, PlegState
-from actors.rules.instance import is_alive
-from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged, RuntimePod
+from actors.rules.container.instance import is_alive
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import LookAtPod, PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
+from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeChanged, RuntimePod
 
 SUPERVISOR = Path("/node/pods")
 DEAF_RELIST_S = 1.0

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from api.containers import RuntimePod
 from api.ids import Instant, OpId, Uid
+from api.ports.runtime import RuntimePod
 
 STREAM = "runtime.events"
 

@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
+from actors.pod.cgroup.grouping import CGROUPS
+from actors.pod.container.hookcall import HOOK_CALLS
+from actors.pod.container.image import IMAGES
+from actors.pod.container.probe import PROBES
 from actors.pod.core import begin, blank, decide
-from actors.pod.event import named
-from actors.pod.grouping import CGROUPS
-from actors.pod.hookcall import HOOK_CALLS
-from actors.pod.image import IMAGES
+from actors.pod.life.event import named
 from actors.pod.plan import rewriting
-from actors.pod.probe import PROBES
 from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
 from api.ids import Instant
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.pod import PodMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

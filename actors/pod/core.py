@@ -10,28 +10,28 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.pod.containerconfig import own_grace_s, recorded_grace_s
-from actors.pod.deadline import deadline_wake_at, past_deadline
-from actors.pod.dropped import without_dropped
-from actors.pod.ephemeral import with_ephemeral
-from actors.pod.event import with_changes, with_ends, with_event, with_refusals
-from actors.pod.grouping import cpu_told
-from actors.pod.health import ready_names, started_names
-from actors.pod.hook import begun, progressed
-from actors.pod.hook import wake_at as hook_wake_at
-from actors.pod.image import IMAGES, absorb_report, reask_at, with_wants
-from actors.pod.launch import waits_of
-from actors.pod.mark import recalled_marks
-from actors.pod.outcome import absorb_outcome, with_view
-from actors.pod.phase import TERMINAL, is_static, phase_of
+from actors.pod.cgroup.grouping import cpu_told
+from actors.pod.cgroup.resize import resize_conditions, with_confined, with_resize_events
+from actors.pod.container.dropped import without_dropped
+from actors.pod.container.ephemeral import with_ephemeral
+from actors.pod.container.health import ready_names, started_names
+from actors.pod.container.hook import begun, progressed
+from actors.pod.container.hook import wake_at as hook_wake_at
+from actors.pod.container.image import IMAGES, absorb_report, reask_at, with_wants
+from actors.pod.container.launch import waits_of
+from actors.pod.container.mark import recalled_marks
+from actors.pod.container.probe import absorb_probe, with_probes
+from actors.pod.container.renewal import with_renewed, without_renewed
+from actors.pod.container.stop import is_stopping, joining, stop_messages
+from actors.pod.life.deadline import deadline_wake_at, past_deadline
+from actors.pod.life.event import with_changes, with_ends, with_event, with_refusals
+from actors.pod.life.outcome import absorb_outcome, with_view
+from actors.pod.life.refusal import is_turned_away, refused_status, turned_away
+from actors.pod.life.repeat import next_removal
+from actors.pod.life.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.plan import next_stage
-from actors.pod.probe import absorb_probe, with_probes
-from actors.pod.refusal import is_turned_away, refused_status, turned_away
-from actors.pod.renewal import with_renewed, without_renewed
-from actors.pod.repeat import next_removal
 from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
-from actors.pod.resize import resize_conditions, with_confined, with_resize_events
-from actors.pod.stage import MIN_STOP_S, NS, Stage, fresh_memo
+from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.state import (
     BESIDE,
     Finished,
@@ -47,13 +47,13 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import Facts, compose
-from actors.pod.stop import is_stopping, joining, stop_messages
-from actors.pod.volume import removal_is_due, with_volumes
-from actors.rules.instance import is_alive, newest_of
-from api.containers import ContainerState, RuntimePod, StopContainer
-from api.host import Remember
+from actors.pod.status.compose import Facts, compose
+from actors.pod.status.phase import TERMINAL, is_static, phase_of
+from actors.pod.volume.volume import removal_is_due, with_volumes
+from actors.rules.container.instance import is_alive, newest_of
 from api.ids import Instant, OpId, Path, WallNs
+from api.kube.objects.pod import Pod
+from api.kube.objects.podstatus import PodStatus
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import WatchPod
@@ -67,8 +67,8 @@ from api.messages.pod import (
     ProbeChanged,
     UpdatePod,
 )
-from api.objects.pod import Pod
-from api.objects.podstatus import PodStatus
+from api.ports.ledger import Remember
+from api.ports.runtime import ContainerState, RuntimePod, StopContainer
 
 SELF = Path("")
 """Who asked, when it was the pod itself."""

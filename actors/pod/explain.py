@@ -1,14 +1,14 @@
 """Explain a pod: a pure view of its state for people. What comes next is `plan`'s own output on that state."""
 
-from actors.pod.deadline import left_s
-from actors.pod.due import AnyContainer, is_due
-from actors.pod.event import named
-from actors.pod.hook import sentences
-from actors.pod.initstatus import did_its_part
+from actors.pod.cgroup.resize import resize_problems
+from actors.pod.container.due import AnyContainer, is_due
+from actors.pod.container.hook import sentences
+from actors.pod.container.stop import queued
+from actors.pod.life.deadline import left_s
+from actors.pod.life.event import named
+from actors.pod.life.refusal import what_next
+from actors.pod.life.stage import Stage
 from actors.pod.plan import next_stage
-from actors.pod.refusal import what_next
-from actors.pod.resize import resize_problems
-from actors.pod.stage import Stage
 from actors.pod.state import (
     BESIDE,
     LIMITING,
@@ -22,16 +22,16 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status import status_named
-from actors.pod.stop import queued
-from actors.rules.instance import newest_of
-from actors.rules.role import in_order, is_init, is_sidecar, lasting, sidecars
-from api.containers import Container as Instance
-from api.containers import ContainerState
+from actors.pod.status.compose import status_named
+from actors.pod.status.initstatus import did_its_part
+from actors.rules.container.instance import newest_of
+from actors.rules.container.role import in_order, is_init, is_sidecar, lasting, sidecars
 from api.ids import Instant, WallNs
-from api.introspection import Explanation, PodRow, Step
-from api.objects.container import Container, EphemeralContainer
-from api.objects.podstatus import ContainerStatus, PodStatus
+from api.kube.objects.container import Container, EphemeralContainer
+from api.kube.objects.podstatus import ContainerStatus, PodStatus
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import ContainerState
+from api.shown.introspection import Explanation, PodRow, Step
 from api.wallclock import wall_ns
 
 NS = 1_000_000_000

@@ -5,7 +5,7 @@ Pure and level-triggered: sees the state, no message. `explain` shows its output
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
 Syncing       look? -> read last words -> folders, cgroup, facts, memo -> volumes -> stop what a new sandbox replaces -> drop old
-              init containers -> sandbox -> restart all? -> prune -> stop changed (actors.pod.stop) -> next container whose
+              init containers -> sandbox -> restart all? -> prune -> stop changed (actors.pod.container.stop) -> next container whose
               turn it is: count it -> write its files -> bind parts of volumes -> make it -> start it
 Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over -> remove its volumes
@@ -17,20 +17,26 @@ from typing import assert_never
 
 import msgspec
 
-from actors.pod.config.ending import ending_call
-from actors.pod.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
-from actors.pod.dropped import dropped_to_stop, remove_dropped
-from actors.pod.due import AnyContainer, is_due
-from actors.pod.grouping import group_calls, groups_to_remove, in_group, is_grouped, leave_former, limit_again
-from actors.pod.hook import holding_up, post_start_of, sentences
-from actors.pod.initstatus import begin_again
-from actors.pod.launch import Wait, bring_up, waiting_stage, waits_of
-from actors.pod.probe import ailing, unready_why
-from actors.pod.renewal import note_renewals
-from actors.pod.repeat import spaced
-from actors.pod.resize import resize_stage, restarts_to_resize
-from actors.pod.restartall import restart_all
-from actors.pod.stage import (
+from actors.pod.cgroup.grouping import (
+    group_calls,
+    groups_to_remove,
+    in_group,
+    is_grouped,
+    leave_former,
+    limit_again,
+)
+from actors.pod.cgroup.resize import resize_stage, restarts_to_resize
+from actors.pod.container.dropped import dropped_to_stop, remove_dropped
+from actors.pod.container.due import AnyContainer, is_due
+from actors.pod.container.hook import holding_up, post_start_of, sentences
+from actors.pod.container.launch import Wait, bring_up, waiting_stage, waits_of
+from actors.pod.container.probe import ailing, unready_why
+from actors.pod.container.renewal import note_renewals
+from actors.pod.container.stop import Leaving, leaving, marked, sidecar_names, stops
+from actors.pod.container.turn import awaited_stage, ended_stage, progress_of, purge
+from actors.pod.life.repeat import spaced
+from actors.pod.life.restartall import restart_all
+from actors.pod.life.stage import (
     HOST_DEADLINE_S,
     NS,
     Stage,
@@ -49,6 +55,8 @@ from actors.pod.stage import (
     sandbox_stops,
     stop,
 )
+from actors.pod.spec.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
+from actors.pod.spec.ending import ending_call
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
@@ -63,27 +71,27 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.stop import Leaving, leaving, marked, sidecar_names, stops
-from actors.pod.turn import awaited_stage, ended_stage, progress_of, purge
-from actors.pod.volume import prepare_volumes, remove_volumes
+from actors.pod.status.initstatus import begin_again
+from actors.pod.volume.volume import prepare_volumes, remove_volumes
+from actors.rules.container.instance import is_alive, newest_of, running
+from actors.rules.container.loglink import link_name
+from actors.rules.container.progress import Progress
+from actors.rules.container.role import in_order, is_init, lasting, sidecars
+from actors.rules.container.sandbox import judge, worth_making
 from actors.rules.identity import kept_for_last
-from actors.rules.instance import is_alive, newest_of, running
-from actors.rules.loglink import link_name
-from actors.rules.progress import Progress
-from actors.rules.role import in_order, is_init, lasting, sidecars
-from actors.rules.sandbox import judge, worth_making
-from api.containers import (
+from api.ids import Instant, WallNs
+from api.kube.objects import pod as v1
+from api.ports.ledger import Forget, Recall
+from api.ports.logs import LinkContainerLog
+from api.ports.node import DescribeNode, NodeFiles
+from api.ports.podfiles import MakePodFolders, RemovePodFolders
+from api.ports.runtime import (
     ContainerState,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
     RuntimePod,
 )
-from api.host import Forget, MakePodFolders, Recall, RemovePodFolders
-from api.ids import Instant, WallNs
-from api.logfile import LinkContainerLog
-from api.node import DescribeNode, NodeFiles
-from api.objects import pod as v1
 
 
 @kept_for_last

@@ -1,8 +1,8 @@
 """What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
 
-from actors.pod.event import named, new_events
-from actors.pod.image import IMAGES, wants_message
-from actors.pod.probe import PROBES, probe_message
+from actors.pod.container.image import IMAGES, wants_message
+from actors.pod.container.probe import PROBES, probe_message
+from actors.pod.life.event import named, new_events
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
 from api.ids import Path
 from api.lifecycle import Action, Tell

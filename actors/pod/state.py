@@ -10,22 +10,22 @@ Recalling -> Syncing -> Terminating -> Terminated -> Finished -> Gone
 
 import msgspec
 
-from actors.pod.config.volume import SubPath
-from actors.pod.mark import HookRun, Marks
-from actors.pod.status import Facts
-from actors.rules.backoff import Backoff
-from actors.rules.instance import instances_of
-from api.cgroup import CgroupLimits
-from api.confinement import Resources
-from api.containers import RuntimePod
+from actors.pod.container.mark import HookRun, Marks
+from actors.pod.status.compose import Facts
+from actors.pod.volume.spec import SubPath
+from actors.rules.container.backoff import Backoff
+from actors.rules.container.instance import instances_of
 from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.kube.objects.pod import Pod, PodStatus
 from api.messages.images import ImageWant
 from api.messages.pod import ImageReport, KillCause, ProbeChanged, Refusal, Resize
 from api.messages.probes import ProbeTarget
 from api.messages.supervisor import PodLife
-from api.node import NodeFacts, NodeFiles
-from api.objects.pod import Pod, PodStatus
-from api.volume import VolumePlan
+from api.ports.cgroups import CgroupLimits
+from api.ports.confinement import Resources
+from api.ports.node import NodeFacts, NodeFiles
+from api.ports.runtime import RuntimePod
+from api.ports.volumes import VolumePlan
 
 MEMO_SECTION = "pods"
 """Ledger section of `PodMemo`, owned by PodActors; keys are UIDs."""

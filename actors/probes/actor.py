@@ -7,7 +7,7 @@ from actors.probes.state import ProberState
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
 from api.messages.probes import ProbesMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

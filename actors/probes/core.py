@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from actors.probes.state import Place, PodProbes, ProberState, Worker
 from actors.probes.verdict import Verdict, verdict_of
-from api.containers import ExecInContainer
 from api.ids import Instant, OpId, Path, Uid, WallNs, pod_path
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbePod, ProbesMessage, ProbeTarget
+from api.ports.runtime import ExecInContainer
 
 TRIES = 3
 """How often a check is made in a row while it ends in an error."""

@@ -3,11 +3,11 @@
 from typing import assert_never
 
 from actors.probes.state import ProberState, Worker
-from api.containers import ExecInContainer
 from api.ids import Instant, Uid
-from api.introspection import ProbeRow
 from api.messages.probes import ProbeKind, ProbePlan
-from api.netcall import GrpcHealth, HttpGet, TcpConnect, host_port
+from api.ports.net import GrpcHealth, HttpGet, TcpConnect, host_port
+from api.ports.runtime import ExecInContainer
+from api.shown.introspection import ProbeRow
 
 LINE = 200
 """Characters of a check's message that are shown."""

@@ -4,12 +4,12 @@ from typing import assert_never
 
 import msgspec
 
-from api.containers import ExecInContainer, ExecResult
 from api.duration import write
 from api.errors import Failure, FailureKind
 from api.messages.kernel import Outcome
 from api.messages.probes import ProbeCall
-from api.netcall import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.ports.net import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.ports.runtime import ExecInContainer, ExecResult
 from api.shortening import shortened
 
 MESSAGE_LIMIT = 1024

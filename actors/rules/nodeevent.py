@@ -3,7 +3,7 @@
 import msgspec
 
 from api.ids import WallNs
-from api.introspection import EventRow
+from api.shown.introspection import EventRow
 
 KEPT = 20
 

@@ -10,14 +10,15 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from api.host import FOLDER_UID, Problem
-from api.objects.meta import ObjectMeta
-from api.objects.placement import Toleration
-from api.objects.pod import Pod, PodStatus
-from api.objects.strmap import StrMap
+from api.kube.objects.meta import ObjectMeta
+from api.kube.objects.placement import Toleration
+from api.kube.objects.pod import Pod, PodStatus
+from api.kube.objects.strmap import StrMap
+from api.kube.scheme import SCHEME
+from api.kube.validation import static_pod_problems, validate_pod
+from api.ports.manifests import Problem
+from api.ports.podfiles import FOLDER_UID
 from api.problem import FieldProblem, shown
-from api.scheme import SCHEME
-from api.validation import static_pod_problems, validate_pod
 
 FILE = "file"
 HTTP = "http"

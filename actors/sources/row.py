@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from api.introspection import SourceRow
+from api.shown.introspection import SourceRow
 
 
 class Voice(Protocol):

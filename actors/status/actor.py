@@ -7,7 +7,7 @@ from actors.status.state import StatusState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.status import StatusMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -14,15 +14,15 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
-from actors.rules.ownership import say_the_same
+from actors.rules.container.ownership import say_the_same
 from actors.status.state import SECTION, StatusState, Version
 from api.errors import FailureKind
-from api.host import Forget, Remember
 from api.ids import Instant, OpId, Uid
+from api.kube.objects.podstatus import PodStatus
 from api.lifecycle import Action, Decision, Start
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.status import ForgetPodStatus, PodStatusComposed, StatusMessage
-from api.objects.podstatus import PodStatus
+from api.ports.ledger import Forget, Remember
 
 DEADLINE_S = 30.0
 RETRY_S = 1.0

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.rules.agenda import Agenda
 from api.ids import Instant, OpId, Uid
-from api.objects.podstatus import PodStatus
+from api.kube.objects.podstatus import PodStatus
 
 SECTION = "status"
 """Ledger section, keys are UIDs, owned by StatusManager."""

@@ -12,7 +12,7 @@ from api.ids import Instant, Uid, pod_path
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
 from api.messages.supervisor import SupervisorMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context, Spec
 from runtime.kernel.shell import CoreActor
 

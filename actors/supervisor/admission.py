@@ -10,19 +10,19 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from actors.rules.admission import Admitted, House, Refused, Tenant, Waiting, judge
-from actors.rules.allocation import allocated_of, joined
-from actors.rules.pressure import refused_under
-from actors.rules.request import claim_of, is_of_critical_priority, priority_of
+from actors.rules.resources.admission import Admitted, House, Refused, Tenant, Waiting, judge
+from actors.rules.resources.allocation import allocated_of, joined
+from actors.rules.resources.pressure import refused_under
+from actors.rules.resources.request import claim_of, is_of_critical_priority, priority_of
 from actors.supervisor.gate import by_uid, may_start
 from actors.supervisor.standing import ENDED, is_unheard
 from actors.supervisor.state import Charge, SupervisorState
 from actors.supervisor.verdict import Verdict
 from actors.supervisor.work import Work
 from api.ids import Instant, Path, Uid
+from api.kube.objects.pod import Pod
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import PodLife
-from api.objects.pod import Pod
 
 SUPERVISOR = Path("/node/pods")
 TERMINAL = ("Succeeded", "Failed")

@@ -10,8 +10,8 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
-from actors.rules.allocation import with_allocated
 from actors.rules.identity import kept_for_last
+from actors.rules.resources.allocation import with_allocated
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import admit, claimed
 from actors.supervisor.clear import clear_finished
@@ -30,7 +30,6 @@ from actors.supervisor.state import (
 )
 from actors.supervisor.verdict import Book
 from actors.supervisor.work import Work
-from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -52,6 +51,8 @@ from api.messages.supervisor import (
     SupervisorMessage,
     WatchPods,
 )
+from api.ports.ledger import RecallAll, RecalledAll
+from api.ports.podfiles import ListPodFolders, PodFolders
 
 SELF = Path("/node/pods")
 CONFIG = Path("/node/config")

@@ -1,12 +1,12 @@
 """Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
 
-from actors.rules.role import in_order, lasting
+from actors.rules.container.role import in_order, lasting
 from actors.supervisor.admission import is_ready
 from actors.supervisor.gate import holder_of
 from actors.supervisor.state import Charge, SupervisorState
 from api.ids import Instant
-from api.introspection import Explanation, PodRow, Step
 from api.messages.supervisor import RuntimePresence
+from api.shown.introspection import Explanation, PodRow, Step
 
 
 def wait_of(state: SupervisorState, charge: Charge) -> str:

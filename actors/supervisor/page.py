@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from actors.supervisor.state import Charge, SupervisorState, with_charges
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
 from actors.supervisor.work import Work
-from api.host import Forget, Recall, Recalled, Remember, not_ours
 from api.ids import Instant, OpId, Path, Uid
 from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome
-from api.node import DescribeNode, NodeDescribed
+from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
+from api.ports.node import DescribeNode, NodeDescribed
 
 EVENTS = Path("/node/events")
 DEADLINE_S = 15.0

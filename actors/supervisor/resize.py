@@ -7,10 +7,10 @@ its containers are confined by less.
 
 from msgspec.structs import replace
 
-from actors.rules.admission import House, shares
-from actors.rules.allocation import allocated_of, grows, joined
-from actors.rules.fit import Load, shortages
-from actors.rules.request import Claim, claim_of
+from actors.rules.resources.admission import House, shares
+from actors.rules.resources.allocation import allocated_of, grows, joined
+from actors.rules.resources.fit import Load, shortages
+from actors.rules.resources.request import Claim, claim_of
 from actors.supervisor.admission import house_of, is_ready
 from actors.supervisor.standing import is_asking
 from actors.supervisor.state import Charge, SupervisorState

@@ -1,7 +1,7 @@
 """What is true of one pod in charge, whoever else there is: which questions it is part of, and what others depend on."""
 
-from actors.rules.allocation import allocated_of, with_allocated
-from actors.rules.request import claim_of
+from actors.rules.resources.allocation import allocated_of, with_allocated
+from actors.rules.resources.request import claim_of
 from actors.supervisor.state import Charge
 from api.messages.eviction import ActivePod
 from api.messages.supervisor import PodLife

@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from actors.rules.agenda import Agenda
-from actors.rules.request import Claim
+from actors.rules.resources.request import Claim
 from actors.supervisor.verdict import Book, Verdict
 from api.ids import Instant, OpId, Path, Uid
+from api.kube.objects.pod import Pod
 from api.lifecycle import Action
 from api.messages.eviction import ActivePod
 from api.messages.pod import KillPod, Resize
 from api.messages.supervisor import ClearFinished, NodePressure, PodLife, RuntimeListed, RuntimePresence
-from api.node import NodeFacts
-from api.objects.pod import Pod
+from api.ports.node import NodeFacts
 
 MEMO_SECTION = "pods"
 STATUS_SECTION = "status"

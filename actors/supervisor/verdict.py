@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.rules.allocation import Allocated
-from actors.rules.request import Claim
+from actors.rules.resources.allocation import Allocated
+from actors.rules.resources.request import Claim
 from api.decoding import ready
 from api.ids import Instant, OpId, Uid
 from api.messages.pod import Refusal

@@ -2,17 +2,23 @@
 
 from msgspec.structs import replace
 
-from actors.rules.cgrouppath import pods_path
-from actors.rules.usage import check_count, check_cpu, check_fs, check_memory, check_share, check_swap
+from actors.rules.resources.cgrouppath import pods_path
+from actors.rules.resources.usage import (
+    check_count,
+    check_cpu,
+    check_fs,
+    check_memory,
+    check_share,
+    check_swap,
+)
 from actors.usage.state import Asked, FoldersKept, Part, PodKept, UsageState
-from api.containers import PodListing, RuntimePod
 from api.errors import Failure, FailureKind
 from api.ids import Instant, Uid
-from api.images import ImageFs
 from api.messages.kernel import Outcome
-from api.node import NodeDescribed
-from api.usage import UNLIMITED_BYTES, FsUsage
-from api.usagecall import (
+from api.ports.images import ImageFs
+from api.ports.node import NodeDescribed
+from api.ports.runtime import PodListing, RuntimePod
+from api.ports.usage import (
     ContainerStats,
     DisksMeasured,
     FolderReading,
@@ -23,6 +29,7 @@ from api.usagecall import (
     PodReading,
     PodsRead,
 )
+from api.usage import UNLIMITED_BYTES, FsUsage
 
 FOLDER_LOAD = 20
 """A pod's folders are left alone for so many times as long as walking them took: five per cent of one thread."""

@@ -8,7 +8,7 @@ from actors.usage.state import UsageState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.usage import UsageMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -4,11 +4,12 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from actors.rules.instance import is_alive
+from actors.rules.container.instance import is_alive
 from actors.usage.absorb import NODEFS, fs_of
 from actors.usage.state import FoldersKept, PodKept, UsageState
-from api.containers import Container, ContainerState, RuntimePod
 from api.ids import Instant, WallNs
+from api.ports.runtime import Container, ContainerState, RuntimePod
+from api.ports.usage import ContainerStat, FolderReading, GroupReading
 from api.usage import (
     ContainerUsage,
     CpuUsage,
@@ -23,7 +24,6 @@ from api.usage import (
     share_of,
     used_sum,
 )
-from api.usagecall import ContainerStat, FolderReading, GroupReading
 
 STALE_PERIODS = 2.5
 """Periods after which a number that was not read again is said to be old."""

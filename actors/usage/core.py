@@ -8,16 +8,16 @@ from msgspec.structs import replace
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
 from actors.usage.state import NODE, RUNTIME, USAGE, Asked, Part, UsageState
-from api.containers import Container, ContainerState, InspectPod, ListPods, RuntimePod
-from api.host import HostCall
 from api.ids import Instant, OpId, Uid, WallNs
-from api.images import ImageFsUsage
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
-from api.node import DescribeNode
-from api.runtimecall import Call
-from api.usagecall import (
+from api.ports.call import HostCall
+from api.ports.images import ImageFsUsage
+from api.ports.node import DescribeNode
+from api.ports.runtime import Container, ContainerState, InspectPod, ListPods, RuntimePod
+from api.ports.runtimecall import Call
+from api.ports.usage import (
     ContainerPlace,
     DiskPlace,
     FolderPlace,

@@ -14,11 +14,11 @@ from enum import StrEnum
 
 import msgspec
 
-from api.containers import RuntimePod
 from api.ids import Instant, OpId, Path, Uid
-from api.images import ImageFs
+from api.ports.images import ImageFs
+from api.ports.runtime import RuntimePod
+from api.ports.usage import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 from api.usage import Usage
-from api.usagecall import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 
 USAGE, RUNTIME, NODE = "usage", "runtime", "node"
 SELF = Path("/node/usage")

@@ -8,10 +8,10 @@ when they stay away; for a lost `PodKilled`, `FinishedCleared` or `ImagesCollect
 import msgspec
 
 from api.ids import Uid
+from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.messages.supervisor import PodKilled
 from api.messages.usage import UsageRead
-from api.objects.pod import Pod
 
 
 class ActivePod(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,10 +8,10 @@ from enum import StrEnum
 
 import msgspec
 
-from api.confinement import Pairs
 from api.ids import Path, Uid
-from api.images import ImageAuth
 from api.messages import Message
+from api.ports.confinement import Pairs
+from api.ports.images import ImageAuth
 
 
 class PullPolicy(StrEnum):

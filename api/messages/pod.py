@@ -11,11 +11,11 @@ from enum import StrEnum
 
 import msgspec
 
-from api.containers import RuntimePod
 from api.ids import Instant, Path, Uid
+from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.messages.probes import ProbeKind
-from api.objects.pod import Pod
+from api.ports.runtime import RuntimePod
 
 
 class KillCause(StrEnum):

@@ -8,8 +8,8 @@ source on `Restarted`.
 from enum import StrEnum
 
 from api.ids import Path
+from api.kube.objects.pod import Pod
 from api.messages import Message
-from api.objects.pod import Pod
 
 
 class NotificationMode(StrEnum):

@@ -9,10 +9,10 @@ from enum import StrEnum
 
 import msgspec
 
-from api.containers import ExecInContainer
 from api.ids import Uid, WallNs
 from api.messages import Message
-from api.netcall import GrpcHealth, HttpGet, TcpConnect
+from api.ports.net import GrpcHealth, HttpGet, TcpConnect
+from api.ports.runtime import ExecInContainer
 
 
 class ProbeKind(StrEnum):

@@ -6,8 +6,8 @@ on `Restarted`.
 """
 
 from api.ids import Uid
+from api.kube.objects.pod import PodStatus
 from api.messages import Message
-from api.objects.pod import PodStatus
 
 
 class PodStatusComposed(Message, frozen=True, kw_only=True):

@@ -12,9 +12,9 @@ import msgspec
 
 from api.eviction import Pressure
 from api.ids import Instant, Path, Uid
+from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.messages.pod import KillPod
-from api.objects.pod import Pod
 
 
 class PodOp(StrEnum):

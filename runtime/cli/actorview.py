@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 
-from api.introspection import ActorRow, ActorState, TraceRow
+from api.shown.introspection import ActorRow, ActorState, TraceRow
 from runtime.cli.client import Client
 from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table
 

@@ -12,7 +12,7 @@ import msgspec
 
 from api.decoding import UndecodableError, from_json
 from api.errors import OperatingError
-from runtime.drivers.http.endpoint import connect_unix, peer_of
+from runtime.net.endpoint import connect_unix, peer_of
 
 T = TypeVar("T")
 ANSWER_S = 15.0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from runtime.cli.location import default_root_dir, socket_path
 
 if TYPE_CHECKING:
-    from api.host import Problem
+    from api.ports.manifests import Problem
 
     Check = Callable[[str], tuple[Problem, ...]]
     """Checks one file, by path, and returns what is wrong with it."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from api.introspection import EventRow
+from api.shown.introspection import EventRow
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
 from runtime.cli.table import Cell, Column, age, clean, screen_of, table

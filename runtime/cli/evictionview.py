@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from api.evictionrow import EvictionRow, RankingRow, ThresholdRow
+from api.shown.evictionrow import EvictionRow, RankingRow, ThresholdRow
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
 from runtime.cli.table import Cell, Column, Screen, age, screen_of, size, table, wrapped

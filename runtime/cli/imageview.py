@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from api.introspection import Collection, HeldImage, ImageDecision, ImageGCRow, ImageVerdict
+from api.shown.introspection import Collection, HeldImage, ImageDecision, ImageGCRow, ImageVerdict
 from runtime.cli.client import Client, VerbError, decoded
 from runtime.cli.podview import print_json
 from runtime.cli.table import Cell, Column, Screen, age, clean, columns_of, cut, screen_of, size, table

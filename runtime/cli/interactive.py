@@ -33,7 +33,7 @@ from runtime.cli.terminal import (
     size_of,
     window_changes,
 )
-from runtime.drivers.net.spdy.session import Broken, Event, Finished, Opened, Received, Session
+from runtime.net.spdy.session import Broken, Event, Finished, Opened, Received, Session
 
 PROTOCOL = "SPDY/3.1"
 SUBPROTOCOL = "v4.channel.k8s.io"

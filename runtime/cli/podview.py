@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from api.introspection import Explanation, PodRow, ProbeRow, SourceRow, Step
+from api.shown.introspection import Explanation, PodRow, ProbeRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
 from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table, wrapped
 

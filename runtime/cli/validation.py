@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from api.host import Problem
+from api.ports.manifests import Problem
 from runtime.cli.client import VerbError
 from runtime.cli.table import clean, screen_of
 

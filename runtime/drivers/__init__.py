@@ -1,1 +1,1 @@
-"""Drivers: the ports of `api.ports` on the real world, one package per world."""
+"""Drivers: the ports of `api.ports.port` on the real world, one package per world."""

@@ -16,7 +16,7 @@ import msgspec
 
 from api.ids import Instant, OpId, Path, WallNs
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 
 M = TypeVar("M", contravariant=True)
 

@@ -21,10 +21,10 @@ from pykka import ActorRegistry
 
 from api.errors import AlreadyExistsError, NotFoundError, UnavailableError
 from api.ids import Instant, OpId, Path
-from api.introspection import ActorState
 from api.messages import Message
 from api.messages.kernel import Alarm, ChildDied, Heard, Outcome, Restarted, StreamEnded
-from api.ports import BlockingPort, Port, Stream, Undo
+from api.ports.port import BlockingPort, Port, Stream, Undo
+from api.shown.introspection import ActorState
 from runtime.kernel.actor import Actor, Log, Spec
 from runtime.kernel.context import BEGINNING, ENDING, CellContext, CellHandle
 from runtime.kernel.mailbox import QUEUED, WAKE, Command, Mailbox, Offer

@@ -7,7 +7,7 @@ import pykka
 
 from api.ids import Instant, OpId, Path, WallNs
 from api.messages import Message
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Handle, Log, Spec
 
 if TYPE_CHECKING:

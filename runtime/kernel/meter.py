@@ -9,8 +9,8 @@ adds by itself, without a call.
 from bisect import bisect_left
 from threading import Lock
 
-from api.introspection import HOP_BOUNDS_S as BOUNDS_S
-from api.introspection import Hop, HopRow
+from api.shown.introspection import HOP_BOUNDS_S as BOUNDS_S
+from api.shown.introspection import Hop, HopRow
 
 SHORT_S = BOUNDS_S[0]
 BUCKETS = len(BOUNDS_S) + 1

@@ -21,9 +21,9 @@ import msgspec
 from api.errors import Failure, FailureKind, OperatingError
 from api.faults import When
 from api.ids import Instant, OpId, Path
-from api.introspection import OperationRow
 from api.messages.kernel import Outcome
-from api.ports import BlockingPort, Port, Timers, Undo
+from api.ports.port import BlockingPort, Port, Timers, Undo
+from api.shown.introspection import OperationRow
 from runtime.kernel.actor import Log
 from runtime.kernel.intercept import UNTOUCHED, Fate, Interceptor
 from runtime.kernel.meter import OK, Meters

@@ -9,7 +9,7 @@ import msgspec
 from api.errors import OperatingError
 from api.lifecycle import Action, Cancel, Decision, Listen, Start, Tell, Unlisten
 from api.messages.kernel import KernelMessage
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Actor, Context
 from runtime.kernel.trace import cut
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 
 from api.ids import Instant, WallNs
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.kernel.actor import LogFactory
 from runtime.kernel.cell import Cell
 from runtime.kernel.intercept import Interceptor

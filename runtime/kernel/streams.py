@@ -7,7 +7,7 @@ from api.errors import Failure, FailureKind, OperatingError
 from api.ids import Path
 from api.messages import Message
 from api.messages.kernel import Heard, StreamEnded
-from api.ports import Stream, Undo
+from api.ports.port import Stream, Undo
 from runtime.kernel.actor import Log
 from runtime.kernel.intercept import Fate, Interceptor
 from runtime.kernel.trace import report

@@ -17,10 +17,10 @@ import msgspec
 
 from api.errors import AlreadyExistsError, Failure, FailureKind, NotFoundError, RejectedError, TimedOutError
 from api.ids import Instant, Path, WallNs
-from api.introspection import ActorRow, ActorState, DeadLetterRow, HopRow, KernelRow, TraceRow
 from api.messages import Message
 from api.messages.kernel import KernelMessage, Restarted
-from api.ports import Timers
+from api.ports.port import Timers
+from api.shown.introspection import ActorRow, ActorState, DeadLetterRow, HopRow, KernelRow, TraceRow
 from runtime.kernel.actor import Handle, Log, LogFactory, Spec, silent
 from runtime.kernel.cell import Cell
 from runtime.kernel.context import CellHandle, PathHandle

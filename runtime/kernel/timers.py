@@ -6,7 +6,7 @@ from collections.abc import Callable
 from threading import Condition, Lock, Thread
 
 from api.ids import Instant, WallNs
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.kernel.actor import Log
 from runtime.kernel.trace import report
 

@@ -9,8 +9,8 @@ from collections import deque
 from threading import Lock
 
 from api.ids import Instant, Path
-from api.introspection import DeadLetterRow, TraceRow
 from api.messages import Message
+from api.shown.introspection import DeadLetterRow, TraceRow
 from runtime.kernel.actor import Log
 
 RING_DEPTH = 16

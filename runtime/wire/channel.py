@@ -21,7 +21,7 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 import grpc
 
 from api.errors import Failure, FailureKind
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.wire.endpoint import Endpoint
 from runtime.wire.rpc import Rpc, Wired
 from runtime.wire.status import BROKEN, failure_of

@@ -12,7 +12,7 @@ import grpc
 
 from api.duration import write
 from api.errors import Failure, FailureKind
-from api.ports import Undo
+from api.ports.port import Undo
 from api.shortening import shortened
 from runtime.wire.generated import health_pb2 as pb
 

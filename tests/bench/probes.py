@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 from threading import Event
 
-from tests.harness.agent import USUAL_INTERVALS, Agent, pod, until
+from tests.harness.agent.agent import USUAL_INTERVALS, Agent, pod, until
+from tests.harness.agent.usage import cpu_s, resident_bytes
 from tests.harness.budget import Row, show
 from tests.harness.netpeer import HttpPeer, saying
-from tests.harness.usage import cpu_s, resident_bytes
 
 PER_POD = 10
 WATCH_S = 20.0

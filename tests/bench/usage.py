@@ -13,19 +13,27 @@ import tempfile
 import time
 from pathlib import Path
 
-from actors.summary import summary
 from actors.usage.actor import UsageManager
 from actors.usage.state import SELF, Policy, UsageState
-from actors.usageview import UsageView
-from api.containers import Container, ContainerState, ListPods, PodListing, RuntimePod, Sandbox, SandboxState
+from actors.views.summary import summary
+from actors.views.usage import UsageView
 from api.errors import RejectedError
 from api.ids import Path as ActorPath
 from api.ids import Uid
 from api.messages.usage import ReadUsageNow
-from runtime.drivers.host.usage import UsageReader
+from api.ports.runtime import (
+    Container,
+    ContainerState,
+    ListPods,
+    PodListing,
+    RuntimePod,
+    Sandbox,
+    SandboxState,
+)
+from runtime.drivers.host.usage.usage import UsageReader
 from runtime.kernel.pooled import PooledSystem
 from tests.harness.budget import Row, show
-from tests.harness.group import Groups
+from tests.harness.eviction.group import Groups
 from tests.harness.wait import until
 
 ROUNDS = 20

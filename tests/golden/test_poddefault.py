@@ -4,9 +4,9 @@ import pathlib
 
 import pytest
 
-from api.poddefault import default_pod
-from api.scheme import SCHEME
-from runtime.drivers.host.yamltext import read_document
+from api.kube.poddefault import default_pod
+from api.kube.scheme import SCHEME
+from runtime.drivers.host.manifests.yamltext import read_document
 
 FOLDER = pathlib.Path(__file__).parent / "poddefault"
 PAIRS = sorted(path.name.removesuffix(".in.yaml") for path in FOLDER.glob("*.in.yaml"))

@@ -4,7 +4,7 @@ import errno
 import os
 from pathlib import Path
 
-from runtime.drivers.host.cgroupfile import Hierarchy, mounted_hierarchies
+from runtime.drivers.host.cgroups.cgroupfile import Hierarchy, mounted_hierarchies
 
 NO_LIMIT = "9223372036854771712"
 FILES_V1 = {

@@ -4,9 +4,9 @@ import socket
 
 import pytest
 
-from tests.harness.agent import Agent
-from tests.harness.house import House
-from tests.harness.node import Node
+from tests.harness.agent.agent import Agent
+from tests.harness.agent.house import House
+from tests.harness.agent.node import Node
 
 
 @pytest.fixture

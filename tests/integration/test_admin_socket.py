@@ -15,16 +15,16 @@ import msgspec
 import pytest
 
 from api.errors import AlreadyExistsError, DeniedError, NotFoundError, RejectedError, UnavailableError
-from api.introspection import HealthRow, LogTarget, SourceRow
-from api.metric import CONTENT_TYPE
-from runtime.drivers.host.containerlog import open_log
-from runtime.drivers.http import wire
-from runtime.drivers.http.endpoint import connect_unix, listen_tcp, listen_unix
-from runtime.drivers.http.health import health_answer
-from runtime.drivers.http.server import Server
-from runtime.drivers.http.view import Admin
-from tests.harness.reading import metrics
-from tests.harness.window import SECRET, UID_WEB, WALL, PlainLevels, PlainWindow
+from api.shown.introspection import HealthRow, LogTarget, SourceRow
+from api.shown.metric import CONTENT_TYPE
+from runtime.drivers.host.logs.containerlog import open_log
+from runtime.net.endpoint import connect_unix, listen_tcp, listen_unix
+from runtime.server import wire
+from runtime.server.health import health_answer
+from runtime.server.server import Server
+from runtime.server.view import Admin
+from tests.harness.agent.reading import metrics
+from tests.harness.world.window import SECRET, UID_WEB, WALL, PlainLevels, PlainWindow
 
 
 def until(condition, deadline_s=10.0):
@@ -613,7 +613,7 @@ def test_a_folder_we_may_not_use_is_named(tmp_path):
 
 def verb(agent, *words, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "tests.harness.verbs", words[0], "--socket", agent.path, *words[1:]],
+        [sys.executable, "-m", "tests.harness.agent.verbs", words[0], "--socket", agent.path, *words[1:]],
         capture_output=True,
         timeout=30,
         check=False,
@@ -700,7 +700,7 @@ def test_a_dry_run_asks_nobody_to_collect(agent):
 
 
 def test_a_collection_that_the_manager_forgot_is_not_waited_for_for_ever(agent, monkeypatch):
-    monkeypatch.setattr("runtime.drivers.http.view.UNKNOWN_LIMIT_S", 0.2)
+    monkeypatch.setattr("runtime.server.view.UNKNOWN_LIMIT_S", 0.2)
     monkeypatch.setattr(agent.window, "collection", lambda _run: None)
     status, answer = agent.json("/images/gc", method="POST")
     assert (status, answer["reason"]) == (503, "Unavailable")
@@ -753,7 +753,7 @@ def test_logs_go_through_as_they_are(agent, log):
 def test_no_agent_is_one_clear_line(tmp_path):
     for words in (["pods", "--root-dir", str(tmp_path)], ["pods", "--root-dir", str(tmp_path / "none")]):
         ran = subprocess.run(
-            [sys.executable, "-m", "tests.harness.verbs", *words],
+            [sys.executable, "-m", "tests.harness.agent.verbs", *words],
             capture_output=True,
             timeout=30,
             check=False,
@@ -765,7 +765,7 @@ def test_no_agent_is_one_clear_line(tmp_path):
 
 
 def test_a_closed_pipe_ends_a_verb_quietly(agent):
-    command = f"{sys.executable} -m tests.harness.verbs actors --socket {agent.path} | true; echo ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m tests.harness.agent.verbs actors --socket {agent.path} | true; echo ${{PIPESTATUS[0]}}"
     ran = subprocess.run(["bash", "-c", command], capture_output=True, timeout=30, check=False)
     assert ran.stderr == b""
     assert ran.stdout == b"0\n"
@@ -775,7 +775,7 @@ def test_validate_needs_no_agent_and_fails_with_the_file(tmp_path):
     good, bad = tmp_path / "good.yaml", tmp_path / "bad.yaml"
     good.write_text("kind: Pod")
     bad.write_text("what")
-    words = [sys.executable, "-m", "tests.harness.verbs", "validate", str(good), str(bad)]
+    words = [sys.executable, "-m", "tests.harness.agent.verbs", "validate", str(good), str(bad)]
     ran = subprocess.run(words, capture_output=True, timeout=30, check=False, text=True)
     assert ran.returncode == 1
     assert ran.stdout == f"{good}: ok\n{bad}:1: no kind; add one\n"
@@ -799,7 +799,7 @@ def test_a_name_that_is_no_utf8_hides_nothing_and_breaks_nothing(agent):
 @pytest.mark.parametrize(("no_color", "painted"), [("", True), ("1", False)])
 def test_colour_is_for_terminals_that_want_it(agent, no_color, painted):
     master, slave = os.openpty()
-    command = [sys.executable, "-m", "tests.harness.verbs", "pods", "--socket", agent.path]
+    command = [sys.executable, "-m", "tests.harness.agent.verbs", "pods", "--socket", agent.path]
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm", "COLUMNS": "90"}
     ran = subprocess.run(
         command, stdout=slave, stderr=subprocess.PIPE, timeout=30, check=False, env=environment

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.http.endpoint import listen_unix
-from tests.harness.agent import NODE, REPOSITORY, pod
+from runtime.net.endpoint import listen_unix
+from tests.harness.agent.agent import NODE, REPOSITORY, pod
 
 FOREVER = "exec sleep 1000000"
 BOMB = "\n".join(

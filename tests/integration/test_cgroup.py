@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.host.cgroupfile import mounted_hierarchies
+from runtime.drivers.host.cgroups.cgroupfile import mounted_hierarchies
 from tests.harness.cgroups import BOMB, blind, first_value, stamps, tasks
 
 pytestmark = pytest.mark.real

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from tests.harness.agent import NODE, REPOSITORY, pod
+from tests.harness.agent.agent import NODE, REPOSITORY, pod
 
 FOREVER = "exec sleep 1000000"
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.harness.agent import REPOSITORY, until
+from tests.harness.agent.agent import REPOSITORY, until
 
 FOREVER = "exec sleep 1000000"
 
@@ -17,7 +17,7 @@ def test_logs_follow_until_the_container_ends(agent):
     )
     agent.start()
     agent.until_status("job", "Running")
-    words = (sys.executable, "-m", "actors.main", "logs", "-f", "job", "--root-dir", str(agent.root))
+    words = (sys.executable, "-m", "actors.agent.main", "logs", "-f", "job", "--root-dir", str(agent.root))
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=REPOSITORY) as following:
         assert following.stdout.readline() == b"one\n"
         assert following.poll() is None
@@ -33,7 +33,7 @@ def test_following_ends_with_the_agent_and_does_not_hold_it_up(agent):
     agent.put("web", f"echo one; {FOREVER}")
     agent.start()
     agent.until_status("web", "Running")
-    words = (sys.executable, "-m", "actors.main", "logs", "-f", "web", "--root-dir", str(agent.root))
+    words = (sys.executable, "-m", "actors.agent.main", "logs", "-f", "web", "--root-dir", str(agent.root))
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY) as following:
         assert following.stdout.readline() == b"one\n"
         code, took_s = agent.stop()

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tests.harness.agent import NODE, pod
+from tests.harness.agent.agent import NODE, pod
 
 FOREVER = "exec sleep 1000000"
 FIELDS = {

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from tests.harness.agent import REPOSITORY
+from tests.harness.agent.agent import REPOSITORY
 from tests.harness.wait import until
 
 FOREVER = "exec sleep 1000000"
@@ -94,7 +94,16 @@ def test_followed_events_come_as_they_happen(agent):
     agent.until_status("web", "Running")
     out = agent.folder / "followed"
     with out.open("w") as stream:
-        words = (sys.executable, "-m", "actors.main", "events", "--root-dir", str(agent.root), "web", "-f")
+        words = (
+            sys.executable,
+            "-m",
+            "actors.agent.main",
+            "events",
+            "--root-dir",
+            str(agent.root),
+            "web",
+            "-f",
+        )
         follower = subprocess.Popen(words, stdout=stream, cwd=REPOSITORY)
         try:
             until(lambda: "Container started" in out.read_text(), "what was there is printed", 20.0)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tests.harness.agent import pod
+from tests.harness.agent.agent import pod
+from tests.harness.agent.reading import metrics
+from tests.harness.eviction.pressure import disruption, evicted, explained, low_on, node_events, until_evicted
+from tests.harness.eviction.smalldisk import SmallDisk
 from tests.harness.part import need
-from tests.harness.pressure import disruption, evicted, explained, low_on, node_events, until_evicted
-from tests.harness.reading import metrics
-from tests.harness.smalldisk import SmallDisk
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 FOREVER = "exec sleep 1000000"

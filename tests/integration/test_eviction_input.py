@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from api.faults import FaultPlan, HangOperation
-from tests.harness.agent import pod
-from tests.harness.pressure import evicted, explained, first_to_go, until_evicted
-from tests.harness.reading import metrics
+from tests.harness.agent.agent import pod
+from tests.harness.agent.reading import metrics
+from tests.harness.eviction.pressure import evicted, explained, first_to_go, until_evicted
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import REPOSITORY
+from tests.harness.agent.agent import REPOSITORY
 
 EXAMPLES = REPOSITORY / "docs" / "examples"
 

@@ -29,7 +29,8 @@ print(json.dumps({"path": sys.path, "words": sys.argv[1:], "parcel": parcel.VERS
 HIJACK = "import os; open(os.environ['TAKEN'], 'a').write(__file__ + '\\n')\n"
 TEMPTING = (
     "actors/__init__.py",
-    "actors/main.py",
+    "actors/agent/__init__.py",
+    "actors/agent/main.py",
     "argparse.py",
     "ensurepip.py",
     "venv.py",
@@ -50,9 +51,10 @@ class Checkout:
         self.folder, self.wheels = folder / "checkout", folder / "wheels"
         self.wheels.mkdir(parents=True)
         shutil.copytree(REPOSITORY / "bin", self.folder / "bin")
-        (self.folder / "actors").mkdir()
+        (self.folder / "actors" / "agent").mkdir(parents=True)
         (self.folder / "actors" / "__init__.py").touch()
-        (self.folder / "actors" / "main.py").write_text(AGENT)
+        (self.folder / "actors" / "agent" / "__init__.py").touch()
+        (self.folder / "actors" / "agent" / "main.py").write_text(AGENT)
         self.wheel = make_wheel(self.wheels, "parcel", "1.0")
         self.lock("parcel", "1.0", self.wheel)
         self.env = {
@@ -165,7 +167,7 @@ def test_no_code_of_the_current_folder_is_run(ready, tmp_path, inherited):
 def tempt(folder):
     """Fill a folder with modules that leave word when they are imported; return where."""
     for name in TEMPTING:
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(HIJACK)
     return folder / "taken"
 

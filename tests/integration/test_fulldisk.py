@@ -7,9 +7,9 @@ import signal
 import pytest
 
 from runtime.drivers.embedded.keeper import process
-from tests.harness.agent import Agent
-from tests.harness.house import FOREVER
-from tests.harness.smalldisk import SmallDisk
+from tests.harness.agent.agent import Agent
+from tests.harness.agent.house import FOREVER
+from tests.harness.eviction.smalldisk import SmallDisk
 from tests.harness.wait import until
 
 DISK_MB = 16

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.harness.house import FOREVER
+from tests.harness.agent.house import FOREVER
 from tests.harness.part import need
 from tests.harness.wait import until
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from api.faults import FaultPlan, HangOperation
-from runtime.drivers.http.endpoint import connect_unix
-from tests.harness.agent import NODE, processes
+from runtime.net.endpoint import connect_unix
+from tests.harness.agent.agent import NODE, processes
 
 FOREVER = "exec sleep 1000000"
 VERBS = (

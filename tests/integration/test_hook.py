@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from actors.agent import Agent as Within
-from actors.main import make_parser
-from actors.run import read_settings
+from actors.agent.agent import Agent as Within
+from actors.agent.main import make_parser
+from actors.agent.run import read_settings
 from api.ids import Path
 from api.messages.pod import KillCause, KillPod
 from tests.harness.wait import until

@@ -3,7 +3,7 @@
 import json
 import os
 
-from tests.harness.agent import IMAGE, MARK, main_of, processes
+from tests.harness.agent.agent import IMAGE, MARK, main_of, processes
 
 FOREVER = "exec sleep 1000000"
 

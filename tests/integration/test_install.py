@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import Agent
+from tests.harness.agent.agent import Agent
 
 REPOSITORY = Path(__file__).parents[2]
 CODE = ("api", "actors", "runtime")
 PIP = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check")
 LOADED = """
 import sys
-from actors.main import main
+from actors.agent.main import main
 try:
     main(sys.argv[1:])
 except SystemExit:

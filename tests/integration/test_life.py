@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.harness.house import FOREVER
+from tests.harness.agent.house import FOREVER
 from tests.harness.wait import until
 
 SIDECAR = {"restartPolicy": "Always"}

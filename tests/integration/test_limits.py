@@ -11,8 +11,8 @@ import pytest
 
 from runtime.drivers.embedded.descriptor import OWN, SPARE
 from runtime.drivers.embedded.keeper import process
-from tests.harness.agent import REPOSITORY, Agent
-from tests.harness.house import FOREVER
+from tests.harness.agent.agent import REPOSITORY, Agent
+from tests.harness.agent.house import FOREVER
 from tests.harness.wait import until
 
 MANY = 40
@@ -139,8 +139,8 @@ def test_a_thread_that_ends_ends_the_agent_and_no_pod(agent, name):
     before = agent.mains("web")
     agent.stop()
     breaks = (
-        "import sys, threading, runtime.loop as loop\n"
-        "from actors.main import main\n"
+        "import sys, threading, runtime.net.loop as loop\n"
+        "from actors.agent.main import main\n"
         "run = loop.Loop._run\n"
         "def breaking(self):\n"
         f"    if self._name == {name!r}: self.submit(lambda: self.after(1.0, lambda: 1 // 0))\n"

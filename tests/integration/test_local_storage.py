@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.house import FOREVER
+from tests.harness.agent.house import FOREVER
 from tests.harness.part import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ import gzip
 import subprocess
 import sys
 
-from tests.harness.agent import REPOSITORY
+from tests.harness.agent.agent import REPOSITORY
 
 
 def files(agent, name="loud"):
@@ -27,7 +27,7 @@ def test_a_loud_containers_log_is_rotated_compressed_and_followed_without_a_loss
     )
     agent.start()
     agent.until_status("loud", "Running")
-    words = (sys.executable, "-m", "actors.main", "logs", "-f", "loud", "--root-dir", str(agent.root))
+    words = (sys.executable, "-m", "actors.agent.main", "logs", "-f", "loud", "--root-dir", str(agent.root))
     with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=REPOSITORY) as following:
         agent.until(lambda: any(name.endswith(".gz") for name in files(agent)[1]), "two rotations", 40.0)
         gate.touch()

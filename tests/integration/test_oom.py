@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.host.kernellog import KMSG
-from runtime.drivers.host.usagegroup import Hierarchies
-from tests.harness.agent import IMAGE, MARK, NODE
+from runtime.drivers.host.kernel.kernellog import KMSG
+from runtime.drivers.host.usage.usagegroup import Hierarchies
+from tests.harness.agent.agent import IMAGE, MARK, NODE
+from tests.harness.agent.reading import metrics
 from tests.harness.cgroups import first_value
 from tests.harness.part import need
-from tests.harness.reading import metrics
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 MI = 1 << 20

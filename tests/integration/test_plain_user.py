@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.drivers.embedded.keeper import process
-from tests.harness.agent import REPOSITORY
+from tests.harness.agent.agent import REPOSITORY
 
 pytestmark = [
     pytest.mark.real,
@@ -61,7 +61,10 @@ def interpreter(user, folder):
     for python in (sys.executable, same):
         try:
             ran = subprocess.run(
-                [python, "-c", "import actors.main, pytest"], **as_user(user, folder), timeout=60, check=False
+                [python, "-c", "import actors.agent.main, pytest"],
+                **as_user(user, folder),
+                timeout=60,
+                check=False,
             )
         except OSError:
             # One below root's home, for example.

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from tests.harness.agent import pod
-from tests.harness.memoryhog import hog_goes_and_pressure_returns, hog_outlives_the_agent
-from tests.harness.pressure import need_memory_cgroups
+from tests.harness.agent.agent import pod
+from tests.harness.eviction.memoryhog import hog_goes_and_pressure_returns, hog_outlives_the_agent
+from tests.harness.eviction.pressure import need_memory_cgroups
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 HOLD = """

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.conformance.net.bench import certificate
-from tests.harness.agent import pod
+from tests.harness.agent.agent import pod
 from tests.harness.netpeer import GrpcPeer, HttpPeer, saying
 
 FOREVER = "exec sleep 1000000"

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from api.faults import FaultPlan, KillProcess, When
-from tests.harness.agent import pod, processes, until
+from tests.harness.agent.agent import pod, processes, until
 
 FOREVER = "exec sleep 1000000"
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.harness.usage import cpu_s, private_bytes, resident_bytes
+from tests.harness.agent.usage import cpu_s, private_bytes, resident_bytes
 
 PODS = 100
 START_LIMIT_S = 15.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import pod
+from tests.harness.agent.agent import pod
 
 SECRET = "s3cr3t-Tr0ub4dor"
 NUMBER = 987654321987

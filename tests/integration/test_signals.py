@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import Agent
+from tests.harness.agent.agent import Agent
 from tests.harness.wait import until
 
 AT_START_OF_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}

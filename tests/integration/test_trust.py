@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import FAULTS, REPOSITORY
-from tests.harness.house import FOREVER
+from tests.harness.agent.agent import FAULTS, REPOSITORY
+from tests.harness.agent.house import FOREVER
 from tests.harness.part import need
 
 NOBODY = 65534
@@ -125,7 +125,7 @@ def answering(path, answer):
 def asked(path, *words):
     """Return what a verb says to who listens at `path`."""
     return subprocess.run(
-        [sys.executable, "-m", "actors.main", *words[:1], "--socket", str(path), *words[1:]],
+        [sys.executable, "-m", "actors.agent.main", *words[:1], "--socket", str(path), *words[1:]],
         capture_output=True,
         text=True,
         cwd=REPOSITORY,

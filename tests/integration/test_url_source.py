@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from tests.harness.agent import pod
+from tests.harness.agent.agent import pod
 
 FOREVER = "exec sleep 1000000"
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.host import mount
-from tests.harness.agent import pod
+from runtime.drivers.host.volumes import mount
+from tests.harness.agent.agent import pod
 from tests.harness.part import need
 
 pytestmark = pytest.mark.real

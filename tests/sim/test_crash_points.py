@@ -15,11 +15,11 @@ from actors.pod.state import Finished, PodState
 from api.faults import FaultPlan, KillProcess, When
 from api.ids import Path
 from runtime.drivers.memory.history import Cause, Happening
-from tests.harness.check import Checker
-from tests.harness.coverage import Coverage
-from tests.harness.fault import Seam
-from tests.harness.workload import Wish
-from tests.harness.world import World
+from tests.harness.check.check import Checker
+from tests.harness.world.coverage import Coverage
+from tests.harness.world.fault import Seam
+from tests.harness.world.workload import Wish
+from tests.harness.world.world import World
 
 PODS = Path("/node/pods")
 IMAGE = "memory.local/any:1"

@@ -6,8 +6,8 @@ import pytest
 
 from api.ids import Path
 from api.messages.supervisor import PodLife
-from tests.harness.workload import Wish
-from tests.harness.world import World
+from tests.harness.world.workload import Wish
+from tests.harness.world.world import World
 
 SUPERVISOR = Path("/node/pods")
 ROOM = 110

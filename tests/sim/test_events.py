@@ -9,9 +9,9 @@ from actors.events.core import WRITE_S
 from actors.events.state import SECTION, SELF, Page
 from api.faults import FaultPlan
 from api.messages.events import EventSeen
-from tests.harness.fault import Seam
-from tests.harness.workload import draw_wish
-from tests.harness.world import World
+from tests.harness.world.fault import Seam
+from tests.harness.world.workload import draw_wish
+from tests.harness.world.world import World
 
 SLACK_S = 3.0
 """For writes of other pages that go first, one by one."""

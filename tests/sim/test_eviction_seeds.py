@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.harness.seed import SeedRun, run_seed
-from tests.harness.simulate import covered, failure_text, run_all, summary
+from tests.harness.world.seed import SeedRun, run_seed
+from tests.harness.world.simulate import covered, failure_text, run_all, summary
 
 
 def hold(seeds):

@@ -6,7 +6,7 @@ restarted by a rule. Wherever the agent is killed: the order holds, no number is
 
 import pytest
 
-from tests.harness.workload import Wish
+from tests.harness.world.workload import Wish
 from tests.sim.test_crash_points import END_S, IMAGE, Scenario, points_of
 
 QUICK, LONG, BESIDE = ("sleep", "1", "exit", "0"), ("sleep", "3", "exit", "0"), ("run",)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.fault import expanded
-from tests.harness.seed import SeedRun, run_seed
-from tests.harness.simulate import covered, failure_text, run_all
+from tests.harness.world.fault import expanded
+from tests.harness.world.seed import SeedRun, run_seed
+from tests.harness.world.simulate import covered, failure_text, run_all
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +40,7 @@ def test_a_seed_gives_the_same_trace_in_another_process():
     digest = run_seed(7, lines.append).digest
     for hash_seed in ("0", "1"):
         done = subprocess.run(
-            [sys.executable, "-m", "tests.harness.simulate", "--seed", "7", "--trace"],
+            [sys.executable, "-m", "tests.harness.world.simulate", "--seed", "7", "--trace"],
             cwd=ROOT,
             env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
             capture_output=True,

@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from actors.pod.support import CONFINED, HONOURED
+from actors.pod.spec.support import CONFINED, HONOURED
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 HEAD = """# What of a Pod this agent honours
 
-Made from the tables in `actors/pod/support.py` by `python -m tests.tidy.support`; a test keeps it up to date.
+Made from the tables in `actors/pod/spec/support.py` by `python -m tests.tidy.support`; a test keeps it up to date.
 
 A pod that sets a field that is not listed here, or another value than those listed, stays `Pending` with reason
 `Unsupported` and the field's path in its message: nothing is dropped silently. A field left at its default asks for

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.main import make_parser
+from actors.agent.main import make_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,7 +31,7 @@ VERBS = subparsers()
 OWN_FLAGS = {
     flag for parser in VERBS.values() for action in parser._actions for flag in action.option_strings
 }
-SIMULATION = (ROOT / "tests" / "harness" / "simulate.py").read_text()
+SIMULATION = (ROOT / "tests" / "harness" / "world" / "simulate.py").read_text()
 OWN_FLAGS |= set(re.findall(r'add_argument\("(--[a-z-]+)"', SIMULATION))
 FOREIGN = {
     # Flags of other programs, by the page that names them.
@@ -115,7 +115,7 @@ def test_every_decision_is_listed_and_numbered_without_a_gap():
     [
         ("`api/no_such_file.py`", ["api/no_such_file.py"]),
         ("```text\nsee runtime/nowhere/\n```", ["runtime/nowhere/"]),
-        ("`api/host.py` and `/var/lib/x/bin/nodeagent` and `tests/tidy/*.py`", []),
+        ("`api/ports/` and `/var/lib/x/bin/nodeagent` and `tests/tidy/*.py`", []),
     ],
 )
 def test_a_path_that_does_not_exist_is_found(text, wrong):

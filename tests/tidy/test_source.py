@@ -30,7 +30,7 @@ CATCHES_ALL = (
     "runtime/drivers/cri/poller.py",
     "runtime/drivers/embedded/driver.py",
     "runtime/drivers/embedded/keeper/",
-    "runtime/drivers/http/",
+    "runtime/server/",
     "runtime/drivers/net/conversation.py",
 )
 """Where a bug must not end what everybody stands on, or is the last thing of a process; each such line says why."""

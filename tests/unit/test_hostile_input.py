@@ -12,29 +12,29 @@ from google.protobuf.message import DecodeError
 
 from actors.probes.verdict import MESSAGE_LIMIT, verdict_of
 from actors.sources.manifest import HTTP, Origin, read_pods
-from api.containers import ExecInContainer, ExecResult
 from api.errors import Failure, FailureKind, OperatingError, UnavailableError
-from api.host import FetchManifests
 from api.messages.kernel import Outcome
-from api.netcall import GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet
+from api.ports.net import GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet
+from api.ports.runtime import ExecInContainer, ExecResult
+from api.ports.urls import FetchManifests
 from runtime.cli.client import VerbError
 from runtime.cli.interactive import exit_code
 from runtime.drivers.embedded.keeper.frame import FrameError, Inbox, pack
-from runtime.drivers.host.containerlog import open_log
-from runtime.drivers.host.yamltext import read_document
-from runtime.drivers.http.relay import _answer, _read_answer
-from runtime.drivers.http.view import Admin
-from runtime.drivers.http.wire import RefusedError, read_request
+from runtime.drivers.host.logs.containerlog import open_log
+from runtime.drivers.host.manifests.yamltext import read_document
 from runtime.drivers.net.httptext import Answer, MalformedError, Target, following
-from runtime.drivers.net.spdy import frame as spdy
-from runtime.drivers.net.spdy.header import SpdyError
-from runtime.drivers.net.spdy.session import Session
 from runtime.drivers.net.tls import Tls
 from runtime.drivers.net.url import UrlManifests
+from runtime.net.spdy import frame as spdy
+from runtime.net.spdy.header import SpdyError
+from runtime.net.spdy.session import Session
+from runtime.server.relay import _answer, _read_answer
+from runtime.server.view import Admin
+from runtime.server.wire import RefusedError, read_request
 from runtime.wire.generated import health_pb2 as pb
 from runtime.wire.health import status_name
 from tests.harness.mutation import mutated
-from tests.harness.window import PlainLevels, PlainWindow
+from tests.harness.world.window import PlainLevels, PlainWindow
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.source import SourceMessage
-from api.ports import BlockingPort, Port, Stream
+from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

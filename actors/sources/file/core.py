@@ -35,22 +35,14 @@ from actors.sources.file.state import (
 from actors.sources.manifest import FILE, read_pod
 from api.decoding import ready
 from api.errors import Failure, FailureKind
-from api.host import (
-    FileSettled,
-    Forget,
-    ManifestListing,
-    ReadManifests,
-    RecallAll,
-    RecalledAll,
-    Remember,
-    not_ours,
-)
 from api.ids import Instant, OpId, Path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow, SourceMessage
+from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
+from api.ports.manifests import FileSettled, ManifestListing, ReadManifests
 
 PERIOD_S = 20.0
 READ_DEADLINE_S = 10.0

@@ -23,9 +23,9 @@ from msgspec.structs import replace
 
 from actors.sources.file.state import FileEntry, FileState, Good, Pending, Reading
 from actors.sources.manifest import FILE, Origin, read_pod
-from api.host import ManifestFile, ManifestListing
 from api.ids import Instant
-from api.objects.pod import Pod
+from api.kube.objects.pod import Pod
+from api.ports.manifests import ManifestFile, ManifestListing
 
 SETTLE_S = 1.0
 """Between two equal readings of what nobody announced."""

@@ -5,10 +5,10 @@ import hashlib
 import msgspec
 
 from api.errors import Failure
-from api.host import Problem
 from api.ids import Instant, OpId, Path
-from api.introspection import SourceRow
-from api.objects.pod import Pod
+from api.kube.objects.pod import Pod
+from api.ports.manifests import Problem
+from api.shown.introspection import SourceRow
 
 SECTION = "manifests"
 """Ledger section of `Memo`, owned by the file source: what each file said when it was last right."""

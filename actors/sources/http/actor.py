@@ -6,7 +6,7 @@ from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.source import SourceMessage
-from api.ports import BlockingPort, Port
+from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 

@@ -13,14 +13,15 @@ from msgspec.structs import replace
 
 from actors.sources.manifest import HTTP, Origin, read_pods
 from api.errors import Failure
-from api.host import FetchedManifests, FetchManifests, Problem, shown_url
 from api.ids import Instant, OpId, Path
-from api.introspection import SourceRow
+from api.kube.objects.pod import Pod
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
 from api.messages.source import ReadNow, SourceMessage
-from api.objects.pod import Pod
+from api.ports.manifests import Problem
+from api.ports.urls import FetchedManifests, FetchManifests, shown_url
+from api.shown.introspection import SourceRow
 
 PERIOD_S = 20.0
 FETCH_DEADLINE_S = 10.0

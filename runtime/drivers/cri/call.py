@@ -10,8 +10,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from api import containers as c
-from api.containers import SANDBOX_TIMES
 from api.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -22,7 +20,9 @@ from api.errors import (
     RejectedError,
     TimedOutError,
 )
-from api.images import IMAGE_MISSING
+from api.ports import runtime as c
+from api.ports.images import IMAGE_MISSING
+from api.ports.runtime import SANDBOX_TIMES
 from runtime.drivers.cri import mark, request, shown
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.gate import CREATE, RUN, START, Gate

@@ -1,16 +1,16 @@
-"""The port ``runtime`` on a container runtime behind a socket; see `api.containers` for the rules that it keeps."""
+"""The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps."""
 
 from collections.abc import Sequence
 from typing import Any, assert_never
 
 import msgspec
 
-from api import containers as c
-from api import images as i
-from api import usagecall as u
 from api.errors import Failure, FailureKind, OperatingError
-from api.ports import Done, Undo
-from api.runtimecall import Call
+from api.ports import images as i
+from api.ports import runtime as c
+from api.ports import usage as u
+from api.ports.port import Done, Undo
+from api.ports.runtimecall import Call
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.call import Calls
 from runtime.drivers.cri.errand import Ask, Errand, Steps, Together

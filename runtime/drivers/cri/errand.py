@@ -12,7 +12,7 @@ import msgspec
 
 from api.errors import CancelledOperationError, Failure, FailureKind, OperatingError, TimedOutError
 from api.ids import Instant
-from api.ports import Done, Undo
+from api.ports.port import Done, Undo
 
 Answer = Callable[[Any, Failure | None], None]
 T = TypeVar("T")

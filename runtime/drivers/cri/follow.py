@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from api.errors import Failure
 from api.ids import Uid
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.drivers.cri.errand import nothing
 from runtime.drivers.cri.link import Link
 from runtime.drivers.cri.poller import Poller

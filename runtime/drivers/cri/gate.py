@@ -20,10 +20,10 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from api.containers import QUEUE_S
 from api.errors import Failure, FailureKind
 from api.ids import Instant
-from api.ports import Undo
+from api.ports.port import Undo
+from api.ports.runtime import QUEUE_S
 from runtime.drivers.cri.errand import Answer
 from runtime.drivers.cri.poller import After
 

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from api.containers import RuntimeChanged
 from api.errors import Failure
 from api.ids import Instant, Uid
 from api.messages import Message
-from api.ports import Undo
+from api.ports.port import Undo
+from api.ports.runtime import RuntimeChanged
 from runtime.drivers.cri.poller import Poller
 
 Push = Callable[[Message], None]

@@ -4,7 +4,6 @@ import os
 import re
 import time
 
-from api import images as i
 from api.errors import (
     DeniedError,
     FailureKind,
@@ -13,6 +12,7 @@ from api.errors import (
     RejectedError,
     UnavailableError,
 )
+from api.ports import images as i
 from runtime.drivers.cri import request, shown
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.link import Link

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from api.confinement import Resources
-from api.containers import LABEL_POD_UID, Container, ContainerState, Sandbox, SandboxState
 from api.ids import Uid
+from api.ports.confinement import Resources
+from api.ports.runtime import LABEL_POD_UID, Container, ContainerState, Sandbox, SandboxState
 from runtime.drivers.cri import mark, shown
 from runtime.wire.generated import cri_pb2 as pb
 

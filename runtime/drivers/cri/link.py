@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.drivers.cri.errand import Answer
 from runtime.wire.channel import Channel
 from runtime.wire.endpoint import Endpoint

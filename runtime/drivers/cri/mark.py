@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from api.confinement import Pairs, Resources
-from api.containers import (
+from api.ports.confinement import Pairs, Resources
+from api.ports.runtime import (
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
     LABEL_POD_UID,

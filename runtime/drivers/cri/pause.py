@@ -1,6 +1,6 @@
 """Waiting a moment between two looks, without holding a thread."""
 
-from api.ports import Undo
+from api.ports.port import Undo
 from runtime.drivers.cri.errand import Answer, nothing
 from runtime.drivers.cri.poller import Poller
 

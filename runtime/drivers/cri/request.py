@@ -1,6 +1,7 @@
 """From our words to the runtime's: what a sandbox and a container are to be."""
 
-from api.confinement import (
+from api.errors import RejectedError
+from api.ports.confinement import (
     Device,
     IdMapping,
     Mount,
@@ -14,9 +15,8 @@ from api.confinement import (
     SecurityProfile,
     SeLinux,
 )
-from api.containers import ContainerSpec, SandboxSpec
-from api.errors import RejectedError
-from api.images import ImageAuth
+from api.ports.images import ImageAuth
+from api.ports.runtime import ContainerSpec, SandboxSpec
 from runtime.drivers.cri import mark
 from runtime.wire.generated import cri_pb2 as pb
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from api.containers import LABEL_POD_UID
 from api.errors import Failure, FailureKind, OperatingError
 from api.ids import Instant, Uid
-from api.ports import Undo
+from api.ports.port import Undo
+from api.ports.runtime import LABEL_POD_UID
 from runtime.drivers.cri.errand import Answer, Together, nothing
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link

@@ -7,8 +7,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from api.confinement import Resources
-from api.containers import (
+from api.decoding import ready
+from api.errors import UnavailableError
+from api.ids import Uid, WallNs
+from api.ports.confinement import Resources
+from api.ports.images import ImageRow
+from api.ports.runtime import (
     ANNOTATION_TERMINATION_PATH,
     Container,
     ContainerIds,
@@ -18,10 +22,6 @@ from api.containers import (
     Sandbox,
     SandboxState,
 )
-from api.decoding import ready
-from api.errors import UnavailableError
-from api.ids import Uid, WallNs
-from api.images import ImageRow
 from runtime.drivers.cri import mark
 from runtime.wire.generated import cri_pb2 as pb
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 from api.errors import OperatingError, RejectedError
+from api.ports.usage import ContainerStat, ContainerStats
 from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage
-from api.usagecall import ContainerStat, ContainerStats
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link

@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from api.containers import (
+from api.errors import NotFoundError, OperatingError, UnavailableError
+from api.ids import Uid
+from api.ports.runtime import (
     ANNOTATION_OWNER,
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
@@ -16,8 +18,6 @@ from api.containers import (
     Sandbox,
     SandboxState,
 )
-from api.errors import NotFoundError, OperatingError, UnavailableError
-from api.ids import Uid
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.errand import Ask, Steps, Together
 from runtime.drivers.cri.known import Known

@@ -14,9 +14,9 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from api.containers import ContainerState, SandboxState
 from api.errors import Failure, FailureKind
 from api.ids import Uid
+from api.ports.runtime import ContainerState, SandboxState
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Link

@@ -1,4 +1,4 @@
-"""The port ``runtime`` on plain processes of this host; see `api.containers` for the rules that it keeps."""
+"""The port ``runtime`` on plain processes of this host; see `api.ports.runtime` for the rules that it keeps."""
 
 import base64
 import hashlib
@@ -11,8 +11,6 @@ from typing import Any, assert_never
 
 import msgspec
 
-from api import containers as c
-from api import images, usagecall
 from api.errors import (
     ConflictError,
     Failure,
@@ -24,8 +22,11 @@ from api.errors import (
 )
 from api.ids import Uid
 from api.messages import Message
-from api.ports import Done, Undo
-from api.runtimecall import Call
+from api.ports import images
+from api.ports import runtime as c
+from api.ports import usage as usagecall
+from api.ports.port import Done, Undo
+from api.ports.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
 from runtime.drivers.embedded.image import (
@@ -39,8 +40,8 @@ from runtime.drivers.embedded.keeper.text import reason
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
 from runtime.drivers.embedded.volume import require_mountable
-from runtime.drivers.net.address import host_address
-from runtime.loop import Loop
+from runtime.net.address import host_address
+from runtime.net.loop import Loop
 
 VERSION = "0.1.0"
 KEEPER_PATIENCE_S = 15.0

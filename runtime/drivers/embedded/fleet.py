@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from api.containers import RuntimePod
 from api.errors import DeniedError, Failure, FailureKind, UnavailableError
 from api.ids import Uid
+from api.ports.runtime import RuntimePod
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.keeper import cgroup, process, store
 from runtime.drivers.embedded.kept import Kept
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 ADOPTION_PATIENCE_S = 3.0
 """How long listings wait at the start for keepers that were found and do not speak."""

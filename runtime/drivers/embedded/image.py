@@ -3,9 +3,9 @@
 import os
 import re
 
-from api.containers import HOST_IMAGE, ContainerSpec
 from api.errors import RejectedError
-from api.images import ImageRow
+from api.ports.images import ImageRow
+from api.ports.runtime import HOST_IMAGE, ContainerSpec
 
 _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"

@@ -15,7 +15,7 @@ from api.errors import Failure, FailureKind
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.descriptor import leave_spare
 from runtime.drivers.embedded.keeper import frame, process, store
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 RECONNECT_S = 0.5
 NOBODY = (ConnectionRefusedError, FileNotFoundError, NotADirectoryError)

@@ -15,7 +15,7 @@ import msgspec
 from api.decoding import ready
 from api.errors import Failure, FailureKind
 from runtime.drivers.embedded.descriptor import leave_spare
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 KEEPER_PACKAGE = Path(__file__).parent / "keeper"
 RETRY_S = 0.005

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 
-from api import containers as c
-from api.confinement import Pairs
 from api.decoding import ready
 from api.ids import Uid, WallNs
+from api.ports import runtime as c
+from api.ports.confinement import Pairs
 
 SCHEME = "embedded://"
 

@@ -4,9 +4,9 @@ import os
 import stat
 from pathlib import Path
 
-from api.confinement import Mount, MountPropagation
-from api.containers import ContainerSpec
 from api.errors import RejectedError
+from api.ports.confinement import Mount, MountPropagation
+from api.ports.runtime import ContainerSpec
 from runtime.drivers.embedded.keeper.mount import find
 
 REASON = "CreateContainerError"

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import msgspec
 
-from api import dockerconfig
 from api.errors import RejectedError
-from api.host import NodeCredentials, Problem, ReadNodeCredentials
+from api.kube import dockerconfig
 from api.messages.images import Credential
+from api.ports.credentials import NodeCredentials, ReadNodeCredentials
+from api.ports.manifests import Problem
 
 LIMIT_BYTES = 1 << 20
 """A file over this size is refused unread."""

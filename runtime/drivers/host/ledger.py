@@ -21,11 +21,10 @@ from pathlib import Path
 import msgspec
 
 from api.errors import RejectedError
-from api.host import (
+from api.ports.call import Done
+from api.ports.ledger import (
     LEDGER_DAMAGED,
-    LEDGER_LIMIT_BYTES,
     LEDGER_NAME,
-    Done,
     Forget,
     Recall,
     RecallAll,
@@ -34,6 +33,7 @@ from api.host import (
     Remember,
     check_ledger_names,
 )
+from api.ports.podfiles import LEDGER_LIMIT_BYTES
 from runtime.codec import HEADER_BYTES, DamagedError, seal, unseal
 from runtime.drivers.host.oserror import translate
 

@@ -24,7 +24,7 @@ from enum import StrEnum
 
 import msgspec
 
-from api.containers import ContainerSpec
+from api.ports.runtime import ContainerSpec
 
 SIGKILL = 9
 SIGSEGV = 11

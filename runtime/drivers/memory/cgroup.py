@@ -2,17 +2,19 @@
 
 import msgspec
 
-from api.cgroup import (
+from api.errors import ConflictError
+from api.ports.cgroups import (
     LIMITING,
     CgroupLimits,
     EnsureNodeCgroups,
     EnsurePodCgroup,
     NodeCgroupsMade,
     PodCgroupMade,
+    PodCgroupRemoved,
+    RemovePodCgroup,
     check_cgroup_path,
+    check_pod_cgroup,
 )
-from api.errors import ConflictError
-from api.host import PodCgroupRemoved, RemovePodCgroup, check_pod_cgroup
 
 
 class MemoryCgroups:

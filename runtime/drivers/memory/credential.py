@@ -3,7 +3,7 @@
 import msgspec
 
 from api.errors import RejectedError
-from api.host import NodeCredentials, ReadNodeCredentials
+from api.ports.credentials import NodeCredentials, ReadNodeCredentials
 
 
 class MemoryCredentials:

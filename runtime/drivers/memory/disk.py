@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from api.errors import Failure, FailureKind, RejectedError, UnavailableError
 from api.ids import Instant, WallNs
-from api.images import ImageFs, ImageRow
+from api.ports.images import ImageFs, ImageRow
 
 MOUNTPOINT = "/var/lib/memory"
 

@@ -7,26 +7,19 @@ from hashlib import sha256
 import msgspec
 
 from api.errors import DeniedError, ExhaustedError, RejectedError, UnavailableError
-from api.host import (
-    LEDGER_LIMIT_BYTES,
+from api.manifestname import why_ignored
+from api.ports.call import Done
+from api.ports.ledger import Forget, Recall, RecallAll, Recalled, RecalledAll, Remember, check_ledger_names
+from api.ports.manifests import (
     MANIFEST_LIMIT_BYTES,
-    Done,
-    FetchedManifests,
-    FetchManifests,
     FileSettled,
-    Forget,
     ManifestFile,
     ManifestListing,
     Problem,
     ReadManifests,
-    Recall,
-    RecallAll,
-    Recalled,
-    RecalledAll,
-    Remember,
-    check_ledger_names,
 )
-from api.manifestname import why_ignored
+from api.ports.podfiles import LEDGER_LIMIT_BYTES
+from api.ports.urls import FetchedManifests, FetchManifests
 from runtime.drivers.memory.stream import MemoryStream
 
 

@@ -6,8 +6,8 @@ from collections.abc import MutableMapping
 import msgspec
 
 from api.errors import NotFoundError, RejectedError
-from api.host import Done
-from api.logfile import (
+from api.ports.call import Done
+from api.ports.logs import (
     LIVE_LOG,
     DeadLink,
     DeadLinks,

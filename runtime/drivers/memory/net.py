@@ -14,7 +14,7 @@ import msgspec
 
 from api.duration import write
 from api.errors import Failure, FailureKind
-from api.netcall import (
+from api.ports.net import (
     PLAIN_HTTP,
     REDIRECT_LIMIT,
     UNREACHED,
@@ -27,7 +27,7 @@ from api.netcall import (
     TcpConnected,
     host_port,
 )
-from api.ports import Done, Timers, Undo
+from api.ports.port import Done, Timers, Undo
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from api.node import DescribeNode, NodeDescribed, NodeFacts
+from api.ports.node import DescribeNode, NodeDescribed, NodeFacts
 
 
 class MemoryNode:

@@ -5,15 +5,18 @@ import threading
 import msgspec
 
 from api.errors import RejectedError
-from api.host import (
+from api.ids import Uid
+from api.ports.call import Done
+from api.ports.logs import LinkContainerLog, RemoveContainerLogs
+from api.ports.manifests import Problem
+from api.ports.node import NodeFiles, parse_resolver
+from api.ports.podfiles import (
     ENDING_LIMIT_BYTES,
-    Done,
     Ending,
     ListPodFolders,
     MakePodFolders,
     PodFolders,
     PrepareContainer,
-    Problem,
     ReadEnding,
     ReadNodeFiles,
     RemovePodFolders,
@@ -25,9 +28,6 @@ from api.host import (
     own_log,
     uid_of_log_folder,
 )
-from api.ids import Uid
-from api.logfile import LinkContainerLog, RemoveContainerLogs
-from api.node import NodeFiles, parse_resolver
 from runtime.drivers.memory.logs import MemoryLogFiles
 
 

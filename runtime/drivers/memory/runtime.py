@@ -20,7 +20,29 @@ from typing import assert_never
 
 import msgspec
 
-from api.containers import (
+from api.errors import (
+    ConflictError,
+    Failure,
+    FailureKind,
+    NotFoundError,
+    OperatingError,
+    RejectedError,
+)
+from api.ids import Uid
+from api.ports.images import (
+    ImageFsUsage,
+    ImageListing,
+    ImagePulled,
+    ImageRemoved,
+    ImageRow,
+    ImageShown,
+    ImageStatus,
+    ListImages,
+    PullImage,
+    RemoveImage,
+)
+from api.ports.port import Done, Timers, Undo
+from api.ports.runtime import (
     HOST_IMAGE,
     ContainerSpec,
     ContainerState,
@@ -46,29 +68,7 @@ from api.containers import (
     StopSandbox,
     UpdateContainer,
 )
-from api.errors import (
-    ConflictError,
-    Failure,
-    FailureKind,
-    NotFoundError,
-    OperatingError,
-    RejectedError,
-)
-from api.ids import Uid
-from api.images import (
-    ImageFsUsage,
-    ImageListing,
-    ImagePulled,
-    ImageRemoved,
-    ImageRow,
-    ImageShown,
-    ImageStatus,
-    ListImages,
-    PullImage,
-    RemoveImage,
-)
-from api.ports import Done, Timers, Undo
-from api.usagecall import ContainerStats, ReadContainerStats
+from api.ports.usage import ContainerStats, ReadContainerStats
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
     SIGTERM,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from api.errors import Failure
 from api.messages import Message
-from api.ports import Undo
+from api.ports.port import Undo
 
 
 class MemoryStream:

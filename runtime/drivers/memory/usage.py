@@ -11,9 +11,8 @@ import msgspec
 from msgspec.structs import replace
 
 from api.ids import Uid
-from api.ports import Timers
-from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage, available
-from api.usagecall import (
+from api.ports.port import Timers
+from api.ports.usage import (
     ContainerStat,
     ContainerStats,
     DiskPlace,
@@ -33,6 +32,7 @@ from api.usagecall import (
     ReadNode,
     ReadPods,
 )
+from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage, available
 
 NS = 1_000_000_000
 FIRST_PID = 1
@@ -99,7 +99,7 @@ class MemoryUsageReader:
         self._containers: dict[str, Uid] = {}
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002  # nothing waits here
-        """Carry out a call of `api.usagecall`."""
+        """Carry out a call of `api.ports.usage`."""
         match call:
             case ReadNode():
                 return self._node()

@@ -8,9 +8,9 @@ import threading
 import msgspec
 
 from api.errors import ConflictError, NotFoundError, RejectedError, UnavailableError
-from api.host import check_folder_uid
 from api.ids import Uid
-from api.volume import (
+from api.ports.podfiles import check_folder_uid
+from api.ports.volumes import (
     CREATED,
     EMPTY_DIR,
     EmptyDir,

@@ -9,8 +9,12 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from api.confinement import Resources
-from api.containers import (
+from api.errors import AlreadyExistsError, ConflictError, DeniedError, NotFoundError, RejectedError
+from api.ids import Uid, WallNs
+from api.ports.confinement import Resources
+from api.ports.images import IMAGE_MISSING, ImageRow
+from api.ports.port import Timers, Undo
+from api.ports.runtime import (
     ANNOTATION_OWNER,
     Container,
     ContainerSpec,
@@ -29,10 +33,6 @@ from api.containers import (
     StopSandbox,
     UpdateContainer,
 )
-from api.errors import AlreadyExistsError, ConflictError, DeniedError, NotFoundError, RejectedError
-from api.ids import Uid, WallNs
-from api.images import IMAGE_MISSING, ImageRow
-from api.ports import Timers, Undo
 from runtime.drivers.memory.behaviour import (
     SIGKILL,
     SIGTERM,

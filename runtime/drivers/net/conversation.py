@@ -19,10 +19,10 @@ from collections.abc import Callable
 import msgspec
 
 from api.errors import Failure, FailureKind
-from api.netcall import UNREACHED, host_port
-from api.ports import Done
+from api.ports.net import UNREACHED, host_port
+from api.ports.port import Done
 from runtime.drivers.net.resolver import Address, Resolver, literal
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 WORN_OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 """Errors of this machine, which say nothing of the other side."""

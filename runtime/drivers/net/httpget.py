@@ -7,7 +7,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from api.errors import Failure, FailureKind
-from api.netcall import (
+from api.ports.net import (
     PLAIN_HTTP,
     REDIRECT_LIMIT,
     UNREACHED,
@@ -15,7 +15,7 @@ from api.netcall import (
     HttpAnswer,
     HttpGet,
 )
-from api.ports import Done
+from api.ports.port import Done
 from api.shortening import shortened
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httptext import (
@@ -27,7 +27,7 @@ from runtime.drivers.net.httptext import (
     request_bytes,
 )
 from runtime.drivers.net.resolver import Resolver, literal
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 if TYPE_CHECKING:
     from runtime.drivers.net.tls import Tls

@@ -5,8 +5,8 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import msgspec
 
-from api.confinement import Pairs
-from api.netcall import host_port
+from api.ports.confinement import Pairs
+from api.ports.net import host_port
 
 HEAD_LIMIT_BYTES = 64 << 10
 CHUNK_LINE_LIMIT_BYTES = 4 << 10

@@ -8,12 +8,12 @@ import msgspec
 
 from api.duration import write
 from api.errors import Failure, FailureKind
-from api.netcall import GrpcAnswer, GrpcHealth, HttpGet, TcpConnect, TcpConnected, host_port
-from api.ports import Done, Undo
+from api.ports.net import GrpcAnswer, GrpcHealth, HttpGet, TcpConnect, TcpConnected, host_port
+from api.ports.port import Done, Undo
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httpget import HttpConversation
 from runtime.drivers.net.resolver import Resolver
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 
 PATIENCE_S = 1.0
 AGENT = "kube-probe/1.36"

@@ -31,7 +31,8 @@ from api.errors import (
     TimedOutError,
     UnavailableError,
 )
-from api.host import MANIFEST_LIMIT_BYTES, FetchedManifests, FetchManifests, Problem, shown_url
+from api.ports.manifests import MANIFEST_LIMIT_BYTES, Problem
+from api.ports.urls import FetchedManifests, FetchManifests, shown_url
 from runtime.drivers.net.resolver import Address, Resolver, literal
 
 LIMIT_BYTES = 10 * MANIFEST_LIMIT_BYTES + (1 << 20)

@@ -17,13 +17,13 @@ from threading import Event
 import msgspec
 
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.agent import USUAL_INTERVALS, pod
-from tests.harness.barecri import BareCri, p50_ms
+from tests.harness.agent.agent import USUAL_INTERVALS, pod
+from tests.harness.agent.node import Node
+from tests.harness.agent.usage import cpu_s, resident_bytes
 from tests.harness.budget import Row, show
-from tests.harness.containerd import Containerd
-from tests.harness.image import BUSYBOX_NAME
-from tests.harness.node import Node
-from tests.harness.usage import cpu_s, resident_bytes
+from tests.harness.cri.barecri import BareCri, p50_ms
+from tests.harness.cri.containerd import Containerd
+from tests.harness.cri.image import BUSYBOX_NAME
 from tests.harness.wait import until
 
 RUN = "exec sleep 6000"

@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import Event
 
 from runtime.drivers.embedded.keeper.process import all_pids
-from tests.harness.agent import USUAL_INTERVALS, Agent, until
+from tests.harness.agent.agent import USUAL_INTERVALS, Agent, until
+from tests.harness.agent.usage import cpu_s, parent, private_bytes, read, resident_bytes, started_at
 from tests.harness.budget import Row, show
-from tests.harness.usage import cpu_s, parent, private_bytes, read, resident_bytes, started_at
 
 IDLE_S = 10.0
 SETTLE_S = 3.0

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from api.ids import Instant, WallNs
-from api.ports import Undo
+from api.ports.port import Undo
 
 
 class RealClock:

@@ -6,8 +6,8 @@ import tempfile
 from pathlib import Path
 from typing import assert_never
 
-from api.confinement import NamespaceMode, Namespaces
-from api.containers import Container
+from api.ports.confinement import NamespaceMode, Namespaces
+from api.ports.runtime import Container
 from runtime.drivers.cri.driver import CriRuntime
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.script import (
@@ -21,8 +21,8 @@ from tests.conformance.containers.script import (
     SleepThenExit,
     SlowTerm,
 )
-from tests.harness.containerd import Containerd
-from tests.harness.image import BUSYBOX_NAME
+from tests.harness.cri.containerd import Containerd
+from tests.harness.cri.image import BUSYBOX_NAME
 from tests.harness.part import containerd_folder
 
 SHARED: dict[str, tuple[Containerd, tempfile.TemporaryDirectory]] = {}

@@ -13,7 +13,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from api.containers import (
+from api.errors import Failure, FailureKind
+from api.ids import Uid
+from api.ports.port import Port, Stream, Undo
+from api.ports.runtime import (
     ANNOTATION_HASH,
     ANNOTATION_OWNER,
     LABEL_CONTAINER_NAME,
@@ -38,12 +41,9 @@ from api.containers import (
     StopContainer,
     StopSandbox,
 )
-from api.errors import Failure, FailureKind
-from api.ids import Uid
-from api.ports import Port, Stream, Undo
 from runtime.wire.generated import cri_pb2 as pb
 from tests.conformance.containers.script import Script
-from tests.harness.crilink import RUNTIME, CriLink
+from tests.harness.cri.crilink import RUNTIME, CriLink
 
 DEADLINE_S = 10.0
 

@@ -10,7 +10,7 @@ from typing import assert_never
 
 import pytest
 
-from api.containers import HOST_IMAGE
+from api.ports.runtime import HOST_IMAGE
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
 from tests.conformance.containers.cri import CriDriver
@@ -28,7 +28,7 @@ from tests.conformance.containers.script import (
     SleepThenExit,
     SlowTerm,
 )
-from tests.harness.critrait import CONTAINERD_2, CRIO, CRIO_WITH_EVENTS
+from tests.harness.cri.critrait import CONTAINERD_2, CRIO, CRIO_WITH_EVENTS
 
 LATENCY = Latency(effect_s=(0.0, 0.003), reply_s=(0.0, 0.003), event_s=(0.0, 0.01))
 

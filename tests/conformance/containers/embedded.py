@@ -6,7 +6,7 @@ from typing import assert_never
 
 import msgspec
 
-from api.containers import HOST_IMAGE, ListPods, PodListing, RemoveSandbox
+from api.ports.runtime import HOST_IMAGE, ListPods, PodListing, RemoveSandbox
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 from tests.conformance.containers.driver import Driver, Pending
 from tests.conformance.containers.script import (

@@ -6,8 +6,8 @@ from runtime.drivers.cri.driver import CriRuntime
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.embedded import EmbeddedDriver
 from tests.conformance.containers.script import Script
-from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.critrait import Traits
+from tests.harness.cri.cripersonality import IMAGE, Personality
+from tests.harness.cri.critrait import Traits
 
 
 class PersonalityDriver(Driver):

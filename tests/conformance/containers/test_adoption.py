@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.containers import ContainerState, RunSandbox, StartContainer
+from api.ports.runtime import ContainerState, RunSandbox, StartContainer
 from tests.conformance.containers.driver import one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SleepThenExit
 

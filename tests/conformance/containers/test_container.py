@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.containers import ContainerState, EnvVar, StartContainer
 from api.errors import FailureKind
+from api.ports.runtime import ContainerState, EnvVar, StartContainer
 from tests.conformance.containers.driver import CallFailedError, one, remove
 from tests.conformance.containers.script import (
     DieBySignal,

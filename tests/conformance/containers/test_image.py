@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import FailureKind
-from api.images import ImageStatus, ListImages, PullImage, RemoveImage
+from api.ports.images import ImageStatus, ListImages, PullImage, RemoveImage
 from tests.conformance.containers.driver import CallFailedError
 from tests.conformance.containers.script import ExitWith
 

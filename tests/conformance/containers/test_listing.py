@@ -1,7 +1,7 @@
 """Listings and inspections: complete, sorted, and the same truth as an outcome's."""
 
-from api.containers import ContainerState, RuntimeStatus, StartContainer, StopSandbox
-from api.images import ListImages
+from api.ports.images import ListImages
+from api.ports.runtime import ContainerState, RuntimeStatus, StartContainer, StopSandbox
 from tests.conformance.containers.script import ExitWith, Run
 
 

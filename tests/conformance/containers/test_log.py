@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.containers import ReopenContainerLog
 from api.errors import FailureKind
+from api.ports.runtime import ReopenContainerLog
 from tests.conformance.containers.driver import CallFailedError
 from tests.conformance.containers.script import ExitWith, Print
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from api.confinement import Resources
-from api.containers import ContainerState, UpdateContainer
 from api.errors import FailureKind
+from api.ports.confinement import Resources
+from api.ports.runtime import ContainerState, UpdateContainer
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, Run
 

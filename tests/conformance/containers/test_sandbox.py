@@ -2,7 +2,8 @@
 
 import pytest
 
-from api.containers import (
+from api.errors import FailureKind
+from api.ports.runtime import (
     ContainerState,
     CreateContainer,
     RemoveSandbox,
@@ -10,7 +11,6 @@ from api.containers import (
     SandboxState,
     StopSandbox,
 )
-from api.errors import FailureKind
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run
 

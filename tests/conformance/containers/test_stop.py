@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.containers import ContainerState, StopContainer
 from api.errors import FailureKind
+from api.ports.runtime import ContainerState, StopContainer
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SlowTerm
 

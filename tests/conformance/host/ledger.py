@@ -1,4 +1,4 @@
-"""The ledgers that the suite holds to `api.host`, each with the hands that break its disk."""
+"""The ledgers that the suite holds to `api.ports`, each with the hands that break its disk."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.ports import BlockingPort
+from api.ports.port import BlockingPort
 from runtime.drivers.host.ledger import FileLedger
 from runtime.drivers.memory.host import MemoryLedger
 

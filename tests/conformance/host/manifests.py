@@ -1,10 +1,10 @@
-"""The drivers of the port ``manifests`` that the suite holds to `api.host`. Another one is an entry in `MANIFESTS`."""
+"""The drivers of the port ``manifests`` that the suite holds to `api.ports`. Another one is an entry in `MANIFESTS`."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 
-from api.ports import BlockingPort, Stream
+from api.ports.port import BlockingPort, Stream
 from runtime.drivers.memory.host import MemoryManifests
 
 

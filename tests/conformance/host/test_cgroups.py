@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.cgroup import (
+from api.errors import ConflictError, RejectedError
+from api.ports.cgroups import (
     UNLIMITED,
     CgroupLimits,
     EnsureNodeCgroups,
@@ -16,11 +17,11 @@ from api.cgroup import (
     NodeCgroup,
     NodeCgroupsMade,
     PodCgroupMade,
+    PodCgroupRemoved,
+    RemovePodCgroup,
 )
-from api.errors import ConflictError, RejectedError
-from api.host import PodCgroupRemoved, RemovePodCgroup
-from runtime.drivers.host.cgroup import PodCgroups
-from runtime.drivers.host.cgroupfile import mounted_hierarchies
+from runtime.drivers.host.cgroups.cgroup import PodCgroups
+from runtime.drivers.host.cgroups.cgroupfile import mounted_hierarchies
 from runtime.drivers.memory.cgroup import MemoryCgroups
 from tests.harness.cgroups import NO_LIMIT, own_hierarchies, remove_hierarchies, value, version_1, version_2
 from tests.harness.wait import until
@@ -420,7 +421,7 @@ def test_a_value_that_may_not_be_written_is_refused_with_its_hierarchy(tmp_path,
     port = PodCgroups(hierarchies)
     port.perform(EnsurePodCgroup(cgroup_parent=PARENT), 5.0)
     # Somebody else made it, in a hierarchy that is read-only for us.
-    monkeypatch.setattr("runtime.drivers.host.cgroupfile.write", lambda path, _: read_only(path))
+    monkeypatch.setattr("runtime.drivers.host.cgroups.cgroupfile.write", lambda path, _: read_only(path))
     made = port.perform(EnsurePodCgroup(cgroup_parent=PARENT, limits=LIMITS), 5.0)
     file = Path(hierarchies[0].folder(PARENT)) / "pids.max"
     assert made == PodCgroupMade(refused=(f"{file}: could not be set to 40: Read-only file system",))

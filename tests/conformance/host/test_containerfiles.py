@@ -3,8 +3,8 @@
 import pytest
 
 from api.errors import RejectedError
-from api.host import (
-    Done,
+from api.ports.call import Done
+from api.ports.podfiles import (
     Ending,
     ListPodFolders,
     PrepareContainer,
@@ -14,7 +14,7 @@ from api.host import (
     ending_path,
     hosts_path,
 )
-from runtime.drivers.host.podfolder import PodFolders as FolderDriver
+from runtime.drivers.host.podfiles.podfolder import PodFolders as FolderDriver
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 

@@ -3,7 +3,9 @@
 import pytest
 
 from api.errors import ExhaustedError, RejectedError
-from api.host import LEDGER_LIMIT_BYTES, Done, Forget, Recall, RecallAll, Recalled, RecalledAll, Remember
+from api.ports.call import Done
+from api.ports.ledger import Forget, Recall, RecallAll, Recalled, RecalledAll, Remember
+from api.ports.podfiles import LEDGER_LIMIT_BYTES
 from tests.conformance.host.ledger import LEDGERS
 
 

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from api.errors import ConflictError, NotFoundError, RejectedError
-from api.host import Done
-from api.logfile import (
+from api.ports.call import Done
+from api.ports.logs import (
     DeadLink,
     DeadLinks,
     FindDeadLinks,
@@ -21,8 +21,8 @@ from api.logfile import (
     RestoreLog,
     RotateLog,
 )
-from runtime.drivers.host.logfile import LogFiles
-from runtime.drivers.host.podfolder import PodFolders
+from runtime.drivers.host.logs.logfile import LogFiles
+from runtime.drivers.host.podfiles.podfolder import PodFolders
 from runtime.drivers.memory.logs import MemoryLogFiles
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 

@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from api.host import MANIFEST_LIMIT_BYTES, FileSettled, ManifestListing, ReadManifests
+from api.ports.manifests import MANIFEST_LIMIT_BYTES, FileSettled, ManifestListing, ReadManifests
 from tests.conformance.host.manifests import MANIFESTS
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from api.errors import RejectedError
-from api.host import Done, ListPodFolders, MakePodFolders, PodFolders, RemovePodFolders
-from runtime.drivers.host.podfolder import PodFolders as FolderDriver
+from api.ports.call import Done
+from api.ports.podfiles import ListPodFolders, MakePodFolders, PodFolders, RemovePodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolders as FolderDriver
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from api.ids import Uid
-from api.usagecall import (
+from api.ports.usage import (
     ContainerPlace,
     DiskPlace,
     FolderPlace,
@@ -16,7 +16,7 @@ from api.usagecall import (
     ReadNode,
     ReadPods,
 )
-from runtime.drivers.host.usage import UsageReader
+from runtime.drivers.host.usage.usage import UsageReader
 from runtime.drivers.memory.usage import Load, MemoryUsageReader
 from runtime.kernel.sim import VirtualTime
 

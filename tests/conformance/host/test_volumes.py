@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.errors import OperatingError, RejectedError
-from api.volume import (
+from api.ports.volumes import (
     EMPTY_DIR,
     HOST_RULES,
     EmptyDir,
@@ -22,7 +22,7 @@ from api.volume import (
     VolumeReady,
     VolumesRemoved,
 )
-from runtime.drivers.host.volume import Volumes
+from runtime.drivers.host.volumes.volume import Volumes
 from runtime.drivers.memory.volume import MemoryVolumes
 from tests.harness.part import missing
 

@@ -7,7 +7,7 @@ import pytest
 from pykka import ActorRegistry
 
 from api.errors import RejectedError, TimedOutError
-from api.introspection import ActorState
+from api.shown.introspection import ActorState
 from runtime.kernel.actor import Actor
 from runtime.kernel.cell import Cell
 from runtime.kernel.failure import ActorDiedError, ActorUnavailableError

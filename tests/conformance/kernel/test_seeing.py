@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from api.errors import Failure, FailureKind, NotFoundError
-from api.introspection import HOP_BOUNDS_S, Hop
 from api.messages.kernel import Outcome
+from api.shown.introspection import HOP_BOUNDS_S, Hop
 from runtime.kernel.trace import RING_DEPTH
 from tests.harness.kernel import Counted, DonePort, Level, Look, Note
 

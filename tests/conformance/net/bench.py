@@ -1,4 +1,4 @@
-"""The drivers of the port ``net`` that the suite holds to `api.netcall`, and peers for each to talk to."""
+"""The drivers of the port ``net`` that the suite holds to `api.ports.net`, and peers for each to talk to."""
 
 import contextlib
 import socket
@@ -6,8 +6,8 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
-from api.netcall import GrpcHealth, HttpGet, TcpConnect
-from api.ports import Port
+from api.ports.net import GrpcHealth, HttpGet, TcpConnect
+from api.ports.port import Port
 from runtime.drivers.memory.net import MemoryNet, Peer
 from runtime.drivers.net.network import Network
 from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from api.errors import FailureKind
-from api.netcall import (
+from api.ports.net import (
     PLAIN_HTTP,
     UNREACHED,
     GrpcAnswer,

@@ -9,13 +9,13 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.rules.admission import Admitted, House, Refused, Tenant, Waiting, judge
-from actors.rules.request import claim_of
+from actors.rules.resources.admission import Admitted, House, Refused, Tenant, Waiting, judge
+from actors.rules.resources.request import claim_of
 from api.ids import Uid
-from api.node import NodeFacts, NodeTaint
-from api.objects.pod import Pod
-from api.poddefault import default_pod
-from api.quantity import parse
+from api.kube.objects.pod import Pod
+from api.kube.poddefault import default_pod
+from api.kube.quantity import parse
+from api.ports.node import NodeFacts, NodeTaint
 from tests.golden.pair import hold
 
 PAIRS = sorted(File(__file__).parent.glob("*.yaml"))

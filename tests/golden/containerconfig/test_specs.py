@@ -12,8 +12,7 @@ import msgspec
 import pytest
 import yaml
 
-from actors.pod.config.volume import SubPath, volume_path, volume_plans
-from actors.pod.containerconfig import (
+from actors.pod.spec.containerconfig import (
     ConfigProblem,
     RunImage,
     container_files,
@@ -22,11 +21,12 @@ from actors.pod.containerconfig import (
     sandbox_spec,
     sandbox_warnings,
 )
-from actors.pod.support import unsupported_paths
-from api.node import NodeFacts, NodeFiles, ResolverFile
-from api.objects.pod import Pod
-from api.poddefault import default_pod
-from api.validation.pod import validate_pod
+from actors.pod.spec.support import unsupported_paths
+from actors.pod.volume.spec import SubPath, volume_path, volume_plans
+from api.kube.objects.pod import Pod
+from api.kube.poddefault import default_pod
+from api.kube.validation.pod import validate_pod
+from api.ports.node import NodeFacts, NodeFiles, ResolverFile
 
 PAIRS = sorted(Path(__file__).parent.glob("*.yaml"))
 UID = "b5b6a5c0-1111-2222-3333-444455556666"

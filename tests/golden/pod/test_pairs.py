@@ -9,11 +9,10 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.pod.config.volume import SubPath, volume_plans
+from actors.pod.container.mark import HookKind, HookMark
 from actors.pod.core import advance, decide
-from actors.pod.mark import HookKind, HookMark
-from actors.pod.outcome import with_view
-from actors.pod.stage import fresh_memo
+from actors.pod.life.outcome import with_view
+from actors.pod.life.stage import fresh_memo
 from actors.pod.state import (
     BoundPart,
     Finished,
@@ -24,18 +23,19 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.volume import with_volumes
-from actors.rules.backoff import Backoff, backoff_key
-from api.confinement import Resources
-from api.containers import ContainerIds
+from actors.pod.volume.spec import SubPath, volume_plans
+from actors.pod.volume.volume import with_volumes
+from actors.rules.container.backoff import Backoff, backoff_key
 from api.ids import Path
+from api.kube.objects.container import ResourceRequirements
+from api.kube.objects.pod import Pod, PodStatus
+from api.kube.poddefault import default_pod
 from api.lifecycle import Start, Tell
 from api.messages.pod import ImageProgress, ImageReport, KillCause, ProbeChanged, Resize
 from api.messages.probes import ProbePod
-from api.node import NodeFacts, NodeFiles
-from api.objects.container import ResourceRequirements
-from api.objects.pod import Pod, PodStatus
-from api.poddefault import default_pod
+from api.ports.confinement import Resources
+from api.ports.node import NodeFacts, NodeFiles
+from api.ports.runtime import ContainerIds
 from api.wallclock import wall_ns
 from tests.golden.pair import hold
 from tests.unit.actors.pods import NS, UID, WALL, box, instance, shown

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.harness.lab import VERSIONS
-from tests.harness.node import Node
+from tests.harness.agent.node import Node
+from tests.harness.cri.lab import VERSIONS
 
 
 @pytest.fixture

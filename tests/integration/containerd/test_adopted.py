@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from actors.pod.config.identity import container_hash
-from api.containers import (
+from actors.pod.spec.identity import container_hash
+from api.ports.runtime import (
     ANNOTATION_HASH,
     LABEL_CONTAINER_NAME,
     LABEL_POD_NAME,
@@ -14,10 +14,10 @@ from api.containers import (
     LABEL_POD_UID,
 )
 from runtime.wire.generated import cri_pb2 as cri
-from tests.harness.agent import NODE
-from tests.harness.agent import pod as manifest
-from tests.harness.crilink import RUNTIME
-from tests.harness.image import BUSYBOX_NAME
+from tests.harness.agent.agent import NODE
+from tests.harness.agent.agent import pod as manifest
+from tests.harness.cri.crilink import RUNTIME
+from tests.harness.cri.image import BUSYBOX_NAME
 
 pytestmark = pytest.mark.real
 UID = "0123456789abcdef0123456789abcdef"

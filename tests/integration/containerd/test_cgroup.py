@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.containers.cri import cgroups_of
+from tests.harness.agent.node import container
 from tests.harness.cgroups import BOMB, blind, first_value, stamps, tasks
-from tests.harness.containerd import CGROUPS
-from tests.harness.node import container
+from tests.harness.cri.containerd import CGROUPS
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

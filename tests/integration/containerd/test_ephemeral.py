@@ -9,13 +9,13 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.agent import Agent
-from api.config import Settings
+from actors.agent.agent import Agent
+from api.config.settings import Settings
 from api.ids import Path
+from api.kube.objects.pod import Pod
+from api.kube.poddefault import default_pod
 from api.messages.podconfig import PodsSeen
-from api.objects.pod import Pod
-from api.poddefault import default_pod
-from tests.harness.node import container
+from tests.harness.agent.node import container
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import NODE, REPOSITORY
-from tests.harness.node import container
-from tests.harness.terminal import Terminal
+from tests.harness.agent.agent import NODE, REPOSITORY
+from tests.harness.agent.node import container
+from tests.harness.agent.terminal import Terminal
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"
@@ -28,11 +28,11 @@ def text_lines(path):
 
 
 def words(node, *rest):
-    return [sys.executable, "-m", "actors.main", *rest, "--root-dir", str(node.root)]
+    return [sys.executable, "-m", "actors.agent.main", *rest, "--root-dir", str(node.root)]
 
 
 def exec_words(node, *rest):
-    return [sys.executable, "-m", "actors.main", "exec", "--root-dir", str(node.root), *rest]
+    return [sys.executable, "-m", "actors.agent.main", "exec", "--root-dir", str(node.root), *rest]
 
 
 def test_a_log_is_rotated_and_compressed_and_following_it_loses_nothing(node):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import Agent
-from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.criserver import outdated_runtime, silent_socket
-from tests.harness.critrait import CONTAINERD_2, CRIO
+from tests.harness.agent.agent import Agent
+from tests.harness.cri.cripersonality import IMAGE, Personality
+from tests.harness.cri.criserver import outdated_runtime, silent_socket
+from tests.harness.cri.critrait import CONTAINERD_2, CRIO
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

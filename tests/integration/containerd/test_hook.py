@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.harness.node import container, fetch
+from tests.harness.agent.node import container, fetch
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from api.faults import When
-from tests.harness.image import make_image
-from tests.harness.node import container, dies, plan
+from tests.harness.agent.node import container, dies, plan
+from tests.harness.cri.image import make_image
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

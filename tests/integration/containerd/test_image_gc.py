@@ -10,20 +10,20 @@ from actors.imagegc.disk import need_bytes, used_percent
 from actors.imagegc.state import IMAGES, SELF, ImageGCState, Policy
 from actors.images.actor import ImagePuller
 from actors.images.state import ImagesState
-from actors.imageview import ImageView
-from api.containers import ContainerSpec, CreateContainer, RunSandbox, SandboxSpec, StartContainer
+from actors.views.images import ImageView
 from api.ids import Uid
-from api.images import ImageFsUsage, ListImages
-from api.introspection import ImageDecision
 from api.messages.imagegc import CollectImages
+from api.ports.images import ImageFsUsage, ListImages
+from api.ports.runtime import ContainerSpec, CreateContainer, RunSandbox, SandboxSpec, StartContainer
+from api.shown.introspection import ImageDecision
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.edge import perform
 from runtime.kernel.pooled import PooledSystem
-from tests.harness.containerd import Containerd
-from tests.harness.image import PAUSE_NAME, make_image
-from tests.harness.node import container
-from tests.harness.smalldisk import SmallDisk
+from tests.harness.agent.node import container
+from tests.harness.cri.containerd import Containerd
+from tests.harness.cri.image import PAUSE_NAME, make_image
+from tests.harness.eviction.smalldisk import SmallDisk
 from tests.harness.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]

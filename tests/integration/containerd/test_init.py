@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from tests.harness.agent import processes
-from tests.harness.node import container
-from tests.harness.usage import read
+from tests.harness.agent.agent import processes
+from tests.harness.agent.node import container
+from tests.harness.agent.usage import read
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -6,8 +6,8 @@ import signal
 import pytest
 
 from api.faults import When
-from tests.harness.agent import processes
-from tests.harness.node import container, dies, plan
+from tests.harness.agent.agent import processes
+from tests.harness.agent.node import container, dies, plan
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -5,9 +5,10 @@ import socket
 import grpc
 import pytest
 
-from tests.harness import crilink, part
-from tests.harness.crilink import field, text
-from tests.harness.image import make_image
+from tests.harness import part
+from tests.harness.cri import crilink
+from tests.harness.cri.crilink import field, text
+from tests.harness.cri.image import make_image
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real

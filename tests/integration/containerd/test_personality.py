@@ -10,10 +10,10 @@ from runtime.wire.channel import Channel
 from runtime.wire.endpoint import parse_endpoint
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import UNIMPLEMENTED
-from tests.harness.criimage import image_named
-from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.criserver import outdated_runtime, silent_socket
-from tests.harness.critrait import CONTAINERD_2, CRIO
+from tests.harness.cri.criimage import image_named
+from tests.harness.cri.cripersonality import IMAGE, Personality
+from tests.harness.cri.criserver import outdated_runtime, silent_socket
+from tests.harness.cri.critrait import CONTAINERD_2, CRIO
 from tests.harness.wait import until
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import NODE, processes
-from tests.harness.image import BUSYBOX_NAME, USER_ID, make_image
-from tests.harness.node import container, fetch
-from tests.harness.reading import metrics
-from tests.harness.usage import read
+from tests.harness.agent.agent import NODE, processes
+from tests.harness.agent.node import container, fetch
+from tests.harness.agent.reading import metrics
+from tests.harness.agent.usage import read
+from tests.harness.cri.image import BUSYBOX_NAME, USER_ID, make_image
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

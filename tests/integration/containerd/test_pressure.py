@@ -5,11 +5,12 @@ import re
 
 import pytest
 
-from tests.harness.containerd import Containerd
-from tests.harness.image import make_image
-from tests.harness.memoryhog import hog_goes_and_pressure_returns, hog_outlives_the_agent
-from tests.harness.node import container
-from tests.harness.pressure import (
+from tests.harness.agent.node import container
+from tests.harness.agent.reading import agree
+from tests.harness.cri.containerd import Containerd
+from tests.harness.cri.image import make_image
+from tests.harness.eviction.memoryhog import hog_goes_and_pressure_returns, hog_outlives_the_agent
+from tests.harness.eviction.pressure import (
     disruption,
     evicted,
     explained,
@@ -20,8 +21,7 @@ from tests.harness.pressure import (
     status_of,
     until_evicted,
 )
-from tests.harness.reading import agree
-from tests.harness.smalldisk import SmallDisk
+from tests.harness.eviction.smalldisk import SmallDisk
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.timeout(300)]
 MB = 1_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.harness.node import container
+from tests.harness.agent.node import container
 
 pytestmark = pytest.mark.real
 SERVE = "mkdir -p /tmp/www; echo up >/tmp/www/ready; exec httpd -f -p 8080 -h /tmp/www"

@@ -9,15 +9,15 @@ from actors.images.actor import ImagePuller
 from actors.images.state import SELF, ImagesState
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
-from api.images import ImageAuth, ImagePulled, ImageShown, ImageStatus, PullImage, RemoveImage
 from api.messages.imagegc import ImageDropped
 from api.messages.images import Credential, DropImage, ImageWant, PullPolicy, WantImages
 from api.messages.pod import ImageProgress, ImageReport
+from api.ports.images import ImageAuth, ImagePulled, ImageShown, ImageStatus, PullImage, RemoveImage
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.kernel.actor import Actor
 from runtime.kernel.pooled import PooledSystem
-from tests.harness.image import make_image
+from tests.harness.cri.image import make_image
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.containers.cri import cgroups_of
-from tests.harness.image import BUSYBOX_NAME
+from tests.harness.cri.image import BUSYBOX_NAME
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.harness.agent import processes
+from tests.harness.agent.agent import processes
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.agent import NODE
-from tests.harness.node import container
+from tests.harness.agent.agent import NODE
+from tests.harness.agent.node import container
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

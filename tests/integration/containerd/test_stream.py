@@ -10,8 +10,8 @@ import termios
 
 import pytest
 
-from tests.harness.stream import REPOSITORY, BusyboxPod, Socket
-from tests.harness.terminal import Terminal
+from tests.harness.agent.stream import REPOSITORY, BusyboxPod, Socket
+from tests.harness.agent.terminal import Terminal
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real

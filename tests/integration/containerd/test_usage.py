@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from tests.harness.agent import NODE
-from tests.harness.node import container
-from tests.harness.reading import agree, groups_of, metrics, pod_named, value, working_set
+from tests.harness.agent.agent import NODE
+from tests.harness.agent.node import container
+from tests.harness.agent.reading import agree, groups_of, metrics, pod_named, value, working_set
 
 pytestmark = pytest.mark.real
 MIB = 1 << 20

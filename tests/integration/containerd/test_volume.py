@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from runtime.drivers.host import mount
-from tests.harness.node import container
+from runtime.drivers.host.volumes import mount
+from tests.harness.agent.node import container
 
 pytestmark = pytest.mark.real
 FOREVER = "exec sleep 1000000"

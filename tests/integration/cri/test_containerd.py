@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from api.containers import (
+from api.ports.images import ImageFsUsage
+from api.ports.runtime import (
     ANNOTATION_OWNER,
     LABEL_POD_UID,
     ContainerSpec,
@@ -20,10 +21,9 @@ from api.containers import (
     SandboxState,
     StartContainer,
 )
-from api.images import ImageFsUsage
 from runtime.drivers.cri.driver import CriRuntime
-from tests.harness.containerd import Containerd
-from tests.harness.image import BUSYBOX_NAME
+from tests.harness.cri.containerd import Containerd
+from tests.harness.cri.image import BUSYBOX_NAME
 from tests.harness.part import containerd_folder
 from tests.harness.wait import until
 

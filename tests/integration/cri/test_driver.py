@@ -7,9 +7,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from api import images as i
-from api.confinement import Resources
-from api.containers import (
+from api.errors import FailureKind
+from api.ports import images as i
+from api.ports.confinement import Resources
+from api.ports.images import ImageAuth, ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
+from api.ports.runtime import (
     ANNOTATION_OWNER,
     LABEL_POD_UID,
     QUEUE_S,
@@ -32,16 +34,14 @@ from api.containers import (
     StopSandbox,
     UpdateContainer,
 )
-from api.errors import FailureKind
-from api.images import ImageAuth, ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
-from api.usagecall import ReadContainerStats
+from api.ports.usage import ReadContainerStats
 from runtime.drivers.cri import gate
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.cri.follow import BARREN_STREAMS
 from runtime.wire.generated import cri_pb2 as pb
-from tests.harness.cripersonality import IMAGE, Personality
-from tests.harness.criserver import CriError, not_found, outdated_runtime, silent_socket, unknown
-from tests.harness.critrait import CONTAINERD_2, CRIO
+from tests.harness.cri.cripersonality import IMAGE, Personality
+from tests.harness.cri.criserver import CriError, not_found, outdated_runtime, silent_socket, unknown
+from tests.harness.cri.critrait import CONTAINERD_2, CRIO
 from tests.harness.wait import until
 
 
@@ -450,7 +450,7 @@ def test_an_image_that_went_away_is_told_by_the_name_that_was_asked_for(runtime,
 
 
 def test_a_running_container_is_not_removed(runtime, hands):
-    from api.containers import RemoveContainer  # noqa: PLC0415
+    from api.ports.runtime import RemoveContainer  # noqa: PLC0415
 
     container = hands.start(hands.sandbox(), "sleep", "100")
     refused = hands.call(RemoveContainer(uid="u", container_id=container.id))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from api.containers import (
+from api.errors import FailureKind
+from api.ports.runtime import (
     ContainerState,
     EnvVar,
     ExecInContainer,
@@ -18,7 +19,6 @@ from api.containers import (
     SandboxState,
     StopSandbox,
 )
-from api.errors import FailureKind
 from runtime.drivers.embedded.keeper import process
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import IgnoreTerm, Run, SleepThenExit, SlowTerm
@@ -40,7 +40,7 @@ DAEMONS = (
 
 AGENT = """
 import sys
-from api.containers import ListPods
+from api.ports.runtime import ListPods
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 runtime = EmbeddedRuntime(root=sys.argv[1])
 runtime.begin(ListPods(), 5, lambda result, _: print(len(result.pods), flush=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.containers import ContainerState, ExecInContainer, RuntimeStatus
+from api.ports.runtime import ContainerState, ExecInContainer, RuntimeStatus
 from runtime.drivers.embedded.keeper import process
 from tests.conformance.containers.driver import Bench
 from tests.conformance.containers.embedded import EmbeddedDriver
@@ -98,8 +98,8 @@ def test_a_keeper_has_left_the_agents_session_and_cgroup(bench):
 
 NOT_ROOT = """
 import os, sys, threading
-from api.confinement import Mount
-from api.containers import *
+from api.ports.confinement import Mount
+from api.ports.runtime import *
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 # This interpreter was found as root; the nursery must be one that the new user may run.

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from api.confinement import Mount, Security
-from api.containers import ContainerState, ExecInContainer
+from api.ports.confinement import Mount, Security
+from api.ports.runtime import ContainerState, ExecInContainer
 from runtime.drivers.embedded.keeper import mount
 from tests.conformance.containers.script import Run
 from tests.integration.embedded.world import shell

@@ -9,7 +9,8 @@ import sys
 
 import pytest
 
-from api.containers import (
+from api.errors import FailureKind
+from api.ports.runtime import (
     ContainerState,
     ListPods,
     RemoveSandbox,
@@ -18,7 +19,6 @@ from api.containers import (
     SandboxState,
     StopSandbox,
 )
-from api.errors import FailureKind
 from runtime.drivers.embedded.keeper import frame, process
 from runtime.drivers.embedded.nest import KEEPER_PACKAGE
 from tests.conformance.containers.driver import CallFailedError, one

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from api.containers import ContainerState, ExecInContainer
 from api.errors import FailureKind
+from api.ports.runtime import ContainerState, ExecInContainer
 from runtime.drivers.embedded.keeper import frame
 from tests.conformance.containers.driver import CallFailedError
 from tests.conformance.containers.script import IgnoreTerm, Run
@@ -154,7 +154,7 @@ def test_a_frame_that_is_none_ends_its_own_connection_only(bench, pod, data):
 
 AS_PLAIN_USER = """
 import os, sys, threading
-from api.containers import *
+from api.ports.runtime import *
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 root, program, seconds = sys.argv[1:]
 os.setgroups([]); os.setgid(12345); os.setuid(12345)

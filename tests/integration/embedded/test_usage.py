@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from api.faults import FaultPlan, HangOperation
-from tests.harness.agent import NODE, Agent, pod
-from tests.harness.reading import agree, cpu_s, groups_of, metrics, pod_named, resident, working_set
+from tests.harness.agent.agent import NODE, Agent, pod
+from tests.harness.agent.reading import agree, cpu_s, groups_of, metrics, pod_named, resident, working_set
 
 MIB = 1 << 20
 HOG = 96

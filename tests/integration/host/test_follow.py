@@ -7,11 +7,11 @@ import threading
 import pytest
 
 from api.errors import NotFoundError
-from api.introspection import LogQuery, LogTarget
-from api.logfile import RotateLog
-from runtime.drivers.host.containerlog import open_log
-from runtime.drivers.host.logfile import LogFiles
-from tests.harness.agent import until
+from api.ports.logs import RotateLog
+from api.shown.introspection import LogQuery, LogTarget
+from runtime.drivers.host.logs.containerlog import open_log
+from runtime.drivers.host.logs.logfile import LogFiles
+from tests.harness.agent.agent import until
 
 STAMP = "2024-01-02T03:04:05.000000000Z stdout F"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from api.host import FileSettled
-from runtime.drivers.host import inotify
-from runtime.drivers.host.inotify import ManifestChanges
+from api.ports.manifests import FileSettled
+from runtime.drivers.host.manifests import inotify
+from runtime.drivers.host.manifests.inotify import ManifestChanges
 
 DEADLINE_S = 10.0
 

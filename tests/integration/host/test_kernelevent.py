@@ -12,15 +12,15 @@ import pytest
 
 from api.errors import OperatingError
 from api.eviction import MemoryCrossed, Quantity, Signal, Threshold
-from runtime.drivers.host import memoryevent
-from runtime.drivers.host.kernelevent import KernelEvents
-from runtime.drivers.host.kernellog import KMSG, KernelLog
-from runtime.drivers.host.memorybell import StallBell
-from runtime.drivers.host.memoryevent import MemoryCrossings
-from runtime.drivers.host.usagegroup import Hierarchies
-from tests.harness.memorygroup import MemoryGroup
+from runtime.drivers.host.kernel import memoryevent
+from runtime.drivers.host.kernel.kernelevent import KernelEvents
+from runtime.drivers.host.kernel.kernellog import KMSG, KernelLog
+from runtime.drivers.host.kernel.memorybell import StallBell
+from runtime.drivers.host.kernel.memoryevent import MemoryCrossings
+from runtime.drivers.host.usage.usagegroup import Hierarchies
+from tests.harness.agent.reading import value
+from tests.harness.eviction.memorygroup import MemoryGroup
 from tests.harness.part import need
-from tests.harness.reading import value
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real

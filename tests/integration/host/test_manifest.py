@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from api.errors import DeniedError, RejectedError, TimedOutError
-from api.host import MANIFEST_LIMIT_BYTES, FetchManifests, FileSettled, ReadManifests
-from runtime.drivers.host import manifest, mount
-from runtime.drivers.host.inotify import ManifestChanges
-from runtime.drivers.host.manifest import FileManifests
+from api.ports.manifests import MANIFEST_LIMIT_BYTES, FileSettled, ReadManifests
+from api.ports.urls import FetchManifests
+from runtime.drivers.host.manifests import manifest
+from runtime.drivers.host.manifests.inotify import ManifestChanges
+from runtime.drivers.host.manifests.manifest import FileManifests
+from runtime.drivers.host.volumes import mount
 from tests.harness.part import need
 from tests.harness.wait import until
 

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from api.cgroup import UNLIMITED, CgroupLimits, EnsureNodeCgroups, EnsurePodCgroup, NodeCgroup, PodCgroupMade
 from api.errors import TimedOutError, UnavailableError
-from api.host import PodCgroupRemoved, RemovePodCgroup
-from api.node import CgroupDriver
-from runtime.drivers.host.cgroup import PodCgroups
-from runtime.drivers.host.dbus import BUS, CALL, MEMBER, SIGNATURE, Bus, DbusError
-from runtime.drivers.host.slice import EXISTS, INFINITY, MANAGER, NONE, Slices
+from api.ports.cgroups import (
+    UNLIMITED,
+    CgroupLimits,
+    EnsureNodeCgroups,
+    EnsurePodCgroup,
+    NodeCgroup,
+    PodCgroupMade,
+    PodCgroupRemoved,
+    RemovePodCgroup,
+)
+from api.ports.node import CgroupDriver
+from runtime.drivers.host.cgroups.cgroup import PodCgroups
+from runtime.drivers.host.cgroups.dbus import BUS, CALL, MEMBER, SIGNATURE, Bus, DbusError
+from runtime.drivers.host.cgroups.slice import EXISTS, INFINITY, MANAGER, NONE, Slices
 from tests.harness.cgroups import value, version_1, version_2
 
 SENDER = 7
@@ -196,7 +204,7 @@ def test_a_slice_that_never_comes_to_be_is_an_unknown_outcome(world, monkeypatch
     port, systemd = world
     systemd.makes = False
     # Nobody waits ten seconds for what will not happen.
-    monkeypatch.setattr("runtime.drivers.host.cgroup.SLICE_DEADLINE_S", 0.05)
+    monkeypatch.setattr("runtime.drivers.host.cgroups.cgroup.SLICE_DEADLINE_S", 0.05)
     with pytest.raises(TimedOutError):
         ensure(port)
 

@@ -6,8 +6,8 @@ import subprocess
 import pytest
 
 from api.ids import Uid
-from api.usagecall import FolderPlace, MeasureFolders
-from runtime.drivers.host.usage import UsageReader
+from api.ports.usage import FolderPlace, MeasureFolders
+from runtime.drivers.host.usage.usage import UsageReader
 
 pytestmark = pytest.mark.real
 MIB = 1 << 20

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from api.errors import ConflictError, OperatingError, RejectedError, UnavailableError
-from api.volume import EmptyDir, HostPath, Medium, PrepareSubPath, PrepareVolume, RemoveVolumes
-from runtime.drivers.host import mount, volume
-from runtime.drivers.host.emptytree import LEVELS, empty_tree
-from runtime.drivers.host.podfolder import PodFolders
-from runtime.drivers.host.volume import Volumes
+from api.ports.volumes import EmptyDir, HostPath, Medium, PrepareSubPath, PrepareVolume, RemoveVolumes
+from runtime.drivers.host.podfiles.emptytree import LEVELS, empty_tree
+from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.volumes import mount, volume
+from runtime.drivers.host.volumes.volume import Volumes
 from tests.harness.part import need
 from tests.harness.wait import until
 
@@ -364,7 +364,7 @@ def test_nothing_is_deleted_through_a_mount_that_can_not_be_unmounted(port, pod)
 
 
 def pod_removal():
-    from api.host import RemovePodFolders  # noqa: PLC0415
+    from api.ports.podfiles import RemovePodFolders  # noqa: PLC0415
 
     return RemovePodFolders(uid=UID)
 
@@ -465,8 +465,8 @@ NOT_ROOT = """
 import os, sys
 from pathlib import Path
 from api.errors import DeniedError
-from api.volume import *
-from runtime.drivers.host.volume import Volumes
+from api.ports.volumes import *
+from runtime.drivers.host.volumes.volume import Volumes
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
 port = Volumes(Path(sys.argv[1]))
 for plan in (EmptyDir(medium=Medium.MEMORY), EmptyDir(shared=True)):

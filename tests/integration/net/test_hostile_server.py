@@ -7,12 +7,12 @@ import time
 import pytest
 
 from api.errors import FailureKind
-from api.netcall import UNREADABLE, HttpAnswer, HttpGet
+from api.ports.net import UNREADABLE, HttpAnswer, HttpGet
 from runtime.drivers.net.conversation import Conversation
 from runtime.drivers.net.httpget import HttpConversation
 from runtime.drivers.net.network import Network
 from runtime.drivers.net.resolver import Resolver
-from runtime.loop import Loop
+from runtime.net.loop import Loop
 from tests.harness.netpeer import HttpPeer, certificate, saying
 
 TIMEOUT_S = 2.0

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from api.errors import DeniedError, OperatingError, RejectedError, TimedOutError, UnavailableError
-from api.host import FetchManifests
-from runtime.drivers.host.yamltext import read_document
+from api.ports.urls import FetchManifests
+from runtime.drivers.host.manifests.yamltext import read_document
 from runtime.drivers.net import resolver, url
 from runtime.drivers.net.url import UrlManifests
 from tests.harness.netpeer import HttpPeer

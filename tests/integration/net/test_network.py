@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from api.errors import FailureKind
-from api.netcall import UNREACHED, UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
+from api.ports.net import UNREACHED, UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect
 from runtime.drivers.net.network import Network
 from runtime.edge import perform
 from tests.harness.netpeer import GrpcPeer, HttpPeer, certificate, saying

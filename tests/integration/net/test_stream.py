@@ -17,12 +17,12 @@ import msgspec
 import pytest
 
 from api.errors import RejectedError
-from runtime.drivers.http import relay
-from runtime.drivers.http.endpoint import connect_unix
-from runtime.drivers.http.wire import Request
-from runtime.drivers.net.spdy.session import Received, Session
-from tests.harness.stream import REPOSITORY, Socket, SpdyServer
-from tests.harness.terminal import Terminal
+from runtime.net.endpoint import connect_unix
+from runtime.net.spdy.session import Received, Session
+from runtime.server import relay
+from runtime.server.wire import Request
+from tests.harness.agent.stream import REPOSITORY, Socket, SpdyServer
+from tests.harness.agent.terminal import Terminal
 from tests.harness.wait import until
 
 HANDSHAKE = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
@@ -106,7 +106,7 @@ IMPATIENT = """
 import runpy, sys
 import runtime.cli.interactive
 runtime.cli.interactive.LAST_WORD_S = 0.5
-runpy.run_module("actors.main", run_name="__main__")
+runpy.run_module("actors.agent.main", run_name="__main__")
 """
 
 

@@ -11,8 +11,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from api.errors import DeniedError, NotFoundError, RejectedError, TimedOutError, UnavailableError
-from api.host import FetchManifests, ReadManifests
-from runtime.drivers.host.yamltext import read_document
+from api.ports.manifests import ReadManifests
+from api.ports.urls import FetchManifests
+from runtime.drivers.host.manifests.yamltext import read_document
 from runtime.drivers.net import url
 from runtime.drivers.net.url import UrlManifests
 

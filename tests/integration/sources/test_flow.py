@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from actors.config.actor import PodConfig
 from actors.sources.file.actor import FileSource
+from actors.sources.merge.actor import PodConfig
 from api.ids import Path
 from api.messages.podconfig import NotificationMode
-from runtime.drivers.host.inotify import ManifestChanges
 from runtime.drivers.host.ledger import FileLedger
-from runtime.drivers.host.manifest import FileManifests
+from runtime.drivers.host.manifests.inotify import ManifestChanges
+from runtime.drivers.host.manifests.manifest import FileManifests
 from runtime.kernel.actor import Actor
 from runtime.kernel.pooled import PooledSystem
 

@@ -5,13 +5,13 @@ import itertools
 import pytest
 
 from actors.imagegc.state import Policy
-from api.containers import InspectPod, ListPods
 from api.errors import Failure, FailureKind
-from api.images import ImageFs, ImageFsUsage, ListImages, RemoveImage
-from api.introspection import ImageDecision
 from api.messages.imagegc import CollectImages
+from api.ports.images import ImageFs, ImageFsUsage, ListImages, RemoveImage
+from api.ports.runtime import InspectPod, ListPods
+from api.shown.introspection import ImageDecision
 from runtime.drivers.memory.disk import Disk
-from tests.harness.imageworld import CAPACITY, MB, ImageWorld, image_id, row
+from tests.harness.world.imageworld import CAPACITY, MB, ImageWorld, image_id, row
 
 GONE = Failure(kind=FailureKind.UNAVAILABLE, message="connection refused")
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.harness.imageseed import run_image_seed
+from tests.harness.world.imageseed import run_image_seed
 from tests.sim.mutants.catalogue import Mutant
 
 SEEDS = range(20)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from actors.imageview import ImageView
-from api.containers import ListPods
+from actors.views.images import ImageView
 from api.errors import (
     ConflictError,
     DeniedError,
@@ -13,10 +12,11 @@ from api.errors import (
     RejectedError,
     UnavailableError,
 )
-from api.images import RemoveImage
-from api.introspection import ImageDecision
+from api.ports.images import RemoveImage
+from api.ports.runtime import ListPods
+from api.shown.introspection import ImageDecision
 from runtime.edge import KINDS
-from tests.harness.imageworld import MB, ImageWorld, image_id, row
+from tests.harness.world.imageworld import MB, ImageWorld, image_id, row
 
 
 def view_of(world, wants=None):

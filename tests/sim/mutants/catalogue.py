@@ -12,12 +12,12 @@ from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
 from actors.pod.state import PortCall, Syncing, Terminating
-from api.containers import RemoveSandbox, StopContainer, StopSandbox
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import PodOp, PodsChanged
-from api.volume import RemoveVolumes
+from api.ports.runtime import RemoveSandbox, StopContainer, StopSandbox
+from api.ports.volumes import RemoveVolumes
 
 Wrong = Callable[[Any], Any]
 """Makes the wrong version of the right one."""
@@ -422,7 +422,7 @@ def hurry_orphans(right):
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    Mutant("lost-exit-code", "actors.pod.status", "terminated", lose_exit_code),
+    Mutant("lost-exit-code", "actors.pod.status.compose", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
     Mutant("skipped-grace", "actors.pod.plan", "grace_left_s", skip_grace),
     Mutant("hurried-orphan", "actors.pod.core", "granted_s", hurry_orphans, first=16),
@@ -430,8 +430,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("early-removal", "actors.pod.plan", "terminate", instead_of_stops(RemoveSandbox)),
     Mutant("stale-view", "actors.pod.core", "absorb", take_stale_views),
     Mutant("undead", "actors.pod.core", "recalled", rise_again, first=16),
-    Mutant("count-from-zero", "actors.pod.image", "attempt_of", count_from_zero),
-    Mutant("no-back-off", "actors.pod.stage", "wait_s", never_wait),
+    Mutant("count-from-zero", "actors.pod.container.image", "attempt_of", count_from_zero),
+    Mutant("no-back-off", "actors.pod.life.stage", "wait_s", never_wait),
     Mutant(
         "hasty-clean-up", "actors.supervisor.state", "SupervisorState.all_ready", ready_too_early, first=16
     ),
@@ -441,38 +441,38 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("hoarder", "actors.supervisor.core", "absorb_change", ignore_removals),
     Mutant("archivist", "actors.status.core", "absorb", keep_statuses),
     Mutant("quitter", "actors.supervisor.core", "absorb_death", give_up_dead_actors, first=57),
-    Mutant("optimist", "actors.pod.status", "container_status", always_ready),
-    Mutant("waverer", "actors.pod.status", "guarded_phase", publish_any_phase),
+    Mutant("optimist", "actors.pod.status.compose", "container_status", always_ready),
+    Mutant("waverer", "actors.pod.status.compose", "guarded_phase", publish_any_phase),
     Mutant("embezzler", "runtime.kernel.mailbox", "Mailbox.count_lost", lose_messages, first=4),
-    Mutant("repeater", "actors.pod.hook", "over", forget_the_hook),
-    Mutant("interrupter", "actors.pod.stop", "hook_mark", stop_beside_the_hook),
-    Mutant("early-riser", "actors.pod.health", "post_start_of", started_at_once),
-    Mutant("deserter", "actors.pod.stop", "waits_for", sidecars_at_once, first=41),
-    Mutant("immortal", "actors.pod.deadline", "left_s", no_deadline, first=7),
+    Mutant("repeater", "actors.pod.container.hook", "over", forget_the_hook),
+    Mutant("interrupter", "actors.pod.container.stop", "hook_mark", stop_beside_the_hook),
+    Mutant("early-riser", "actors.pod.container.health", "post_start_of", started_at_once),
+    Mutant("deserter", "actors.pod.container.stop", "waits_for", sidecars_at_once, first=41),
+    Mutant("immortal", "actors.pod.life.deadline", "left_s", no_deadline, first=7),
     Mutant("each-for-himself", "actors.images.pull", "join", fetch_for_each),
     Mutant("clinger", "actors.images.core", "ended", keep_every_want),
-    Mutant("truster", "actors.pod.outcome", "without_image", trust_the_first_answer, first=11),
+    Mutant("truster", "actors.pod.life.outcome", "without_image", trust_the_first_answer, first=11),
     Mutant("heir", "actors.images.actor", "start", forget_the_last_incarnation, first=26),
-    Mutant("busybody", "actors.pod.condition", "transition_time", tell_the_time),
+    Mutant("busybody", "actors.pod.status.condition", "transition_time", tell_the_time),
     Mutant("newborn", "actors.pod.core", "compose", begin_anew),
     Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
     Mutant("crowder", "actors.supervisor.admission", "tenants", count_who_stays, first=17),
     Mutant("amnesiac", "actors.supervisor.page", "decoded", forget_verdicts),
     Mutant("blabber", "actors.supervisor.core", "keep", tell_before_writing, first=6),
     Mutant("deaf", "actors.pod.core", "absorb_update", overhear_refusals),
-    Mutant("impatient", "actors.rules.progress", "step_of", wait_for_no_init),
+    Mutant("impatient", "actors.rules.container.progress", "step_of", wait_for_no_init),
     Mutant("caretaker", "actors.pod.plan", "ended_stage", keep_sidecars, first=12),
     Mutant("forgetful", "actors.pod.core", "with_volumes", forget_the_volumes),
     Mutant("tearer", "actors.pod.plan", "terminate", tear_volumes),
-    Mutant("flatterer", "actors.pod.health", "is_ready", flatter),
+    Mutant("flatterer", "actors.pod.container.health", "is_ready", flatter),
     Mutant("softheart", "actors.pod.plan", "ailing", spare_the_ill, first=14),
     Mutant("miser", "actors.probes.core", "take_outcome", never_give_back, first=35),
     Mutant("gullible", "actors.usage.absorb", "check_memory", believe_every_reading),
     Mutant("patient", "actors.usage.core", "ask", wait_for_the_last_reading),
-    Mutant("stiff", "actors.pod.resize", "due_changes", give_nothing_in_place, first=5),
+    Mutant("stiff", "actors.pod.cgroup.resize", "due_changes", give_nothing_in_place, first=5),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),
-    Mutant("pesterer", "actors.pod.repeat", "wait_after", ask_again_at_once, first=3),
+    Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
     Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
 )

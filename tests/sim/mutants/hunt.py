@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 
-from tests.harness.seed import Result, run_seed
-from tests.harness.simulate import progress
+from tests.harness.world.seed import Result, run_seed
+from tests.harness.world.simulate import progress
 from tests.sim.mutants.catalogue import MUTANTS, Mutant
 from tests.sim.mutants.eviction import EVICTION_MUTANTS
 

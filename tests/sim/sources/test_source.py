@@ -5,9 +5,9 @@ from random import Random
 
 import pytest
 
-from actors.config.actor import PodConfig
 from actors.sources.file.actor import FileSource
 from actors.sources.http.actor import HttpSource
+from actors.sources.merge.actor import PodConfig
 from api.faults import (
     CrashActor,
     CutStream,

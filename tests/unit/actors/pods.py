@@ -1,7 +1,12 @@
 """Pods and what a runtime shows of them, as short as a test needs them."""
 
-from actors.pod.containerconfig import container_hash
-from api.containers import (
+from actors.pod.spec.containerconfig import container_hash
+from api.ids import Uid
+from api.kube.objects.meta import ObjectMeta
+from api.kube.objects.pod import Container as Wanted
+from api.kube.objects.pod import Pod, PodSpec
+from api.kube.poddefault import default_pod
+from api.ports.runtime import (
     ANNOTATION_HASH,
     ANNOTATION_OWNER,
     ANNOTATION_POD_GRACE,
@@ -11,11 +16,6 @@ from api.containers import (
     Sandbox,
     SandboxState,
 )
-from api.ids import Uid
-from api.objects.meta import ObjectMeta
-from api.objects.pod import Container as Wanted
-from api.objects.pod import Pod, PodSpec
-from api.poddefault import default_pod
 
 NS = 1_000_000_000
 WALL = 1_700_000_000 * NS

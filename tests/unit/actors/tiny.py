@@ -6,8 +6,27 @@ import msgspec
 
 from actors.pod.core import decide, initial
 from actors.pod.state import PodState
-from api.cgroup import EnsurePodCgroup, PodCgroupMade
-from api.containers import (
+from api.errors import Failure, FailureKind
+from api.ids import Path
+from api.lifecycle import Cancel, Start, Tell
+from api.messages.images import WantImages
+from api.messages.kernel import Alarm, Outcome
+from api.messages.pod import ImageProgress, ImageReport, KillCause, KillPod, PodObserved, UpdatePod
+from api.ports.call import Done
+from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, RemovePodCgroup
+from api.ports.ledger import Forget, Recall, Recalled, Remember
+from api.ports.logs import LinkContainerLog, LogLinked, RemoveContainerLogs
+from api.ports.net import HttpAnswer, HttpGet
+from api.ports.node import DescribeNode, NodeDescribed, NodeFacts, NodeFiles
+from api.ports.podfiles import (
+    Ending,
+    MakePodFolders,
+    PrepareContainer,
+    ReadEnding,
+    ReadNodeFiles,
+    RemovePodFolders,
+)
+from api.ports.runtime import (
     Container,
     ContainerState,
     CreateContainer,
@@ -25,31 +44,7 @@ from api.containers import (
     StopSandbox,
     UpdateContainer,
 )
-from api.errors import Failure, FailureKind
-from api.host import (
-    Done,
-    Ending,
-    Forget,
-    MakePodFolders,
-    PodCgroupRemoved,
-    PrepareContainer,
-    ReadEnding,
-    ReadNodeFiles,
-    Recall,
-    Recalled,
-    Remember,
-    RemovePodCgroup,
-    RemovePodFolders,
-)
-from api.ids import Path
-from api.lifecycle import Cancel, Start, Tell
-from api.logfile import LinkContainerLog, LogLinked, RemoveContainerLogs
-from api.messages.images import WantImages
-from api.messages.kernel import Alarm, Outcome
-from api.messages.pod import ImageProgress, ImageReport, KillCause, KillPod, PodObserved, UpdatePod
-from api.netcall import HttpAnswer, HttpGet
-from api.node import DescribeNode, NodeDescribed, NodeFacts, NodeFiles
-from api.volume import (
+from api.ports.volumes import (
     PrepareSubPath,
     PrepareVolume,
     RemoveVolumes,

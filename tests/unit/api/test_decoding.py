@@ -13,9 +13,9 @@ ROOT = Path(__file__).parents[3]
 AT_ONCE = """
 import sys, threading
 import msgspec
-from actors.pod.outcome import decoded
+from actors.pod.life.outcome import decoded
 from actors.pod.state import PodMemo
-from api.scheme import SCHEME
+from api.kube.scheme import SCHEME
 
 POD = b'{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": [{"name": "x", "image": "y"}]}}'
 LIST = b'{"apiVersion": "v1", "kind": "PodList", "items": [' + POD + b']}'

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from actors.sources.manifest import FILE, Origin, read_pods
-from api import duration, quantity
-from api.config import Flags, Machine, configure
-from api.objects.kubeletconfiguration import KubeletConfiguration
-from api.objects.pod import Pod
-from api.scheme import KUBELET_V1BETA1, SCHEME
-from runtime.drivers.host.yamltext import read_document
+from api import duration
+from api.config.settings import Flags, Machine, configure
+from api.kube import quantity
+from api.kube.objects.kubeletconfiguration import KubeletConfiguration
+from api.kube.objects.pod import Pod
+from api.kube.scheme import KUBELET_V1BETA1, SCHEME
+from runtime.drivers.host.manifests.yamltext import read_document
 
 MESSAGE = 700
 """Characters of the longest message: those that list all that is allowed are long, and repeat little of what was found."""

@@ -6,12 +6,12 @@ import msgspec
 
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
-from api.cgroup import EnsureNodeCgroups, NodeCgroupsMade
 from api.errors import Failure, FailureKind
 from api.lifecycle import Start
 from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import Alarm, Outcome
-from api.node import DescribeNode, NodeDescribed, NodeFacts, Reserved
+from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
+from api.ports.node import DescribeNode, NodeDescribed, NodeFacts, Reserved
 
 FACTS = NodeFacts(pod_cgroups=True, cpu_milli=2000, memory_bytes=1 << 30, max_pids=1000)
 WALL = 1_700_000_000 * 10**9

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from actors.cgroups.tree import groups_of
-from actors.rules.cgrouppath import reserved_path
-from api.cgroup import UNLIMITED, CgroupLimits, NodeCgroup
-from api.node import CgroupDriver, NodeFacts, Reservation, Reserved
+from actors.rules.resources.cgrouppath import reserved_path
+from api.ports.cgroups import UNLIMITED, CgroupLimits, NodeCgroup
+from api.ports.node import CgroupDriver, NodeFacts, Reservation, Reserved
 
 GI, MI = 1 << 30, 1 << 20
 KEPT = Reserved(

@@ -10,10 +10,10 @@ from actors.events.page import COMBINED, SIMILAR_LIMIT
 from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, Page, rows
 from actors.events.wire import event_object
 from api.errors import Failure, FailureKind
-from api.host import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ids import Uid
 from api.messages.events import EventSeen, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, Outcome
+from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
 
 NS = 1_000_000_000
 WALL = 1_700_000_000 * NS

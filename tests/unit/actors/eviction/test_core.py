@@ -19,6 +19,10 @@ from actors.eviction.report import report
 from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming
 from actors.rules.nodeevent import node_event_rows
 from api.eviction import EvictionPolicy, Pressure, Quantity, Signal, Threshold
+from api.kube.objects.container import Container, ResourceRequirements
+from api.kube.objects.meta import ObjectMeta
+from api.kube.objects.pod import Pod, PodSpec
+from api.kube.objects.volume import EmptyDirVolumeSource, Volume
 from api.lifecycle import Tell
 from api.messages.events import EventSeen
 from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected
@@ -27,10 +31,6 @@ from api.messages.kernel import Alarm, Restarted
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
-from api.objects.container import Container, ResourceRequirements
-from api.objects.meta import ObjectMeta
-from api.objects.pod import Pod, PodSpec
-from api.objects.volume import EmptyDirVolumeSource, Volume
 from api.usage import (
     ContainerUsage,
     FsUsage,

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from actors.imagegc.answer import answered, with_asker
 from actors.imagegc.state import ImageGCState
 from api.ids import Path
-from api.introspection import Collection
 from api.messages.imagegc import CollectImages
+from api.shown.introspection import Collection
 
 EVICTION = Path("/node/eviction")
 

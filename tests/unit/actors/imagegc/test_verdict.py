@@ -10,8 +10,8 @@ from actors.imagegc.reference import Index, is_sandbox_image
 from actors.imagegc.state import Policy, Record
 from actors.imagegc.verdict import Goal, judge, remember
 from actors.rules.imagename import forms
-from api.images import ImageFs, ImageRow
-from api.introspection import ImageDecision
+from api.ports.images import ImageFs, ImageRow
+from api.shown.introspection import ImageDecision
 
 HEX = "0123456789abcdef" * 4
 DIGEST = "fedcba9876543210" * 4

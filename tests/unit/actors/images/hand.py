@@ -5,14 +5,22 @@ import itertools
 from actors.images.core import decide
 from actors.images.state import ImagesState, Policy
 from api.errors import Failure, FailureKind
-from api.host import NodeCredentials, ReadNodeCredentials
 from api.ids import Path, Uid
-from api.images import ImagePulled, ImageRemoved, ImageRow, ImageShown, ImageStatus, PullImage, RemoveImage
 from api.lifecycle import Cancel, Start, Tell
 from api.messages.imagegc import ImageDropped
 from api.messages.images import DropImage, ImageWant, PullPolicy, WantImages
 from api.messages.kernel import Alarm, Outcome
 from api.messages.pod import ImageReport
+from api.ports.credentials import NodeCredentials, ReadNodeCredentials
+from api.ports.images import (
+    ImagePulled,
+    ImageRemoved,
+    ImageRow,
+    ImageShown,
+    ImageStatus,
+    PullImage,
+    RemoveImage,
+)
 
 ALWAYS, ABSENT, NEVER = PullPolicy.ALWAYS, PullPolicy.IF_NOT_PRESENT, PullPolicy.NEVER
 APP = "registry.local/app:1"

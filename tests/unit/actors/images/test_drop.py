@@ -7,10 +7,10 @@ from actors.images.drop import LEASE_S
 from actors.images.state import ImagesState
 from api.errors import FailureKind
 from api.ids import Path
-from api.images import ImageStatus, PullImage, RemoveImage
 from api.messages.imagegc import ImageDropped
 from api.messages.kernel import Outcome
 from api.messages.pod import ImageProgress
+from api.ports.images import ImageStatus, PullImage, RemoveImage
 from tests.unit.actors.images.hand import ALWAYS, APP, GC, ID, Puller, failure, row, want
 
 HEX = ID.removeprefix("sha256:")

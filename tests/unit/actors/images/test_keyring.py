@@ -6,11 +6,12 @@ import json
 import pytest
 
 from actors.images.keyring import fits, fitting, key_of, offers
-from api import dockerconfig
 from api.errors import FailureKind, RejectedError
-from api.host import NodeCredentials, Problem
-from api.images import ImageAuth, PullImage
+from api.kube import dockerconfig
 from api.messages.images import Credential, WantImages
+from api.ports.credentials import NodeCredentials
+from api.ports.images import ImageAuth, PullImage
+from api.ports.manifests import Problem
 from runtime.kernel.shell import action_brief
 from tests.unit.actors.images.hand import ALWAYS, Puller, failure, row, want
 

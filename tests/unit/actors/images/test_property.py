@@ -8,11 +8,19 @@ from hypothesis import strategies as st
 from actors.images import backoff
 from actors.images.drop import LEASE_S
 from actors.images.state import ImagesState, Policy
-from api.host import NodeCredentials, ReadNodeCredentials
-from api.images import ImageAuth, ImagePulled, ImageRemoved, ImageShown, ImageStatus, PullImage, RemoveImage
 from api.messages.images import Credential, PullPolicy
 from api.messages.kernel import ChildDied
 from api.messages.pod import ImageProgress, ImageReport
+from api.ports.credentials import NodeCredentials, ReadNodeCredentials
+from api.ports.images import (
+    ImageAuth,
+    ImagePulled,
+    ImageRemoved,
+    ImageShown,
+    ImageStatus,
+    PullImage,
+    RemoveImage,
+)
 from tests.unit.actors.images.hand import Puller, failure, row, want
 
 IMAGES = ("r.local/a:1", "r.local/b")

@@ -6,11 +6,11 @@ from actors.images.actor import ImagePuller
 from actors.images.core import WatchPod
 from actors.images.state import ImagesState, Policy
 from api.errors import FailureKind
-from api.host import ReadNodeCredentials
 from api.ids import Path
-from api.images import ImageStatus, PullImage
 from api.messages.kernel import ChildDied
 from api.messages.pod import ImageProgress
+from api.ports.credentials import ReadNodeCredentials
+from api.ports.images import ImageStatus, PullImage
 from tests.unit.actors.images.hand import (
     ABSENT,
     ALWAYS,

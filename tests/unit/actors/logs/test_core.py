@@ -6,19 +6,11 @@ import pytest
 
 from actors.logs.core import LINK_PERIOD_S, NOT_OURS_S, decide
 from actors.logs.state import LogRotatorState, SayTrouble, event_rows
-from api.containers import (
-    Container,
-    ContainerState,
-    InspectPod,
-    ReopenContainerLog,
-    RuntimePod,
-    Sandbox,
-    SandboxState,
-)
 from api.errors import Failure, FailureKind
-from api.host import Done
 from api.lifecycle import Start
-from api.logfile import (
+from api.messages.kernel import Alarm, Outcome
+from api.ports.call import Done
+from api.ports.logs import (
     DeadLink,
     DeadLinks,
     FindDeadLinks,
@@ -30,7 +22,15 @@ from api.logfile import (
     RestoreLog,
     RotateLog,
 )
-from api.messages.kernel import Alarm, Outcome
+from api.ports.runtime import (
+    Container,
+    ContainerState,
+    InspectPod,
+    ReopenContainerLog,
+    RuntimePod,
+    Sandbox,
+    SandboxState,
+)
 
 FOLDER = "/var/log/pods/default_web_u1/main"
 PATH = f"{FOLDER}/0.log"

@@ -6,12 +6,12 @@ from actors.oom.core import GIVE_UP_S, KEPT_KILLS, LIST_AGAIN_S, SETTLED_S, SILE
 from actors.oom.report import kill_lines, notice, report
 from actors.oom.state import OOMS, SELF, USAGE, OomState
 from actors.rules.nodeevent import node_event_rows
-from api.containers import Container, ContainerState, ListPods, PodListing, RuntimePod
 from api.errors import Failure, FailureKind
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
 from api.messages.usage import UnwatchUsage, UsageRead, WatchUsage
-from api.oom import OomKill
+from api.ports.ooms import OomKill
+from api.ports.runtime import Container, ContainerState, ListPods, PodListing, RuntimePod
 from api.usage import ContainerUsage, NodeUsage, PodUsage, Usage
 
 WALL = 1_700_000_000_000_000_000

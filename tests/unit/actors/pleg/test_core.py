@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from actors.pleg.core import SILENT_S, decide, health
 from actors.pleg.state import PlegState
-from api.containers import InspectPod, ListPods, PodListing, RuntimeChanged
 from api.errors import Failure, FailureKind
 from api.ids import Uid, pod_path
 from api.lifecycle import Listen, Start, Tell
@@ -15,6 +14,7 @@ from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
 from api.messages.pleg import LookAtPod, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
+from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeChanged
 from tests.unit.actors.pods import box, instance, shown
 
 BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="no runtime at unix:///x")

@@ -21,7 +21,17 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from api.containers import (
+from api.errors import FailureKind
+from api.ids import Path
+from api.kube.objects.container import Container
+from api.lifecycle import Start
+from api.messages.kernel import Outcome, Restarted
+from api.messages.pod import ClearPod, KillCause
+from api.messages.status import PodStatusComposed
+from api.messages.supervisor import PodKilled, PodMoved
+from api.ports.ledger import Forget, Recall, RecallAll, Remember
+from api.ports.podfiles import MakePodFolders, RemovePodFolders
+from api.ports.runtime import (
     QUEUE_S,
     QUEUED,
     CreateContainer,
@@ -34,15 +44,6 @@ from api.containers import (
     StopContainer,
     StopSandbox,
 )
-from api.errors import FailureKind
-from api.host import Forget, MakePodFolders, Recall, RecallAll, Remember, RemovePodFolders
-from api.ids import Path
-from api.lifecycle import Start
-from api.messages.kernel import Outcome, Restarted
-from api.messages.pod import ClearPod, KillCause
-from api.messages.status import PodStatusComposed
-from api.messages.supervisor import PodKilled, PodMoved
-from api.objects.container import Container
 from runtime.drivers.memory.host import MemoryLedger
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, running_pod

@@ -3,10 +3,10 @@
 import msgspec
 
 from actors.pod.explain import explain
-from api.containers import StopContainer
+from api.kube.objects.container import Container, EnvVar, EnvVarSource, ResourceFieldSelector
+from api.kube.objects.pod import PodReadinessGate
 from api.messages.pod import Resize, UpdatePod
-from api.objects.container import Container, EnvVar, EnvVarSource, ResourceFieldSelector
-from api.objects.pod import PodReadinessGate
+from api.ports.runtime import StopContainer
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.tiny import FACTS, Hand, running_pod
 

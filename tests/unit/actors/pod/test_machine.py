@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from actors.pod.core import decide
 from actors.pod.state import LIFE_WORD, Finished, Gone, Recalling, Terminated
-from api.containers import CreateContainer, StopContainer
 from api.errors import FailureKind
-from api.host import Remember
 from api.ids import Path
+from api.kube.objects.container import Container, EphemeralContainer
 from api.lifecycle import Cancel, Start
 from api.messages.supervisor import PodKilled
-from api.objects.container import Container, EphemeralContainer
+from api.ports.ledger import Remember
+from api.ports.runtime import CreateContainer, StopContainer
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.tiny import STARTING, Hand
 

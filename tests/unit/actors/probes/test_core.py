@@ -10,14 +10,14 @@ from msgspec.structs import replace
 from actors.probes.core import decide, start
 from actors.probes.explain import probe_rows
 from actors.probes.state import ProberState
-from api.containers import ExecInContainer, ExecResult
 from api.errors import Failure, FailureKind
 from api.ids import Uid, pod_path
 from api.lifecycle import Cancel, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Outcome
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbePod, ProbeTarget
-from api.netcall import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect, TcpConnected
+from api.ports.net import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect, TcpConnected
+from api.ports.runtime import ExecInContainer, ExecResult
 
 NS = 1_000_000_000
 WALL = 1_700_000_000 * NS

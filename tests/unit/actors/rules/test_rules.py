@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.rules.backoff import Backoff, counted, wait_s
-from actors.rules.instance import not_back
-from actors.rules.loglink import link_name
-from actors.rules.qos import qos_class
-from actors.rules.restart import should_start
-from actors.rules.sandbox import judge, worth_making
-from api.objects.pod import Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec
-from api.objects.pod import ResourceRequirements as Resources
+from actors.rules.container.backoff import Backoff, counted, wait_s
+from actors.rules.container.instance import not_back
+from actors.rules.container.loglink import link_name
+from actors.rules.container.restart import should_start
+from actors.rules.container.sandbox import judge, worth_making
+from actors.rules.resources.qos import qos_class
+from api.kube.objects.pod import Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, PodSpec
+from api.kube.objects.pod import ResourceRequirements as Resources
 from tests.unit.actors.pods import NS, WALL, box, instance, shown, wanted
 
 

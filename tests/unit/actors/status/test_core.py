@@ -5,16 +5,17 @@ import itertools
 import msgspec
 from msgspec.structs import replace
 
-from actors.rules.ownership import say_the_same
+from actors.rules.container.ownership import say_the_same
 from actors.status.core import GATHER_S, decide, unwritten
 from actors.status.state import StatusState
 from api.errors import Failure, FailureKind
-from api.host import Done, Forget, Remember
 from api.ids import Uid
+from api.kube.objects.podstatus import ContainerStatus, PodCondition, PodStatus
 from api.lifecycle import Start
 from api.messages.kernel import Alarm, Outcome
 from api.messages.status import ForgetPodStatus, PodStatusComposed
-from api.objects.podstatus import ContainerStatus, PodCondition, PodStatus
+from api.ports.call import Done
+from api.ports.ledger import Forget, Remember
 
 
 class Desk:

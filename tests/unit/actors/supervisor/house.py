@@ -6,7 +6,6 @@ from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from actors.supervisor.verdict import SECTION
 from api.errors import Failure, FailureKind
-from api.host import Done, Forget, Recall, Recalled, Remember
 from api.ids import Uid, pod_path
 from api.lifecycle import Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Outcome
@@ -20,7 +19,9 @@ from api.messages.supervisor import (
     RuntimePresence,
     SourcedPod,
 )
-from api.node import DescribeNode, NodeDescribed, NodeFacts
+from api.ports.call import Done
+from api.ports.ledger import Forget, Recall, Recalled, Remember
+from api.ports.node import DescribeNode, NodeDescribed, NodeFacts
 
 NODE = NodeFacts(
     name="n1",

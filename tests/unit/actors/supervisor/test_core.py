@@ -6,7 +6,6 @@ from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
 from actors.supervisor.verdict import Verdict, encoded
 from api.errors import Failure, FailureKind
-from api.host import ListPodFolders, PodFolders, RecallAll, RecalledAll
 from api.ids import Path, Uid, pod_path
 from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
@@ -20,6 +19,8 @@ from api.messages.supervisor import (
     PodOp,
     PodsChanged,
 )
+from api.ports.ledger import RecallAll, RecalledAll
+from api.ports.podfiles import ListPodFolders, PodFolders
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import House, kills, presence, spawned, told
 

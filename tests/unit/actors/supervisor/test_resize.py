@@ -3,9 +3,9 @@
 import msgspec
 
 from actors.supervisor.verdict import Page
+from api.kube.objects.container import Container, ResourceRequirements
 from api.messages.pod import UpdatePod
 from api.messages.supervisor import PodLife, PodMoved, PodOp
-from api.objects.container import Container, ResourceRequirements
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.supervisor.house import House, refusals, told
 

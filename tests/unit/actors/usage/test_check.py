@@ -2,7 +2,14 @@
 
 import pytest
 
-from actors.rules.usage import check_count, check_cpu, check_fs, check_memory, check_share, check_swap
+from actors.rules.resources.usage import (
+    check_count,
+    check_cpu,
+    check_fs,
+    check_memory,
+    check_share,
+    check_swap,
+)
 from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage
 
 NS = 1_000_000_000

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from actors.usage.core import PUBLISH_S, WARM_ROUNDS, decide
 from actors.usage.state import Part, Policy, UsageState
-from api.containers import (
+from api.errors import Failure, FailureKind
+from api.ids import OpId, Path
+from api.lifecycle import Start, Tell
+from api.messages.kernel import Alarm, Outcome
+from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageRead, WatchUsage
+from api.ports.images import ImageFs, ImageFsUsage
+from api.ports.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
+from api.ports.runtime import (
     Container,
     ContainerState,
     InspectPod,
@@ -17,15 +24,7 @@ from api.containers import (
     Sandbox,
     SandboxState,
 )
-from api.errors import Failure, FailureKind
-from api.ids import OpId, Path
-from api.images import ImageFs, ImageFsUsage
-from api.lifecycle import Start, Tell
-from api.messages.kernel import Alarm, Outcome
-from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageRead, WatchUsage
-from api.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
-from api.usage import CpuUsage, FsUsage, MemoryUsage
-from api.usagecall import (
+from api.ports.usage import (
     ContainerStat,
     ContainerStats,
     DiskReading,
@@ -43,6 +42,7 @@ from api.usagecall import (
     ReadNode,
     ReadPods,
 )
+from api.usage import CpuUsage, FsUsage, MemoryUsage
 
 NS = 1_000_000_000
 GIB, MIB = 1 << 30, 1 << 20

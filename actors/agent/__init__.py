@@ -1,0 +1,1 @@
+"""The command `nodeagent` and the agent that it runs: arguments, drivers, actors; the composition root."""

@@ -1,0 +1,153 @@
+"""The command line: ``nodeagent run`` and the verbs that talk to a running agent."""
+
+import argparse
+import sys
+
+from api.errors import OperatingError, RejectedError
+from api.ports.manifests import Problem
+from runtime.cli.command import VERBS, add_verbs, run_verb
+
+NOT_YET = {
+    "kubeconfig": "the API server as a source of pods",
+    "bootstrap_kubeconfig": "the API server as a source of pods",
+    "register_node": "registering the node",
+}
+"""Flags whose names are fixed and whose feature this build does not have: refused, never ignored."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit status: 0 well, 1 failed, 2 wrongly used."""
+    parser = make_parser()
+    args = parser.parse_args(argv)
+    if args.verb is None:
+        parser.print_help(sys.stderr)
+        return 2
+    if args.verb in VERBS:
+        return run_verb(args, check=check_file)
+    try:
+        for flag, feature in NOT_YET.items():
+            if getattr(args, flag) is not None:
+                text = f"this build does not have {feature} yet; leave the flag out"
+                raise RejectedError(f"--{flag.replace('_', '-')}: {text}")
+        from actors.agent.run import run  # noqa: PLC0415  # the verbs must start without the agent's imports
+
+        return run(args)
+    except OperatingError as error:
+        print(f"nodeagent: {error}", file=sys.stderr)
+        return 1
+
+
+def check_file(path: str) -> tuple[Problem, ...]:
+    """Check one manifest or configuration file."""
+    from actors.agent.validate import problems_of  # noqa: PLC0415
+
+    return problems_of(path)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="nodeagent",
+        description="A Kubernetes node agent: runs pods on this machine, and says why one does not run.",
+    )
+    subparsers = parser.add_subparsers(dest="verb", metavar="VERB")
+    run = subparsers.add_parser(
+        "run",
+        help="run the agent in the foreground",
+        description="Run the agent in the foreground; pods keep running when it ends.",
+    )
+    run.set_defaults(verb="run")
+    add_run_flags(run)
+    add_verbs(subparsers)
+    return parser
+
+
+def add_run_flags(run: argparse.ArgumentParser) -> None:
+    """Add the flags of ``run``; one that is given wins over the configuration file."""
+    pods = run.add_argument_group("pods")
+    pods.add_argument(
+        "--pod-manifest-path", metavar="PATH", help="folder or file of static pods (staticPodPath)"
+    )
+    pods.add_argument("--manifest-url", metavar="URL", help="URL of a Pod or PodList (staticPodURL)")
+    pods.add_argument(
+        "--manifest-url-header",
+        metavar="K=V",
+        action="append",
+        default=[],
+        help="header to send with it; may be given again; never shown",
+    )
+    pods.add_argument(
+        "--allow-host-image",
+        action="store_true",
+        help="accept nodeagent.local/host from sources other than files",
+    )
+    pods.add_argument(
+        "--take-over", action="store_true", help="treat other agents' pods on this runtime as ours"
+    )
+    pods.add_argument(
+        "--runonce",
+        action="store_true",
+        help="start the static pods, wait until they run or finish, print the result per pod, and end",
+    )
+    node = run.add_argument_group("node")
+    node.add_argument(
+        "--config", metavar="FILE", help="KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON"
+    )
+    node.add_argument(
+        "--root-dir",
+        metavar="DIR",
+        default="",
+        help="where the agent keeps its files (default: /var/lib/nodeagent as root, else $XDG_STATE_HOME/nodeagent)",
+    )
+    node.add_argument(
+        "--container-runtime-endpoint",
+        metavar="URI",
+        help="embedded, or unix:///path of a CRI runtime (default embedded, unless --config is given)",
+    )
+    node.add_argument(
+        "--image-service-endpoint",
+        metavar="URI",
+        help="unix:///path of the CRI image service (default: the container runtime's)",
+    )
+    node.add_argument(
+        "--pod-infra-container-image",
+        metavar="IMAGE",
+        help="image that the runtime makes sandboxes from: never collected, also where the runtime does not pin it",
+    )
+    node.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host's)")
+    node.add_argument(
+        "--node-labels", metavar="K=V,...", default="", help="labels of the node, for pods' selectors"
+    )
+    node.add_argument(
+        "--register-with-taints",
+        metavar="K=V:EFFECT,...",
+        help="taints of the node (registerWithTaints); NoExecute keeps pods from running, static ones excepted",
+    )
+    node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")
+    node.add_argument(
+        "--healthz-port",
+        metavar="N",
+        type=int,
+        help="port of /healthz, /livez, /readyz on loopback (default 10248, 0: none)",
+    )
+    node.add_argument("--log-format", choices=("text", "json"), help="how the log is written (default text)")
+    node.add_argument(
+        "--v",
+        metavar="N",
+        type=int,
+        default=None,
+        dest="verbosity",
+        help="log verbosity: 0 normal, 4 and above for debugging",
+    )
+    node.add_argument(
+        "--enable-fault-injection",
+        action="store_true",
+        help="break this agent on purpose, as the plan in the file NODEAGENT_FAULTS says; for tests alone",
+    )
+    later = run.add_argument_group("not in this build yet (refused when given)")
+    for name, feature in NOT_YET.items():
+        later.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", default=None, help=feature)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

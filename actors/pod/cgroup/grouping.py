@@ -1,0 +1,188 @@
+"""A pod's own cgroup: made before its sandbox, kept where it was first made, left when the node's cgroups move.
+
+Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.cgroup.parent import asked_milli, pod_limits, possible_parents, widest
+from actors.pod.cgroup.resize import due_changes
+from actors.pod.container.stop import leaving, stops
+from actors.pod.life.event import with_event
+from actors.pod.life.stage import Stage, host_call, sandbox_stops
+from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.state import LIMITING, Hold, PodState, PortCall, Recalling, Syncing, Terminating
+from actors.rules.container.instance import running
+from actors.rules.resources.qos import qos_class
+from api.ids import Instant, Path, WallNs
+from api.kube.objects.pod import Pod
+from api.lifecycle import Action, Tell
+from api.messages.cgroups import PodCpuAsked
+from api.messages.kernel import KernelMessage, Restarted
+from api.messages.pod import PodMessage, UpdatePod
+from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
+from api.ports.runtime import RuntimePod, SandboxSpec
+
+CGROUPS = Path("/node/cgroups")
+FIRST_LIMITS_S = 10.0
+LIMITS_S = 300.0
+"""Longest wait between tries to give a cgroup what the kernel does not take."""
+
+
+def is_grouped(state: PodState) -> bool:
+    """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
+    if state.desired is None or not state.node.pod_cgroups:
+        return True
+    if state.grouped != state.memo.cgroup_parent:
+        return False
+    return state.granted_to is state.desired or state.granted == limits_due(state, state.desired)
+
+
+def limits_due(state: PodState, pod: Pod) -> CgroupLimits:
+    """Return what the pod's cgroup is to have now.
+
+    While what runs has still to be given other amounts, it is what both need: a pod grows before its containers and
+    shrinks after them (reference ``runtime-cri`` section 6.8).
+    """
+    wanted = pod_limits(pod, state.node)
+    if state.granted is None or not due_changes(state):
+        return wanted
+    return widest(state.granted, wanted)
+
+
+def is_named(state: PodState) -> bool:
+    """Tell whether it is known what the pod's cgroup is called."""
+    return state.described or not state.node.confined
+
+
+def group_calls(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before.
+
+    What a cgroup is called depends on what the runtime says of itself: before it was asked, none is made.
+    """
+    if state.desired is None or not is_named(state) or is_grouped(state):
+        return ()
+    ensure = EnsurePodCgroup(
+        cgroup_parent=state.memo.cgroup_parent,
+        driver=state.node.cgroup_driver,
+        limits=limits_due(state, state.desired),
+    )
+    old = former_group(state)
+    if not old:
+        return (host_call("cgroups", ensure),)
+    return (host_call("cgroups", RemovePodCgroup(cgroup_parent=old)), host_call("cgroups", ensure))
+
+
+def former_group(state: PodState) -> str:
+    """Return the cgroup that the pod was in before the node's cgroups were configured otherwise; empty: none."""
+    before = state.remembered.cgroup_parent if state.remembered is not None else ""
+    return before if before and before != state.memo.cgroup_parent else ""
+
+
+def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, wall: WallNs) -> Stage | None:
+    """Return the stage that stops what is in a cgroup that is the pod's no more: it can not be moved alive."""
+    old = former_group(state)
+    if not old or not is_named(state):
+        return None
+    why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
+    # What is written meanwhile must go on naming the cgroup that is to be left.
+    there = replace(state, memo=replace(state.memo, cgroup_parent=old))
+    leave = tuple(leaving(one, own_grace_s(pod)) for one in running(observed))
+    stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
+    if stopping is not None:
+        return stopping
+    boxes = sandbox_stops(state)
+    return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
+
+
+def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that remove the pod's cgroup; where it is not known which that is, whichever it may be."""
+    if state.memo.cgroup_parent:
+        paths: tuple[str, ...] = (state.memo.cgroup_parent,)
+    else:
+        paths = possible_parents(state.uid, state.node) if state.node.pod_cgroups else ()
+    return tuple(host_call("cgroups", RemovePodCgroup(cgroup_parent=path)) for path in paths)
+
+
+def ungrouped(state: PodState, parent: str) -> PodState:
+    """Take in that a cgroup of the pod is gone: its own, or the last of those that it may have been."""
+    own = state.memo.cgroup_parent
+    gone = parent == own if own else not state.inflight and state.hold("") is None
+    return replace(state, ungrouped=gone)
+
+
+def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
+    """Return the sandbox in the cgroup that was made for it."""
+    parent = state.memo.cgroup_parent
+    return replace(spec, cgroup_parent=parent) if parent else spec
+
+
+def grouped(
+    state: PodState, call: EnsurePodCgroup, made: PodCgroupMade, now: Instant, wall: WallNs
+) -> PodState:
+    """Take in that the pod's cgroup is there: what of its limits the kernel did not take is told, and tried again.
+
+    A limit of memory below what is in use, for one, is refused on version 1 until less is in use. Where cgroups may not be
+    written the node says so once, not each pod.
+    """
+    for text in made.unapplied:
+        state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
+    state = replace(state, holds=limits_held(state, made.unapplied, now))
+    pod = state.desired
+    exact = pod is not None and call.limits == pod_limits(pod, state.node)
+    return replace(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=pod if exact else None)
+
+
+def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> tuple[Hold, ...]:
+    """Return the pod's holds with one for the limits that the kernel did not take, without one when it took all."""
+    before = state.hold(LIMITING)
+    others = tuple(hold for hold in state.holds if hold is not before)
+    if not unapplied:
+        return others
+    failures = before.failures + 1 if before is not None else 1
+    hold = Hold(
+        container=LIMITING,
+        call=EnsurePodCgroup.__name__,
+        since=before.since if before is not None else now,
+        until=now + min(FIRST_LIMITS_S * 2.0 ** min(failures - 1, 10), LIMITS_S),
+        failures=failures,
+        reason="",
+        message="; ".join(unapplied),
+    )
+    return tuple(sorted((*others, hold), key=lambda one: one.container))
+
+
+def limit_again(state: PodState, pod: Pod, now: Instant) -> Stage | None:
+    """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
+    hold = state.hold(LIMITING)
+    if hold is None or now < hold.until:
+        return None
+    ensure = EnsurePodCgroup(
+        cgroup_parent=state.memo.cgroup_parent,
+        driver=state.node.cgroup_driver,
+        limits=limits_due(state, pod),
+    )
+    return Stage(
+        calls=(host_call("cgroups", ensure),), why="giving its cgroup limits that the kernel did not take"
+    )
+
+
+def cpu_told(
+    before: PodState, after: PodState, message: PodMessage | KernelMessage | None
+) -> tuple[Action, ...]:
+    """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""
+    again = isinstance(message, UpdatePod) or (isinstance(message, Restarted) and message.path == CGROUPS)
+    if not again and before.desired is after.desired and type(before.life) is type(after.life):
+        return ()
+    milli = burstable_milli(after)
+    if milli == burstable_milli(before) and not (again and milli):
+        return ()
+    return (Tell(to=CGROUPS, message=PodCpuAsked(uid=after.uid, milli=milli)),)
+
+
+def burstable_milli(state: PodState) -> int:
+    """Return how much CPU of the Burstable pods' a pod asks for while anything of it may run."""
+    if state.desired is None or not isinstance(state.life, Recalling | Syncing | Terminating):
+        return 0
+    spec = state.desired.spec
+    return asked_milli(spec) if qos_class(spec) == "Burstable" else 0

@@ -1,0 +1,264 @@
+"""In-place resize: what runs is confined by what is allocated to it, without a restart where that is allowed.
+
+Level-triggered: what the runtime shows of each running container is compared with what it would be made with now, in the
+runtime's own units (two shares are no request). Reference ``pod-lifecycle`` section 14, ``runtime-cri`` section 6.8.
+
+```text
+memory that shrinks -> memory that grows -> CPU that shrinks -> CPU that grows        (each side by side over containers)
+```
+
+What one resource's refusal stops is that resource alone. A limit that goes away cannot be taken away in place, and a
+resource whose policy asks for it is changed by a restart.
+"""
+
+from enum import StrEnum
+
+import msgspec
+
+from actors.pod.life.event import with_event
+from actors.pod.life.stage import Stage, runtime_call
+from actors.pod.spec.resource import container_resources
+from actors.pod.state import RESIZING, PodState, Syncing
+from actors.rules.container.instance import newest_of
+from actors.rules.identity import kept_for_each
+from api.ids import Instant, WallNs
+from api.kube.objects import pod as v1
+from api.kube.objects.podstatus import PodCondition, PodStatus
+from api.ports.confinement import Resources
+from api.ports.node import NodeFacts
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import ContainerState, UpdateContainer
+
+RESTARTS = "RestartContainer"
+PENDING = "PodResizePending"
+IN_PROGRESS = "PodResizeInProgress"
+
+
+class Change(StrEnum):
+    """Kinds of change, in the order in which they are made."""
+
+    MEMORY_SHRINKS = "less memory"
+    MEMORY_GROWS = "more memory"
+    CPU_SHRINKS = "less CPU"
+    CPU_GROWS = "more CPU"
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one container that runs."""
+
+    container: str
+    instance: Instance
+    change: Change
+    resources: Resources
+    """What to ask the runtime for: this resource alone."""
+    restart: bool
+    """It takes effect with the container's next instance only."""
+
+
+LIVE = (ContainerState.CREATED, ContainerState.RUNNING)
+
+
+def due_changes(state: PodState) -> tuple[Due, ...]:
+    """Return every change that what runs, or was made, still needs, in the order of `Change`, then of the spec."""
+    pod = state.desired
+    if pod is None or not state.node.confined or state.observed is None:
+        return ()
+    found: list[Due] = []
+    for container, wanted in amounts_by_container(pod, state.node):
+        newest = newest_of(state.observed, container.name)
+        if newest is not None and newest.state in LIVE and newest.resources is not None:
+            found += changes_of(container, newest, wanted, dict(state.resized).get(newest.id, Resources()))
+    order = tuple(Change)
+    return tuple(sorted(found, key=lambda due: order.index(due.change))) if found else ()
+
+
+@kept_for_each
+def amounts_by_container(pod: v1.Pod, node: NodeFacts) -> tuple[tuple[v1.Container, Resources], ...]:
+    """Return what each container would be made with now, in spec order."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    return tuple((container, container_resources(pod, container, node)) for container in containers)
+
+
+def with_confined(state: PodState) -> PodState:
+    """Return the state that knows for which update everything that runs is confined as it should be."""
+    if state.confined == state.generation or state.inflight or state.look or state.observed is None:
+        return state
+    return state if due_changes(state) else msgspec.structs.replace(state, confined=state.generation)
+
+
+def changes_of(
+    container: v1.Container, instance: Instance, wanted: Resources, asked: Resources
+) -> tuple[Due, ...]:
+    """Return what one container still needs; `asked` is what the runtime took for it already."""
+    shown = instance.resources
+    assert shown is not None
+    found = []
+    memory = (wanted.memory_limit_bytes, shown.memory_limit_bytes)
+    # A limit of none is never asked for in place: what was asked for says nothing of it.
+    if memory[0] != memory[1] and (not memory[0] or memory[0] != asked.memory_limit_bytes):
+        given = Resources(
+            memory_limit_bytes=wanted.memory_limit_bytes,
+            memory_swap_limit_bytes=wanted.memory_swap_limit_bytes,
+        )
+        change = Change.MEMORY_GROWS if grows(*memory) else Change.MEMORY_SHRINKS
+        restart = by_restart(container, "memory") or not memory[0]
+        found.append(
+            Due(container=container.name, instance=instance, change=change, resources=given, restart=restart)
+        )
+    cpu = (cpu_of(wanted), cpu_of(shown))
+    if cpu[0] != cpu[1] and (not asked.cpu_shares or cpu[0] != cpu_of(asked)):
+        given = Resources(
+            cpu_shares=wanted.cpu_shares,
+            cpu_period_us=wanted.cpu_period_us if wanted.cpu_quota_us else 0,
+            cpu_quota_us=wanted.cpu_quota_us,
+        )
+        quotas = (wanted.cpu_quota_us, shown.cpu_quota_us)
+        more = grows(*quotas) if quotas[0] != quotas[1] else wanted.cpu_shares > shown.cpu_shares
+        change = Change.CPU_GROWS if more else Change.CPU_SHRINKS
+        restart = by_restart(container, "cpu") or (not quotas[0] and bool(quotas[1]))
+        found.append(
+            Due(container=container.name, instance=instance, change=change, resources=given, restart=restart)
+        )
+    return tuple(found)
+
+
+def grows(wanted: int, shown: int) -> bool:
+    """Tell whether a limit rises; 0 is none, the greatest of all."""
+    return bool(shown) and (not wanted or wanted > shown)
+
+
+def cpu_of(resources: Resources) -> tuple[int, int]:
+    """Return what CPU a container is confined by: shares, where two are as good as none, and quota per period (us)."""
+    return max(resources.cpu_shares, 2), max(resources.cpu_quota_us, 0)
+
+
+def by_restart(container: v1.Container, resource: str) -> bool:
+    """Tell whether the container asks to be restarted for a change of this resource."""
+    return any(
+        policy.resource_name == resource and policy.restart_policy == RESTARTS
+        for policy in container.resize_policy
+    )
+
+
+def next_changes(state: PodState) -> tuple[Due, ...]:
+    """Return the changes to make side by side now: all of the first kind that is due, restarts before updates."""
+    due = due_changes(state)
+    restarts = tuple(one for one in due if one.restart)
+    updates = tuple(one for one in due if not one.restart)
+    return (*restarts, *(one for one in updates if one.change is updates[0].change))
+
+
+def can_restart(spec: v1.PodSpec, container: v1.Container) -> bool:
+    """Tell whether a container may be restarted for its resize, which then counts for nothing but that."""
+    return (container.restart_policy or spec.restart_policy or "Always") != "Never"
+
+
+def call_of(state: PodState, due: Due) -> UpdateContainer:
+    """Return the call that makes a change."""
+    return UpdateContainer(uid=state.uid, container_id=due.instance.id, resources=due.resources)
+
+
+def after_update(state: PodState, call: UpdateContainer) -> PodState:
+    """Note what the runtime took: one that rounds what it shows is not asked for the same again."""
+    known = {one.id for one in state.observed.containers} if state.observed is not None else set()
+    before = dict(state.resized).get(call.container_id, Resources())
+    rest = tuple(row for row in state.resized if row[0] != call.container_id and row[0] in known)
+    return msgspec.structs.replace(
+        state, resized=(*rest, (call.container_id, before.updated(call.resources)))
+    )
+
+
+def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
+    """Forget what the runtime took before: a change that failed may have come through, and be in its place."""
+    rest = tuple(row for row in state.resized if row[0] != call.container_id)
+    return msgspec.structs.replace(state, resized=rest)
+
+
+def is_held(state: PodState, now: Instant) -> bool:
+    """Tell whether resizing waits after failed tries."""
+    hold = state.hold(RESIZING)
+    return hold is not None and now < hold.until
+
+
+def restarts_to_resize(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Instance, ...]:
+    """Return what runs and is to be restarted, for it is to get what it cannot be given in place."""
+    if is_held(state, now):
+        return ()
+    by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
+    changes = (
+        one for one in next_changes(state) if one.restart and one.instance.state is ContainerState.RUNNING
+    )
+    return tuple(
+        {c.instance.id: c.instance for c in changes if can_restart(pod.spec, by_name[c.container])}.values()
+    )
+
+
+def resize_stage(state: PodState, now: Instant) -> Stage | None:
+    """Return the stage that confines what runs by other amounts, None when nothing is due or it has to wait."""
+    updates = () if is_held(state, now) else tuple(one for one in next_changes(state) if not one.restart)
+    if not updates:
+        return None
+    names = ", ".join(one.container for one in updates)
+    return Stage(
+        calls=tuple(runtime_call(state, call_of(state, one), one.container) for one in updates),
+        why=f"giving container {names} {updates[0].change} in place",
+    )
+
+
+def resize_conditions(state: PodState) -> tuple[PodCondition, ...]:
+    """Return the conditions that say what the pod's resize waits for; none of a pod that ends or has what it asks for."""
+    pod = state.desired
+    if pod is None or not isinstance(state.life, Syncing):
+        return ()
+    found = []
+    if state.resize is not None:
+        waits = state.resize
+        found.append(PodCondition(type=PENDING, status="True", reason=waits.reason, message=waits.message))
+    due = due_changes(state)
+    if due:
+        hold = state.hold(RESIZING)
+        stuck = hold.message if hold is not None else never_restarted(pod.spec, due)
+        reason = "Error" if stuck else ""
+        found.append(PodCondition(type=IN_PROGRESS, status="True", reason=reason, message=stuck))
+    return tuple(found)
+
+
+def resize_problems(state: PodState) -> tuple[str, ...]:
+    """Return in words what is in the way of a pod's resize, and who has what it asks for; nothing while it goes on."""
+    said = []
+    if state.resize is not None:
+        said += [f"resize {state.resize.reason}: {state.resize.message}", *state.resize.advice]
+    said += [
+        f"resize in progress: {one.message}"
+        for one in state.base.conditions
+        if one.type == IN_PROGRESS and one.message
+    ]
+    return tuple(said)
+
+
+def never_restarted(spec: v1.PodSpec, due: tuple[Due, ...]) -> str:
+    """Return in words which containers would have to be restarted for their resize and must not be, empty for none."""
+    by_name = {container.name: container for container in (*spec.init_containers, *spec.containers)}
+    stuck = (one.container for one in due if one.restart and not can_restart(spec, by_name[one.container]))
+    names = ", ".join(sorted(set(stuck)))
+    if not names:
+        return ""
+    return (
+        f"container {names} would have to be restarted for it, which restartPolicy Never forbids;"
+        " make the pod anew with the new amounts"
+    )
+
+
+def with_resize_events(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+    """Return the state with the events that follow from a new status: a resize waits, begins, or is done."""
+    before = {one.type: one for one in state.base.conditions}
+    after = {one.type: one for one in status.conditions}
+    pending = after.get(PENDING)
+    if pending is not None and (PENDING not in before or before[PENDING].reason != pending.reason):
+        text = f"Pod resize {pending.reason}: {pending.message}"
+        state = with_event(state, wall, "Warning", f"Resize{pending.reason}", text)
+    if IN_PROGRESS in after and IN_PROGRESS not in before:
+        state = with_event(state, wall, "Normal", "ResizeStarted", "Pod resize started")
+    if IN_PROGRESS in before and IN_PROGRESS not in after and isinstance(state.life, Syncing):
+        state = with_event(state, wall, "Normal", "ResizeCompleted", "Pod resize completed")
+    return state

@@ -1,0 +1,1 @@
+"""A pod's containers: order of start, launch, hooks, probes, stops and restarts."""

@@ -1,0 +1,68 @@
+"""Containers that a pod has in the runtime and no more in its spec: stopped with the pod's grace, then removed.
+
+A pod goes on as the same one with another spec where its manifest gives it a UID: a container is left out there, or has
+another name. What its spec does not name counts for nothing: no status, no turn, no phase. Unlike a kubelet's, which would
+let it run on (decision 0033), ours ends; its preStop hook is the one that it was made with.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.container.mark import HookKind
+from actors.pod.container.stop import Leaving, leaving
+from actors.pod.life.stage import Stage, host_call, removal_of_logs, runtime_call
+from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.state import PRUNING, PodMemo, PodState
+from actors.rules.container.instance import running
+from actors.rules.container.role import names_of
+from api.ids import Instant
+from api.kube.objects.pod import Pod
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import RemoveContainer
+
+
+def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:
+    """Return every instance that the runtime shows of containers which the pod's spec does not name."""
+    if state.observed is None:
+        return ()
+    names = names_of(pod.spec)
+    return tuple(one for one in state.observed.containers if one.name not in names)
+
+
+def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
+    """Return what runs of such containers, with the pod's grace."""
+    gone = {one.id for one in dropped(state, pod)}
+    return tuple(
+        leaving(one, own_grace_s(pod), f"Container {one.name} is not in the spec of its pod any more")
+        for one in running(state.observed)
+        if one.id in gone
+    )
+
+
+def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
+    """Return the stage that removes what such containers left, records and logs; None when there is nothing, or it waits."""
+    pruning, observed = state.hold(PRUNING), state.observed
+    if observed is None or (pruning is not None and now < pruning.until):
+        return None
+    alive = {one.id for one in running(observed)}
+    ended = [one for one in dropped(state, pod) if one.id not in alive]
+    if not ended:
+        return None
+    records = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in ended)
+    logs = (host_call("podfiles", removal_of_logs(observed, one)) for one in ended if one.log_path)
+    return Stage(calls=(*records, *logs), why="removing containers that its spec has no more")
+
+
+def without_dropped(memo: PodMemo, state: PodState) -> PodMemo:
+    """Return the memo without what it says of such containers: one of that name that comes later is another one.
+
+    A postStart hook ends with its container's place in the spec; a preStop hook goes with its instance.
+    """
+    if state.desired is None or not (memo.backoffs or memo.hooks):
+        return memo
+    names = names_of(state.desired.spec)
+    shown = {one.name for one in state.observed.containers} if state.observed is not None else set()
+    backoffs = tuple(one for one in memo.backoffs if one.container in names or one.container in shown)
+    hooks = tuple(one for one in memo.hooks if one.container in names or one.kind is HookKind.PRE_STOP)
+    if len(backoffs) == len(memo.backoffs) and len(hooks) == len(memo.hooks):
+        return memo
+    return replace(memo, backoffs=backoffs, hooks=hooks)

@@ -1,0 +1,61 @@
+"""Whether a container counts as started and as ready: what gates the containers after it and the pod's conditions.
+
+One place for every rule that has a say. Asked about the newest instance. A container that runs is both, unless a probe
+of it says otherwise; while a probe has not said anything of an instance, what is published of that instance stands, so
+that neither a restart of the agent nor one of an actor makes a container flap.
+"""
+
+from actors.pod.container.hook import post_start_of
+from actors.pod.container.probe import published, result_of
+from actors.pod.state import PodState
+from actors.rules.container.instance import newest_of
+from actors.rules.container.role import lasting
+from api.kube.objects.container import Container
+from api.messages.pod import ProbeResult
+from api.messages.probes import ProbeKind
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import ContainerState
+
+
+def running_instance(state: PodState, container: Container) -> Instance | None:
+    """Return the container's newest instance if it runs."""
+    newest = newest_of(state.observed, container.name)
+    return newest if newest is not None and newest.state is ContainerState.RUNNING else None
+
+
+def is_started(state: PodState, container: Container) -> bool:
+    """Tell whether the container's newest instance runs and is past what it begins with."""
+    newest = running_instance(state, container)
+    if newest is None or post_start_of(state, newest) is not None:
+        return False
+    if container.startup_probe is None:
+        return True
+    result = result_of(state, newest.id, ProbeKind.STARTUP)
+    if result is ProbeResult.UNKNOWN:
+        return published(state, container.name, newest.id)[0]
+    return result is ProbeResult.SUCCESS
+
+
+def is_ready(state: PodState, container: Container) -> bool:
+    """Tell whether the container's newest instance may be sent work."""
+    newest = running_instance(state, container)
+    if newest is None or not is_started(state, container):
+        return False
+    if container.readiness_probe is None:
+        return True
+    result = result_of(state, newest.id, ProbeKind.READINESS)
+    if result is ProbeResult.UNKNOWN:
+        return published(state, container.name, newest.id)[1]
+    return result is ProbeResult.SUCCESS
+
+
+def started_names(state: PodState) -> tuple[str, ...]:
+    """Return the names of the pod's sidecars and regular containers that count as started, in spec order."""
+    containers = lasting(state.desired.spec) if state.desired is not None else ()
+    return tuple(container.name for container in containers if is_started(state, container))
+
+
+def ready_names(state: PodState) -> tuple[str, ...]:
+    """Return the names of the pod's sidecars and regular containers that count as ready, in spec order."""
+    containers = lasting(state.desired.spec) if state.desired is not None else ()
+    return tuple(container.name for container in containers if is_ready(state, container))

@@ -1,0 +1,57 @@
+"""``activeDeadlineSeconds``: how long a pod may be active, from its start time (reference ``pod-lifecycle`` section 13.2).
+
+Both instants are of the wall clock, as a kubelet's: the start time is published and survives a restart of the agent. A
+clock that is set back never counts as time that went by.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.life.event import with_event
+from actors.pod.life.stage import MIN_STOP_S, NS
+from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.state import Kill, PodState, Syncing, Terminating
+from actors.pod.status.phase import TERMINAL
+from api.ids import Instant, Path, WallNs
+from api.messages.pod import KillCause
+from api.wallclock import wall_ns
+
+REASON = "DeadlineExceeded"
+MESSAGE = "Pod was active on the node longer than the specified deadline"
+LOOK_AGAIN_S = 10.0
+"""At least so often a pod with a deadline looks at the wall clock, which may have been set."""
+
+
+def left_s(state: PodState, wall: WallNs) -> float | None:
+    """Return how long the pod may still be active, None for as long as it likes."""
+    pod = state.desired
+    if pod is None or not isinstance(state.life, Syncing) or not state.base.start_time:
+        return None
+    limit_s = pod.spec.active_deadline_seconds
+    if limit_s is None or state.base.phase in TERMINAL:
+        return None
+    return limit_s - max(0, wall - wall_ns(state.base.start_time)) / NS
+
+
+def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
+    """Return the state in which a pod that was active for too long is stopped for good, whatever is under way."""
+    left = left_s(state, wall)
+    if left is None or left > 0 or state.desired is None:
+        return state
+    grace_s = own_grace_s(state.desired) or MIN_STOP_S
+    kill = Kill(
+        cause=KillCause.DEADLINE,
+        grace_s=grace_s,
+        asked_at=wall,
+        stop_by=wall + grace_s * NS,
+        asked_by=Path(""),
+        reason=REASON,
+        message=MESSAGE,
+    )
+    state = with_event(state, wall, "Normal", REASON, MESSAGE)
+    return replace(state, life=Terminating(kill=kill), life_since=now, holds=())
+
+
+def deadline_wake_at(state: PodState, now: Instant, wall: WallNs) -> Instant | None:
+    """Return when to look at the deadline again, None for a pod without one."""
+    left = left_s(state, wall)
+    return None if left is None else now + min(max(left, 0.0), LOOK_AGAIN_S)

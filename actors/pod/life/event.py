@@ -1,0 +1,135 @@
+"""Events of a pod: what is worth telling an operator, bounded, equal ones counted.
+
+Reasons and texts are the kubelet's where it has them (reference ``pod-lifecycle`` sections 6.7 and 15). ``Exited`` is ours:
+the exit code belongs into the event of the death itself.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.life.stage import Stage
+from actors.pod.spec.problem import CONTAINER, SANDBOX
+from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
+from actors.pod.status.compose import status_named
+from actors.rules.container.instance import running
+from actors.rules.container.role import names_of
+from api.ids import WallNs
+from api.kube.objects.podstatus import ContainerStatus, PodStatus
+from api.messages.events import EventSeen
+from api.ports.runtime import ContainerState
+
+
+def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
+    kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
+    for after in (one for kind in kinds for one in kind):
+        before = status_named(state.base, after.name)
+        if before is None:
+            continue
+        known = {
+            ended.container_id for ended in (before.state.terminated, before.last_state.terminated) if ended
+        }
+        ended = after.state.terminated or after.last_state.terminated
+        if ended and ended.container_id not in known and ended.reason != "StartError":
+            kind = "Normal" if ended.exit_code == 0 or state.killed is not None else "Warning"
+            told = f": {ended.message}" if ended.message else ""
+            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason}){told}"
+            state = with_event(state, wall, kind, "Exited", text, after.name)
+        if backs_off(after) and not backs_off(before) and state.desired is not None:
+            meta = state.desired.metadata
+            pod = f"{meta.name}_{meta.namespace}({meta.uid})"
+            text = f"Back-off restarting failed container {after.name} in pod {pod}"
+            state = with_event(state, wall, "Warning", "BackOff", text, after.name)
+    return state
+
+
+def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
+    """Return the state with an event for each container that ended and has no status to tell it.
+
+    Of a pod that nobody wants that is each one, of any other those that its spec does not name any more.
+    """
+    if after.observed is before.observed or after.observed is None:
+        return after
+    ran = {one.id for one in running(before.observed)}
+    shown = names_of(after.desired.spec) if after.desired is not None else ()
+    for one in after.observed.containers:
+        if one.id in ran and one.state is ContainerState.EXITED and one.name not in shown:
+            told = f": {one.message}" if one.message else ""
+            reason = one.reason or ("Completed" if one.exit_code == 0 else "Error")
+            text = f"Container {one.name} exited with code {one.exit_code} ({reason}){told}"
+            after = with_event(after, wall, "Normal", "Exited", text, one.name)
+    return after
+
+
+def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
+    """Return the state with an event for each definition that the stage found it can not carry out, told once."""
+    for name, reason, message in stage.waiting:
+        old = status_named(state.base, name)
+        known = old.state.waiting if old is not None else None
+        if reason == CONTAINER and (known is None or (known.reason, known.message) != (reason, message)):
+            state = with_event(state, wall, "Warning", "Failed", f"Error: {message}", name)
+    if stage.pod_reason == SANDBOX and state.base.message != stage.pod_message:
+        text = f"Failed to create pod sandbox: {stage.pod_message}"
+        state = with_event(state, wall, "Warning", "FailedCreatePodSandBox", text)
+    return state
+
+
+def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
+    """Return what happened between two states of a pod."""
+    if before.events is after.events:
+        return ()
+    counts = {told(event): event.count for event in before.events}
+    namespace, name = named(after)
+    return tuple(
+        EventSeen(
+            uid=after.uid,
+            namespace=namespace,
+            pod=name,
+            at=event.at,
+            kind=event.type,
+            reason=event.reason,
+            message=event.message,
+            field_path=field_path(after, event.container),
+            times=event.count - counts.get(told(event), 0),
+        )
+        for event in after.events
+        if event.count > counts.get(told(event), 0)
+    )
+
+
+def told(event: PodEvent) -> tuple[str, str, str, str]:
+    """Return what an event says: of equal ones only the count is kept."""
+    return (event.type, event.reason, event.message, event.container)
+
+
+def field_path(state: PodState, container: str) -> str:
+    """Return where in the pod a container is, empty for the pod as a whole; one of an orphan counts as a regular one."""
+    groups = state.desired.spec.container_groups() if state.desired is not None else ()
+    found = (group for group, containers in groups if any(one.name == container for one in containers))
+    return f"spec.{next(found, 'containers')}{{{container}}}" if container else ""
+
+
+def named(state: PodState) -> tuple[str, str]:
+    """Return namespace and name of a pod, from whoever knows them."""
+    if state.desired is not None:
+        return state.desired.metadata.namespace, state.desired.metadata.name
+    if state.observed is not None and state.observed.name:
+        return state.observed.namespace, state.observed.name
+    return state.memo.namespace, state.memo.name or str(state.uid)
+
+
+def backs_off(status: ContainerStatus) -> bool:
+    """Tell whether a container waits for its crash-loop back-off."""
+    return status.state.waiting is not None and status.state.waiting.reason == "CrashLoopBackOff"
+
+
+def with_event(
+    state: PodState, wall: WallNs, kind: str, reason: str, message: str, container: str = ""
+) -> PodState:
+    """Return the state with one more event; one that repeats the last of its reason is counted instead."""
+    for index, event in reversed(tuple(enumerate(state.events))):
+        if told(event) == (kind, reason, message, container):
+            rest = (*state.events[:index], *state.events[index + 1 :])
+            again = replace(event, at=wall, count=event.count + 1)
+            return replace(state, events=(*rest, again))
+    event = PodEvent(at=wall, type=kind, reason=reason, message=message, container=container)
+    return replace(state, events=(*state.events, event)[-EVENT_LIMIT:])

@@ -1,0 +1,475 @@
+"""What an operation's outcome teaches a pod: the runtime's new view, holds after failures, events, what was tried."""
+
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.pod.cgroup.grouping import grouped, ungrouped
+from actors.pod.cgroup.resize import after_failed_update, after_update
+from actors.pod.container.hook import absorb_hook
+from actors.pod.container.image import without_image
+from actors.pod.container.turn import used_after
+from actors.pod.life.event import with_event
+from actors.pod.life.repeat import with_answer
+from actors.pod.life.stage import sandbox_stops
+from actors.pod.spec.containerconfig import sandbox_warnings
+from actors.pod.spec.ending import ending_call
+from actors.pod.state import (
+    MEMO_SECTION,
+    PRUNING,
+    RESIZING,
+    STATUS_SECTION,
+    TRIED_LIMIT,
+    Finished,
+    Flight,
+    Gone,
+    Hold,
+    PodMemo,
+    PodState,
+    Syncing,
+    Terminating,
+    Tried,
+)
+from actors.pod.status.compose import never_started
+from actors.pod.volume.volume import (
+    VOLUME_CALLS,
+    concealed,
+    event_prefix,
+    volume_answered,
+    volume_wait_s,
+    without_parts,
+)
+from actors.rules.container.instance import is_alive, newest_of, not_back
+from actors.rules.container.knownend import with_known_ends
+from api.decoding import ready
+from api.errors import Failure, FailureKind
+from api.ids import Instant, WallNs
+from api.kube.objects.podstatus import PodStatus
+from api.messages.kernel import Outcome
+from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, RemovePodCgroup
+from api.ports.images import IMAGE_MISSING
+from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
+from api.ports.logs import LinkContainerLog, RemoveContainerLogs
+from api.ports.node import DescribeNode, NodeDescribed, NodeFiles
+from api.ports.podfiles import (
+    Ending,
+    MakePodFolders,
+    PrepareContainer,
+    ReadEnding,
+    ReadNodeFiles,
+    RemovePodFolders,
+)
+from api.ports.runtime import (
+    ContainerState,
+    CreateContainer,
+    InspectPod,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    RuntimePod,
+    SandboxSpec,
+    StartContainer,
+    StopContainer,
+    StopSandbox,
+    UpdateContainer,
+)
+from api.ports.volumes import PrepareSubPath, PrepareVolume, RemoveVolumes
+
+T = TypeVar("T", bound=msgspec.Struct)
+LOST = {
+    MEMO_SECTION: "what the agent remembered of the pod is lost: restart counts and back-off may begin again",
+    STATUS_SECTION: "the last status of the pod is lost: it is composed again from what the runtime shows",
+}
+"""What a page of each section that cannot be read means to its pod."""
+
+FIRST_HOLD_S = 1.0
+HOLD_LIMIT_S = 30.0
+REWRITE_S = 10.0
+"""Between tries to write to a ledger that takes nothing."""
+FIRST_IMAGE_HOLD_S = 10.0
+IMAGE_HOLD_LIMIT_S = 300.0
+
+LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode, LinkContainerLog)
+"""Calls that change nothing of the pod: their success says nothing about a change that failed."""
+
+STARTING = (
+    MakePodFolders,
+    EnsurePodCgroup,
+    DescribeNode,
+    ReadNodeFiles,
+    PrepareContainer,
+    PrepareVolume,
+    PrepareSubPath,
+    RunSandbox,
+    CreateContainer,
+    StartContainer,
+)
+"""Calls that only a pod that is to run makes."""
+
+ON_CONTAINER = (PrepareContainer, PrepareSubPath, CreateContainer, StartContainer, RemoveContainer)
+"""Calls whose failure holds up their container only."""
+
+FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
+    # Call -> waiting reason, event reason, event text before the error.
+    RunSandbox: ("FailedCreatePodSandBox", "FailedCreatePodSandBox", "Failed to create pod sandbox: "),
+    CreateContainer: ("CreateContainerError", "Failed", "Error: "),
+    StartContainer: ("RunContainerError", "Failed", "Error: "),
+    StopContainer: ("KillContainerError", "FailedKillPod", "error killing pod: "),
+    StopSandbox: ("KillPodSandboxError", "FailedKillPod", "error killing pod: "),
+    UpdateContainer: ("", "ResizeError", "error resizing container in place: "),
+    InspectPod: ("", "FailedSync", "error determining status: "),
+    MakePodFolders: ("", "Failed", "error making pod data directories: "),
+    EnsurePodCgroup: ("", "FailedCreatePodContainer", "unable to ensure pod container exists: "),
+    PrepareContainer: ("CreateContainerConfigError", "Failed", "Error: "),
+    PrepareSubPath: ("CreateContainerConfigError", "Failed", "Error: "),
+    PrepareVolume: ("", "FailedMount", ""),
+    RemoveVolumes: ("", "FailedUnMount", ""),
+}
+
+
+def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -> PodState:
+    """Take in how a call of the stage in flight, or of a hook, ended; one that is not in flight any more is ignored."""
+    after_hook = absorb_hook(state, outcome, now, wall)
+    if after_hook is not None:
+        return after_hook
+    flight = next((f for f in state.inflight if f.op == outcome.op), None)
+    if flight is None:
+        left = tuple(op for op in state.inherited if op != outcome.op)
+        return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
+    state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
+    state = noted(state, flight, outcome, now)
+    if not flight.cancelled:
+        state = with_answer(state, flight.what.call, now)
+    if outcome.failure is not None:
+        return failed(state, flight, outcome.failure, now, wall)
+    state = tried_well(state, flight)
+    if isinstance(outcome.result, RuntimePod):
+        return runtime_answered(state, flight, outcome, outcome.result, wall)
+    if isinstance(flight.what.call, LinkContainerLog):
+        return linked_log(state, flight.what.container)
+    return host_answered(state, flight.what.call, outcome.result, now, wall)
+
+
+def host_answered(  # noqa: C901  # one case per call
+    state: PodState, call: msgspec.Struct, result: msgspec.Struct | None, now: Instant, wall: WallNs
+) -> PodState:
+    """Take in what the host did or read."""
+    match call:
+        case Recall():
+            return recalled_entry(state, call, result, wall)
+        case Remember(data=data):
+            return replace(
+                state, remembered=msgspec.msgpack.decode(data, type=ready(PodMemo)), rewrite_at=None
+            )
+        case MakePodFolders():
+            return replace(state, folders=True)
+        case DescribeNode() if isinstance(result, NodeDescribed):
+            return replace(state, node=result.facts, described=True)
+        case ReadNodeFiles() if isinstance(result, NodeFiles):
+            return replace(state, files=result)
+        case PrepareContainer(container=name, attempt=attempt):
+            others = (row for row in state.prepared if row[0] != name)
+            return replace(state, prepared=(*others, (name, attempt)))
+        case ReadEnding() if isinstance(result, Ending):
+            return with_ending(state, call, result.message)
+        case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
+            return grouped(state, call, result, now, wall)
+        case RemovePodCgroup(cgroup_parent=parent) if isinstance(result, PodCgroupRemoved):
+            for refused in result.refused:
+                state = with_event(state, wall, "Warning", "FailedRemovePodCgroup", refused)
+            return ungrouped(state, parent)
+        case RemovePodFolders():
+            return replace(state, cleaned=True)
+        case PrepareVolume() | PrepareSubPath() | RemoveVolumes():
+            return volume_answered(state, call, result)
+        case Forget() if isinstance(state.life, Finished):
+            return replace(state, life=Gone(kill=state.life.kill))
+        case _:
+            return state
+
+
+def tried_well(state: PodState, flight: Flight) -> PodState:
+    """Forget failed tries once a whole stage went well that shows that they are over.
+
+    One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
+    neither may make the next failure look like the first.
+    """
+    held = hold_key(state, flight)
+    key = held if held in (PRUNING, RESIZING) else ""
+    hold = state.hold(key)
+    if hold is None or state.inflight or hold.until > flight.since:
+        return state
+    looked = isinstance(flight.what.call, LOOKING)
+    if looked and hold.call not in {kind.__name__ for kind in LOOKING}:
+        return state
+    return without_hold(state, key)
+
+
+def hold_key(state: PodState, flight: Flight) -> str:
+    """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
+    call, name = flight.what.call, flight.what.container
+    if isinstance(call, ON_CONTAINER) and name:
+        return name
+    if isinstance(call, UpdateContainer):
+        return RESIZING
+    if isinstance(call, RemoveContainer | RemoveSandbox | RemoveContainerLogs) and isinstance(
+        state.life, Syncing
+    ):
+        return PRUNING
+    return ""
+
+
+def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
+    """Take in what the runtime shows.
+
+    As long as the spec is not known no status keeps what is shown no more, so the numbers of what went are kept here.
+    """
+    shown = {one.id for one in view.containers}
+    before = state.observed.containers if state.observed is not None else ()
+    gone = [one for one in before if one.id not in shown]
+    if gone and state.desired is None and isinstance(state.life, Syncing):
+        state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
+    if state.ungrouped and is_alive(view):
+        # What came back after the end brought its cgroup with it.
+        state = replace(state, ungrouped=False)
+    view = with_known_ends(not_back(state.observed, view), state.observed, state.base)
+    return replace(state, observed=view, observed_as_of=as_of)
+
+
+def runtime_answered(  # noqa: C901  # one case per call
+    state: PodState, flight: Flight, outcome: Outcome, view: RuntimePod, wall: WallNs
+) -> PodState:
+    """Take in the runtime's view after a call: nobody waits for the next relist."""
+    before = state.observed
+    inspected = isinstance(flight.what.call, InspectPod)
+    as_of = outcome.started_at if inspected else outcome.ended_at
+    if as_of >= state.observed_as_of:
+        state = with_view(state, view, as_of)
+    if inspected:
+        state = replace(state, look=False)
+        if isinstance(state.life, Terminating) and not is_alive(state.observed) and not sandbox_stops(state):
+            state = replace(state, life=replace(state.life, proven_at=as_of))
+    else:
+        state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
+    name = flight.what.container
+    newest = newest_of(before, name)
+    match flight.what.call:
+        case CreateContainer():
+            # The next instance gets files of its own, and the node's may have changed by then.
+            prepared = tuple(row for row in state.prepared if row[0] != name)
+            state = without_parts(replace(state, prepared=prepared, files=None), name)
+            return with_event(state, wall, "Normal", "Created", "Container created", name)
+        case UpdateContainer() as update:
+            return after_update(state, update)
+        case StartContainer(container_id=started):
+            return started_container(state, started, name, wall)
+        case RunSandbox(spec=SandboxSpec(attempt=attempt)):
+            return made_sandbox(state, wall, again=attempt > 0)
+        case StopSandbox(sandbox_id=stopped):
+            return stopped_sandbox(state, stopped)
+        case RemoveContainer(container_id=removed):
+            if newest is not None and newest.id == removed and newest.state is ContainerState.CREATED:
+                state = replace(state, base=never_started(state.base, removed))
+            hold = state.hold(name)
+            return with_hold(state, replace(hold, instance="")) if hold else state
+        case _:
+            return state
+
+
+def stopped_sandbox(state: PodState, sandbox_id: str) -> PodState:
+    """Return the state that does not stop this sandbox again, unless it should become ready."""
+    shown = {one.id for one in state.observed.sandboxes} if state.observed is not None else set()
+    return replace(state, stopped=tuple(sorted({*state.stopped, sandbox_id} & shown)))
+
+
+def linked_log(state: PodState, container_id: str) -> PodState:
+    """Return the state that does not link this container's log again, whether there was something to link or not."""
+    observed = state.observed.containers if state.observed is not None else ()
+    alive = {one.id for one in observed if one.state is ContainerState.RUNNING}
+    return replace(state, linked=(*(one for one in state.linked if one in alive), container_id))
+
+
+def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
+    """Take in that the sandbox is there: tell what was cut when it was configured.
+
+    The node's files that it was made with serve its first container too; for the next one they are read anew.
+    """
+    if again:
+        text = "Pod sandbox changed, it will be killed and re-created."
+        state = with_event(state, wall, "Normal", "SandboxChanged", text)
+    if state.desired is not None and state.files is not None:
+        for warning in sandbox_warnings(state.desired, state.node, state.files):
+            state = with_event(state, wall, "Warning", warning.reason, warning.message)
+    return state
+
+
+def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:
+    """Return the state that knows the last words of the instance that left them."""
+    observed = state.observed.containers if state.observed is not None else ()
+    known = {instance.id for instance in observed}
+    kept = tuple(row for row in state.endings if row[0] in known)
+    named = [i.id for i in observed if ending_call(state.uid, i) == call and i.id not in dict(kept)]
+    return replace(state, endings=(*kept, *((identity, message) for identity in named)))
+
+
+def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
+    """Take in that a start returned: the container runs, or its command could not be run."""
+    newest = newest_of(state.observed, name)
+    state = without_hold(state, name)
+    refused = newest is not None and newest.state is ContainerState.EXITED and newest.reason == "StartError"
+    if newest is not None and newest.id == container_id and refused:
+        return with_event(state, wall, "Warning", "Failed", f"Error: {newest.message}", name)
+    return with_event(state, wall, "Normal", "Started", "Container started", name)
+
+
+def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None, wall: WallNs) -> PodState:
+    """Take in one page of the ledger; one that is damaged or does not decode is told and counts as absent."""
+    assert isinstance(result, Recalled)
+    page = decoded(result.data, PodStatus if call.section == STATUS_SECTION else PodMemo)
+    damaged = result.damaged
+    if result.data is not None and page is None:
+        damaged = not_ours(call.section, call.key)
+    if damaged:
+        text = f"{damaged}; {LOST[call.section]}"
+        state = with_event(state, wall, "Warning", "LedgerDamaged", text)
+    if call.section == STATUS_SECTION:
+        # The status of an earlier life of the same UID must not count: only one whose memo is there does.
+        if not isinstance(page, PodStatus):
+            return state
+        view = with_known_ends(state.observed, None, page) if state.observed is not None else None
+        return replace(state, base=page, observed=view)
+    memo = page if isinstance(page, PodMemo) else PodMemo()
+    return replace(state, memo=memo, remembered=memo)
+
+
+def decoded(data: bytes | None, kind: type[T]) -> T | None:
+    """Decode a page of the ledger, None when there is none or it is of an unknown shape."""
+    if data is None:
+        return None
+    try:
+        return msgspec.msgpack.decode(data, type=ready(kind))
+    except msgspec.DecodeError:
+        return None
+
+
+# ---------------------------------------------------------------- failures
+
+
+def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall: WallNs) -> PodState:
+    """Take in a failure: what to look at, who waits how long, what to tell."""
+    call, name = flight.what.call, flight.what.container
+    cancelled = failure.kind is FailureKind.CANCELLED and flight.cancelled
+    if flight.what.port == "runtime":
+        state = replace(state, look=True)
+    if cancelled:
+        return state
+    if isinstance(call, Remember):
+        return unremembered(state, call, failure, now, wall)
+    if isinstance(call, Recall):
+        state = replace(state, recall_failures=state.recall_failures + 1)
+    if isinstance(call, LinkContainerLog):
+        return linked_log(with_event(state, wall, "Warning", "FailedLinkLog", failure.message), name)
+    if isinstance(call, ReadEnding):
+        # Nobody waits for last words: that they cannot be read is all that is known of them.
+        return with_ending(state, call, f"Error on reading termination log: {failure.message}")
+    state = in_doubt(state, call, failure, name)
+    failure = concealed(call, failure)
+    reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
+    reason = failure.reason or reason
+    text = (event_prefix(call) or text) + unnumbered(failure.message, call, name)
+    told = with_event(state, wall, "Warning", event, text, name)
+    if isinstance(call, STARTING) and not isinstance(state.life, Syncing):
+        # It was killed meanwhile: nobody is going to try that again, and a sandbox that is not needed is no trouble.
+        return state if isinstance(call, RunSandbox) else told
+    state = told
+    held = hold_key(state, flight)
+    before = state.hold(held)
+    # Volumes are made side by side: those that fail in one stage are one failure.
+    again = before is not None and isinstance(call, PrepareVolume) and before.until > flight.since
+    failures = (before.failures if before else 0) + (0 if again else 1)
+    hold = Hold(
+        container=held,
+        call=type(call).__name__,
+        since=before.since if before else now,
+        until=now + wait_after(call, failure, failures),
+        failures=failures,
+        reason=reason or "ContainerCreating",
+        message=failure.message,
+        instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
+    )
+    return with_hold(state, hold)
+
+
+def in_doubt(state: PodState, call: msgspec.Struct, failure: Failure, name: str) -> PodState:
+    """Return the state without what is not sure any more after a call failed."""
+    match call:
+        case CreateContainer():
+            state = without_parts(state, name)
+            return without_image(state, name) if failure.reason == IMAGE_MISSING else state
+        case RemovePodFolders():
+            # A volume in the way may be one that nobody remembers.
+            return replace(state, memo=replace(state.memo, volumes=True), unmounted=False)
+        case UpdateContainer():
+            return after_failed_update(state, call)
+        case _:
+            return state
+
+
+def unnumbered(text: str, call: msgspec.Struct, name: str) -> str:
+    """Return an error with the container's name for its id, so that the same trouble of two instances is counted as one."""
+    identity = getattr(call, "container_id", "").rpartition("/")[2]
+    return text.replace(identity, name) if identity and name else text
+
+
+def wait_after(call: msgspec.Struct, failure: Failure, failures: int) -> float:
+    """Return how long to wait before a call that failed is made again."""
+    if isinstance(call, VOLUME_CALLS):
+        return volume_wait_s(failures)
+    return 0.0 if is_image_gone(failure) and failures == 1 else hold_s(failure, failures)
+
+
+def hold_s(failure: Failure, failures: int) -> float:
+    """Return how long to wait after this many failures in a row: images and refusals slowly, the rest soon."""
+    slow = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED) and not is_image_gone(failure)
+    first, limit = (FIRST_IMAGE_HOLD_S, IMAGE_HOLD_LIMIT_S) if slow else (FIRST_HOLD_S, HOLD_LIMIT_S)
+    return float(min(first * 2 ** min(failures - 1, 10), limit))
+
+
+def is_image_gone(failure: Failure) -> bool:
+    """Tell whether a container could not be made because its image was removed meanwhile: it is fetched again at once."""
+    return failure.reason == IMAGE_MISSING
+
+
+def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs) -> PodState:
+    """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
+    text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
+    state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
+    remembered = msgspec.msgpack.decode(call.data, type=ready(PodMemo))
+    return replace(state, remembered=remembered, rewrite_at=now + REWRITE_S)
+
+
+# ---------------------------------------------------------------- small changes of a state
+
+
+def noted(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> PodState:
+    """Return the state that remembers this try, for `explain`."""
+    brief = getattr(flight.what.call, "brief", None)
+    what = brief() if callable(brief) else type(flight.what.call).__name__
+    result = outcome.failure.brief() if outcome.failure else f"ok in {max(0.0, now - flight.since):.3f} s"
+    if flight.what.port == "ledger" and outcome.failure is None:
+        return state
+    return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
+
+
+def with_hold(state: PodState, hold: Hold) -> PodState:
+    """Return the state with this hold in place of the container's last."""
+    others = [h for h in state.holds if h.container != hold.container]
+    return replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
+
+
+def without_hold(state: PodState, container: str) -> PodState:
+    """Return the state in which the container (or the pod, for an empty name) waits no more."""
+    if state.hold(container) is None:
+        return state
+    return replace(state, holds=tuple(h for h in state.holds if h.container != container))

@@ -1,0 +1,72 @@
+"""A pod that was not admitted: it goes straight to its end, and says why (reference ``pod-lifecycle`` section 12).
+
+Nothing is ever made for it. Its end is remembered and proven like any other, and its status has phase, reason, message
+and class alone: no conditions, no containers.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.life.event import with_event
+from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.state import Kill, PodState, Terminating
+from actors.pod.status.phase import TERMINAL
+from actors.rules.resources.qos import qos_class
+from api.ids import Path, WallNs
+from api.kube.objects.pod import Pod
+from api.kube.objects.podstatus import HostIP, PodStatus
+from api.messages.pod import KillCause, Refusal
+from api.wallclock import rfc3339
+
+SUPERVISOR = Path("/node/pods")
+NS = 1_000_000_000
+REJECTED = "Pod was rejected: "
+
+
+def turned_away(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodState:
+    """Return the state of a pod that was to run and is not admitted: on its way to its end."""
+    grace_s = own_grace_s(pod) or 1
+    kill = Kill(
+        cause=KillCause.REJECTED,
+        grace_s=grace_s,
+        asked_at=wall,
+        stop_by=wall + grace_s * NS,
+        asked_by=SUPERVISOR,
+        reason=refusal.reason,
+        message=REJECTED + refusal.message,
+    )
+    state = with_event(state, wall, "Warning", refusal.reason, refusal.message)
+    return replace(state, life=Terminating(kill=kill))
+
+
+def is_turned_away(state: PodState) -> bool:
+    """Tell whether the pod was not admitted, now or by an earlier life of the agent."""
+    kill = state.killed
+    return kill.cause is KillCause.REJECTED if kill is not None else state.refusal is not None
+
+
+def refused_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> PodStatus:
+    """Return the status of a pod that was not admitted; `over`: it is proven that nothing of it runs."""
+    base, kill = state.base, state.killed
+    if not over or kill is None or base.phase in TERMINAL:
+        return base
+    return PodStatus(
+        phase="Failed",
+        reason=kill.reason,
+        message=kill.message,
+        host_ip=state.node_ip,
+        host_ips=(HostIP(ip=state.node_ip),) if state.node_ip else (),
+        qos_class=qos_class(pod.spec),
+        start_time=base.start_time or rfc3339(wall),
+        observed_generation=max(pod.metadata.generation, base.observed_generation),
+    )
+
+
+def what_next(refusal: Refusal, source: str) -> str:
+    """Return in words what changes anything for a pod that was not admitted."""
+    if source in ("file", "http"):
+        return (
+            f"a changed manifest: a pod that was refused ({refusal.reason}) is not tried again; make room or mend the"
+            " manifest, and a changed one is another pod, which is judged anew (one with a fixed UID has to be removed"
+            " first)"
+        )
+    return f"its removal: a pod that was refused ({refusal.reason}) is not tried again"

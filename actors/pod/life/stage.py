@@ -1,0 +1,291 @@
+"""Stages of a pod's life: what one is, and the parts that they are made of.
+
+A stage is a set of calls that may run side by side; the next one waits for all their outcomes.
+"""
+
+import math
+
+import msgspec
+
+from actors.pod.cgroup.parent import settled_parent
+from actors.pod.spec.containerconfig import (
+    container_hash,
+    log_directory,
+)
+from actors.pod.spec.support import refused_host_image, unsupported_paths
+from actors.pod.state import (
+    MEMO_SECTION,
+    Kill,
+    PodMemo,
+    PodState,
+    PortCall,
+)
+from actors.rules.container.backoff import Backoff, backoff_key, counted, wait_s
+from actors.rules.container.instance import instances_of
+from actors.rules.container.loglink import link_name
+from actors.rules.container.role import in_order
+from api.duration import write
+from api.ids import Instant, WallNs
+from api.kube.objects import pod as v1
+from api.ports.ledger import Remember
+from api.ports.logs import RemoveContainerLogs
+from api.ports.podfiles import ReadNodeFiles
+from api.ports.runtime import (
+    ANNOTATION_HASH,
+    QUEUE_S,
+    QUEUED,
+    SANDBOX_TIMES,
+    Container,
+    ContainerState,
+    InspectPod,
+    RemoveContainer,
+    RemoveSandbox,
+    RunSandbox,
+    RuntimePod,
+    SandboxState,
+    StopContainer,
+    StopSandbox,
+)
+
+MIN_STOP_S = 2
+"""Floor of every stop's grace: less would kill before the runtime cleaned up."""
+HOST_DEADLINE_S = 30.0
+CONFIG_RETRY_S = 10.0
+"""After which a definition that could not be carried out is looked at anew: files of the node may have changed."""
+NS = 1_000_000_000
+
+
+class Stage(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do next. No calls: nothing to do before `wake_at`, or before something changes."""
+
+    calls: tuple[PortCall, ...] = ()
+    why: str = ""
+    """In words: what the calls are for, or what is waited for."""
+    wake_at: Instant | None = None
+    since_s: float | None = None
+    """For how long it has been waited already, where that is known."""
+    memo: PodMemo | None = None
+    """The memo that the calls make durable."""
+    waiting: tuple[tuple[str, str, str], ...] = ()
+    """Container, reason, message: what to publish of containers that wait."""
+    ended: bool = False
+    """Nothing of the pod runs and nothing of it is to run again."""
+    pod_reason: str = ""
+    pod_message: str = ""
+
+
+def refusal(state: PodState) -> Stage | None:
+    """Return the wait for a spec that can be run here, None when this one can."""
+    pod = state.desired
+    if pod is None:
+        return None
+    unsupported = unsupported_paths(pod, confined=state.node.confined)
+    if unsupported:
+        what = ", ".join(unsupported)
+        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
+        return Stage(
+            why=f"waiting for a spec that this agent honours: {what}",
+            pod_reason="Unsupported",
+            pod_message=message,
+        )
+    refused = refused_host_image(pod, state.source, allowed=state.allow_host_image)
+    if refused:
+        return Stage(
+            why="waiting for a spec that this node accepts",
+            pod_reason="HostImageNotAllowed",
+            pod_message=refused,
+        )
+    return None
+
+
+def paused(state: PodState, now: Instant) -> Stage | None:
+    """Return the wait after a failed try of the pod as a whole, None when there is none."""
+    hold = state.hold("")
+    if hold is None or now >= hold.until:
+        return None
+    names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
+    waiting = tuple((name, hold.reason, hold.message) for name in names)
+    return Stage(
+        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
+        wake_at=hold.until,
+        since_s=max(0.0, now - hold.since),
+        waiting=waiting,
+    )
+
+
+def look_first(state: PodState, now: Instant, why: str) -> Stage:
+    """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
+    hold = state.hold("")
+    held = paused(state, now) if hold is not None and hold.call == InspectPod.__name__ else None
+    return held or Stage(calls=(inspection(state),), why=why)
+
+
+def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:
+    """Return the stage that writes the memo; once it is written the next stage can follow."""
+    entry = Remember(section=MEMO_SECTION, key=state.uid, data=msgspec.msgpack.encode(memo), durable=durable)
+    return Stage(calls=(host_call("ledger", entry),), why=why, memo=memo)
+
+
+def inspection(state: PodState) -> PortCall:
+    """Return the call that shows what the runtime holds of the pod."""
+    return runtime_call(state, InspectPod(uid=state.uid))
+
+
+def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
+    """Return a call on the container runtime with the pod's deadline, and what it may wait for its turn.
+
+    The runtime may have the whole deadline; what is left of it is for the look at the pod afterwards.
+    """
+    deadline_s = state.call_deadline_s * (SANDBOX_TIMES if isinstance(call, RunSandbox) else 1)
+    deadline_s += QUEUE_S if isinstance(call, QUEUED) else 0.0
+    return PortCall(port="runtime", call=call, deadline_s=deadline_s, container=container)
+
+
+def host_call(port: str, call: msgspec.Struct) -> PortCall:
+    """Return a call on a port of the host."""
+    return PortCall(port=port, call=call, deadline_s=HOST_DEADLINE_S)
+
+
+def node_files(state: PodState) -> PortCall:
+    """Return the call that reads what the pod's resolver and hosts files are made from."""
+    return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
+
+
+def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
+    """Return the call that stops a container; its deadline leaves room for the grace.
+
+    A second is sent as one; the floor is for a grace that is none, or used up.
+    """
+    grace = grace_s if grace_s >= 1 else MIN_STOP_S
+    call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
+    return PortCall(
+        port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
+    )
+
+
+def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
+    """Return the calls that stop the pod's sandboxes: what is ready, and once what is not.
+
+    One that died by itself, as with its machine, holds addresses and host ports until its runtime is asked to stop it.
+    """
+    boxes = state.observed.sandboxes if state.observed is not None else ()
+    return tuple(
+        runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=box.id))
+        for box in boxes
+        if box.state is SandboxState.READY or box.id not in state.stopped
+    )
+
+
+def looked_at_anew(now: Instant) -> Instant:
+    """Return when a definition that could not be carried out is looked at anew: the same instant whenever that is asked."""
+    return (math.floor(now / CONFIG_RETRY_S) + 1) * CONFIG_RETRY_S
+
+
+def grace_left_s(kill: Kill, wall: WallNs) -> int:
+    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
+
+    Where it is used up, or nearly so, the floor of a stop is left, unless less was asked for: it never grows again. A wall
+    clock that jumped backwards gives no more than the grace.
+    """
+    left_s = -((wall - kill.stop_by) // NS)
+    return int(min(max(left_s, MIN_STOP_S), kill.grace_s))
+
+
+def is_changed(container: v1.Container | v1.EphemeralContainer, instance: Container) -> bool:
+    """Tell whether a live instance was made from another definition of its container."""
+    if instance.state not in (ContainerState.RUNNING, ContainerState.CREATED):
+        return False
+    recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")
+    return recorded != container_hash(container.name, container.image)
+
+
+def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str) -> tuple[PortCall, ...]:
+    """Return calls that remove dead instances and their logs: keep two per container, the newest and the one before it."""
+    uid = observed.uid
+    known = {c.name for c in in_order(pod.spec)}
+    old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
+    dead = [c for c in old if c.state is ContainerState.EXITED]
+    if dead:
+        records = (runtime_call(state, RemoveContainer(uid=uid, container_id=c.id)) for c in dead)
+        logs = (host_call("podfiles", removal_of_logs(observed, c)) for c in dead if c.log_path)
+        return (*records, *logs)
+    used = {c.sandbox_id for c in observed.containers} | {sandbox_id}
+    left = (s for s in observed.sandboxes if s.id not in used)
+    return tuple(runtime_call(state, RemoveSandbox(uid=uid, sandbox_id=s.id)) for s in left)
+
+
+def removal_of_logs(observed: RuntimePod, instance: Container) -> RemoveContainerLogs:
+    """Return the call that removes the files of an instance that is removed."""
+    return RemoveContainerLogs(
+        uid=observed.uid,
+        log_path=instance.log_path,
+        link=link_name(observed.name, observed.namespace, instance.name, instance.id),
+        termination_log=instance.termination_log,
+    )
+
+
+def backoff_of(state: PodState, container: v1.Container | v1.EphemeralContainer) -> Backoff | None:
+    """Return the back-off of a container, None where another one of its name earned it: with another image or resources."""
+    entry = state.memo.backoff(container.name)
+    return entry if entry is not None and entry.key in ("", backoff_key(container)) else None
+
+
+def crash_wait_s(
+    state: PodState,
+    container: v1.Container | v1.EphemeralContainer,
+    newest: Container | None,
+    wall: WallNs,
+    attempt: int,
+) -> float:
+    """Return how long the crash-loop back-off still holds a container."""
+    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+        return 0.0
+    return wait_s(backoff_of(state, container), newest.finished_at, wall, attempt)
+
+
+def counted_memo(
+    state: PodState,
+    container: v1.Container | v1.EphemeralContainer,
+    newest: Container | None,
+    wall: WallNs,
+    attempt: int,
+) -> PodMemo:
+    """Return the memo that counts the start of a container; the first start needs no entry."""
+    memo = msgspec.structs.replace(state.memo, kill=None)
+    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+        return memo
+    entry, limit_s = backoff_of(state, container), state.restart_limit_s
+    return memo.with_backoff(counted(entry, container, newest.finished_at, wall, attempt, limit_s))
+
+
+def crash_text(state: PodState, pod: v1.Pod, container: v1.Container | v1.EphemeralContainer) -> str:
+    """Return the message of CrashLoopBackOff, as users know it."""
+    entry, name = backoff_of(state, container), container.name
+    delay = write(int((entry.delay_s if entry else 0.0) * 1e9))
+    meta = pod.metadata
+    return f"back-off {delay} restarting failed container={name} pod={meta.name}_{meta.namespace}({meta.uid})"
+
+
+def fresh_memo(state: PodState) -> PodMemo:
+    """Return the memo with what identifies the pod, so that it can be cleaned up when no source knows it any more."""
+    pod, observed = state.desired, state.observed
+    if pod is not None:
+        meta = pod.metadata
+        name, namespace, folder = meta.name, meta.namespace, log_directory(state.log_root, pod)
+    elif observed is not None and observed.name:
+        name, namespace = observed.name, observed.namespace
+        folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
+    else:
+        return state.memo
+    parent = state.memo.cgroup_parent
+    if pod is not None and (state.described or not state.node.confined):
+        # What a cgroup is called depends on what the runtime says of itself.
+        parent = settled_parent(pod, state.node, parent)
+    return msgspec.structs.replace(
+        state.memo, name=name, namespace=namespace, log_directory=folder, cgroup_parent=parent
+    )
+
+
+def tries(failures: int) -> str:
+    """Return how often something failed, in words."""
+    return "a failed try" if failures == 1 else f"{failures} failed tries"

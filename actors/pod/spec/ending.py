@@ -1,0 +1,51 @@
+"""The last words of a container: where to read them and how they are published (reference ``runtime-cri`` section 10.3)."""
+
+from api.ids import Uid
+from api.ports.podfiles import ReadEnding
+from api.ports.runtime import (
+    ANNOTATION_TERMINATION_PATH,
+    ANNOTATION_TERMINATION_POLICY,
+    Container,
+    ContainerState,
+)
+
+ALL_MESSAGES_BYTES = 12_288
+"""What the messages of a pod's containers may come to together."""
+CANNOT_RUN = "ContainerCannotRun"
+
+
+def ending_call(uid: Uid, instance: Container) -> ReadEnding | None:
+    """Return the call that reads what an ended instance left, None when there is nothing to read.
+
+    What was mounted and how to fall back is in the instance's own annotations: its pod may have changed since.
+    """
+    if instance.state is not ContainerState.EXITED:
+        return None
+    annotations = dict(instance.annotations)
+    path = instance.termination_log if annotations.get(ANNOTATION_TERMINATION_PATH) else ""
+    falls_back = (
+        annotations.get(ANNOTATION_TERMINATION_POLICY) == "FallbackToLogsOnError"
+        and instance.exit_code != 0
+        and instance.reason != CANNOT_RUN
+        and bool(instance.log_path)
+    )
+    if not path and not falls_back:
+        return None
+    return ReadEnding(
+        uid=uid,
+        container=instance.name,
+        termination_log=path,
+        log_path=instance.log_path if falls_back else "",
+        fall_back=falls_back,
+    )
+
+
+def ended_message(runtime: str, left: str) -> str:
+    """Return what the runtime says of an end and what the container left, joined."""
+    return ": ".join(text for text in (runtime, left) if text)
+
+
+def cut_message(message: str, containers: int) -> str:
+    """Return the beginning of a message that a pod with so many containers has room for."""
+    limit = ALL_MESSAGES_BYTES // max(containers, 1)
+    return message.encode()[:limit].decode(errors="ignore")

@@ -1,0 +1,1 @@
+"""A pod's status in Kubernetes' words: phase, conditions, container statuses, addresses."""

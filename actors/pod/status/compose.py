@@ -1,0 +1,440 @@
+"""Compose a pod's status: what is true of it, in Kubernetes' words (reference ``pod-lifecycle`` section 10).
+
+The only composer of this fact. Built from the desired pod, what the runtime shows, and the last status, which keeps
+what the runtime forgot: restart counts, last terminations, start time, addresses.
+"""
+
+import msgspec
+
+from actors.pod.spec.ending import cut_message, ended_message
+from actors.pod.status.address import pod_addresses
+from actors.pod.status.condition import conditions
+from actors.pod.status.containerfield import mounts_of, resources_of, user_of
+from actors.pod.status.initstatus import (
+    CREATING,
+    INITIALIZING,
+    LOST,
+    RESTARTING,
+    UNSEEN_SUCCESS,
+    attempted,
+    had_initialised,
+    idle,
+    is_done,
+    removed_for_restart,
+)
+from actors.pod.status.phase import TERMINAL, is_static, phase_of
+from actors.rules.container.instance import instances_of
+from actors.rules.container.progress import active_id, began, is_past
+from actors.rules.container.restart import restarts_after, should_start
+from actors.rules.container.role import is_init, is_plain_init
+from actors.rules.container.sandbox import judge
+from actors.rules.resources.qos import qos_class
+from api.ids import WallNs
+from api.kube.objects.container import Container, EphemeralContainer
+from api.kube.objects.pod import Pod, PodSpec
+from api.kube.objects.podstatus import (
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStateTerminated,
+    ContainerStateWaiting,
+    ContainerStatus,
+    HostIP,
+    PodCondition,
+    PodIP,
+    PodStatus,
+)
+from api.ports.node import NodeFacts
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import ContainerState as Runs
+from api.ports.runtime import RuntimePod, SandboxState
+from api.wallclock import rfc3339
+
+UNSEEN = "ContainerStatusUnknown"
+"""Reason published with it."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a status is composed of."""
+
+    pod: Pod
+    observed: RuntimePod | None
+    base: PodStatus
+    waiting: tuple[tuple[str, str, str], ...] = ()
+    """Container, reason, message: why it is not being started right now."""
+    terminal: bool = False
+    """Every container is proven stopped for good."""
+    terminating: bool = False
+    reason: str = ""
+    message: str = ""
+    failed: bool = False
+    """The kill decides the phase: Failed."""
+    disruption: str | None = None
+    """Message of the disruption that the pod is the target of, None for none."""
+    completed: bool = False
+    """The pod came to its end by itself: nothing of it runs again, also of a static one."""
+    restarting: bool = False
+    """All containers are being restarted in place."""
+    resizes: tuple[PodCondition, ...] = ()
+    """Conditions that say how far a resize is."""
+    endings: tuple[tuple[str, str], ...] = ()
+    """Container id, and the last words that it left."""
+    started: tuple[str, ...] = ()
+    """Containers that count as started."""
+    ready: tuple[str, ...] = ()
+    """Containers that count as ready."""
+    node: NodeFacts = NodeFacts()
+
+    @property
+    def containers(self) -> int:
+        """Return how many containers of every kind share the room for last words."""
+        spec = self.pod.spec
+        return len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers)
+
+
+def compose(facts: Facts, wall: WallNs) -> PodStatus:
+    """Compose the whole status; `wall` is when what is new in it became true."""
+    pod, base = facts.pod, facts.base
+    waiting = {
+        name: ContainerStateWaiting(reason=reason, message=text) for name, reason, text in facts.waiting
+    }
+    statuses = tuple(
+        container_status(facts, container, waiting.get(container.name))
+        for container in sorted(pod.spec.containers, key=lambda c: c.name)
+    )
+    inits = tuple(
+        container_status(facts, container, waiting.get(container.name))
+        for container in pod.spec.init_containers
+    )
+    static = is_static(pod) and not facts.completed
+    if facts.terminal and (not static or any(ever_ran(status) for status in (*inits, *statuses))):
+        inits, statuses = closed_books(pod.spec, inits, statuses)
+    phase = phase_of(
+        pod.spec,
+        statuses,
+        terminal=facts.terminal,
+        static=static,
+        inits=inits,
+        initialised=has_begun(facts),
+        restarting=facts.restarting and not facts.terminating,
+    )
+    phase = guarded_phase(facts, phase, static)
+    reason, message = facts.reason, facts.message
+    if not reason and phase == base.phase and phase in TERMINAL:
+        reason, message = base.reason, base.message
+    ips = pod_addresses(pod, facts.observed, base, facts.node.ips)
+    needs_sandbox = facts.observed is None or judge(facts.observed, host_network=pod.spec.host_network).needed
+    return PodStatus(
+        phase=phase,
+        conditions=conditions(
+            pod,
+            phase,
+            statuses,
+            base.conditions,
+            wall,
+            sandbox_ready=not needs_sandbox,
+            disruption=facts.disruption if facts.terminal else None,
+            inits=inits,
+            restarting=facts.restarting and not facts.terminating,
+            resizes=facts.resizes,
+        ),
+        container_statuses=statuses,
+        init_container_statuses=inits,
+        reason=reason,
+        message=message,
+        host_ip=facts.node.ips[0] if facts.node.ips else "",
+        host_ips=tuple(HostIP(ip=ip) for ip in facts.node.ips),
+        pod_ip=ips[0] if ips else "",
+        pod_ips=tuple(PodIP(ip=ip) for ip in ips),
+        qos_class=qos_class(pod.spec),
+        start_time=base.start_time or pod.status.start_time or rfc3339(wall),
+        observed_generation=max(pod.metadata.generation, base.observed_generation),
+    )
+
+
+def guarded_phase(facts: Facts, phase: str, static: bool) -> str:
+    """Return the phase to publish for the one that the containers' statuses give.
+
+    A terminal one is final once published, by this agent or by whom the source asked; and is held back until everything
+    of the pod is proven stopped.
+    """
+    if facts.base.phase in TERMINAL:
+        return facts.base.phase
+    if facts.pod.status.phase in TERMINAL:
+        return facts.pod.status.phase
+    if facts.terminal:
+        return "Failed" if facts.failed or (not static and phase not in TERMINAL) else phase
+    if phase in TERMINAL:
+        begun = has_begun(facts) or not facts.pod.spec.init_containers
+        return facts.base.phase or ("Running" if begun else "Pending")
+    return phase
+
+
+def container_status(
+    facts: Facts, container: Container, waiting: ContainerStateWaiting | None
+) -> ContainerStatus:
+    """Compose one container's status: newest instance, the one before, and what the last status remembers."""
+    old = status_named(facts.base, container.name)
+    instances = instances_of(facts.observed, container.name)
+    if not instances:
+        status = without_instance(facts, container, old)
+    elif old is not None and is_older(instances[0], old):
+        status = old
+    else:
+        told = tuple(with_last_words(facts, one) for one in instances)
+        status = with_instances(facts.pod.spec, container, old, told)
+    newest = instances[0] if instances else None
+    if facts.restarting and not facts.terminating and newest is None:
+        return msgspec.structs.replace(status, ready=False, started=False)
+    if waiting is None and old is not None and not facts.terminating:
+        waiting = waits_still(old, newest)
+    if waiting and not facts.terminal and not status.state.running:
+        status = put_off(facts.pod.spec, container, status, newest, waiting)
+    running = status.state.running is not None
+    plain = bool(facts.pod.spec.init_containers) and is_plain_init(facts.pod.spec, container)
+    if plain and not instances and status.state.waiting and is_passed(facts, container):
+        status = msgspec.structs.replace(status, state=UNSEEN_SUCCESS)
+    return msgspec.structs.replace(
+        status,
+        ready=is_done(status) if plain else running and container.name in facts.ready,
+        started=running and container.name in facts.started,
+        volume_mounts=mounts_of(facts.pod, container, facts.node),
+    )
+
+
+def is_older(newest: Instance, old: ContainerStatus) -> bool:
+    """Tell whether all that the runtime still shows of a container ended before the end that was published.
+
+    The record of a later instance was removed behind our back: what is known of it stays.
+    """
+    later = old.state.terminated is not None and old.restart_count > newest.attempt
+    return later and newest.state is Runs.EXITED and old.container_id not in ("", newest.id)
+
+
+def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerStateWaiting | None:
+    """Return why the container waited when that was last looked at, unless another instance was made since.
+
+    Between the end of a wait and the next start the published reason stays, as a kubelet's does.
+    """
+    waiting = old.state.waiting
+    if waiting is None or waiting in (CREATING.waiting, INITIALIZING.waiting) or waiting.reason == RESTARTING:
+        return None
+    return waiting if newest is None or newest.id == old.container_id else None
+
+
+def without_instance(facts: Facts, container: Container, old: ContainerStatus | None) -> ContainerStatus:
+    """Compose the status of a container of which the runtime holds nothing."""
+    if old is None:
+        return ContainerStatus(name=container.name, image=container.image, state=idle(facts.pod.spec))
+    if facts.restarting and not facts.terminating:
+        return removed_for_restart(old)
+    if old.state.terminated:
+        return old
+    if old.state.running:
+        gone = lost(
+            "The container could not be located when the pod was deleted.  The container used to be Running"
+        )
+        return msgspec.structs.replace(
+            old,
+            state=idle(facts.pod.spec),
+            last_state=ContainerState(terminated=gone),
+            container_id="",
+            restart_count=old.restart_count + (0 if facts.terminating else 1),
+        )
+    return msgspec.structs.replace(old, image=container.image, state=idle(facts.pod.spec))
+
+
+def with_instances(
+    spec: PodSpec,
+    container: Container | EphemeralContainer,
+    old: ContainerStatus | None,
+    instances: tuple[Instance, ...],
+) -> ContainerStatus:
+    """Compose the status of a container from its instances, newest first."""
+    newest = instances[0]
+    before = next((i for i in instances[1:] if i.state is Runs.EXITED), None)
+    last = ContainerState()
+    if before is not None:
+        last = ContainerState(terminated=terminated(before))
+    elif old is not None:
+        last = last_before(old, newest)
+    state = state_of(spec, newest, old)
+    return ContainerStatus(
+        name=container.name,
+        image=newest.image or container.image,
+        image_id=newest.image_ref or newest.image_id,
+        container_id=newest.id,
+        restart_count=max(newest.attempt, old.restart_count if old else 0),
+        state=state,
+        last_state=last,
+        allocated_resources=container.resources.requests,
+        resources=resources_of(container, newest),
+        user=user_of(newest),
+    )
+
+
+def with_last_words(facts: Facts, instance: Instance) -> Instance:
+    """Return an ended instance with what it left as its message; all of a pod's messages share one room."""
+    if instance.state is not Runs.EXITED:
+        return instance
+    left = next((message for identity, message in facts.endings if identity == instance.id), "")
+    message = cut_message(ended_message(instance.message, left), facts.containers)
+    return instance if message == instance.message else msgspec.structs.replace(instance, message=message)
+
+
+def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:
+    """Return how the attempt before `newest` ended, from the last status: the runtime forgot it."""
+    for ended in (old.state.terminated, old.last_state.terminated):
+        if ended is not None and ended.container_id != newest.id:
+            return ContainerState(terminated=ended)
+    return ContainerState()
+
+
+def state_of(spec: PodSpec, newest: Instance, old: ContainerStatus | None) -> ContainerState:
+    """Return the API state of an instance (reference section 10.1 step 3)."""
+    match newest.state:
+        case Runs.RUNNING:
+            return ContainerState(running=ContainerStateRunning(started_at=moment(newest.started_at)))
+        case Runs.EXITED:
+            return ContainerState(terminated=terminated(newest))
+        case Runs.UNKNOWN if old is not None and was_running(newest, old):
+            gone = lost("The container could not be located when the pod was terminated", newest.id)
+            return ContainerState(terminated=gone)
+        case Runs.UNKNOWN | Runs.CREATED:
+            return idle(spec)
+
+
+def was_running(instance: Instance, old: ContainerStatus) -> bool:
+    """Tell whether the last status showed this instance running, or lost since."""
+    ends = (old.state.terminated, old.last_state.terminated)
+    return old.state.running is not None or any(
+        end is not None and end.reason == UNSEEN and end.container_id == instance.id for end in ends
+    )
+
+
+def put_off(
+    spec: PodSpec,
+    container: Container,
+    status: ContainerStatus,
+    newest: Instance | None,
+    waiting: ContainerStateWaiting,
+) -> ContainerStatus:
+    """Show a container that will be started, but not now, as waiting; its end moves to the last state."""
+    known = newest is not None or is_init(spec, container.name)
+    done = not should_start(spec, container, newest) if known else ended_for_good(spec, container, status)
+    if done:
+        return status
+    last = (
+        ContainerState(terminated=status.state.terminated) if status.state.terminated else status.last_state
+    )
+    return msgspec.structs.replace(status, state=ContainerState(waiting=waiting), last_state=last)
+
+
+def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus) -> bool:
+    """Tell whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
+    ended = None if status.state.running else status.state.terminated or status.last_state.terminated
+    if ended is None or ended.reason in (UNSEEN, RESTARTING):
+        return False
+    return not restarts_after(spec, container, ended.exit_code)
+
+
+def has_begun(facts: Facts) -> bool:
+    """Tell whether a regular container was made in the pod's newest sandbox."""
+    observed = facts.observed
+    return observed is not None and began(facts.pod.spec, observed, active_id(observed))
+
+
+def is_passed(facts: Facts, container: Container) -> bool:
+    """Tell whether something that comes after an init container was made in the pod's sandbox, which still stands."""
+    observed = facts.observed
+    if observed is None or not observed.sandboxes or observed.sandboxes[0].state is not SandboxState.READY:
+        return False
+    return is_past(facts.pod.spec, observed, active_id(observed), container.name)
+
+
+def closed_books(
+    spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
+) -> tuple[tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]:
+    """Return the final statuses of a terminated pod: what was never its turn keeps waiting (reference section 11.3)."""
+    tried = attempted(inits)
+    if had_initialised(spec, inits, statuses):
+        statuses = tuple(located_no_more(status) for status in statuses)
+    return (*(located_no_more(status) for status in inits[:tried]), *inits[tried:]), statuses
+
+
+def ever_ran(status: ContainerStatus) -> bool:
+    """Tell whether the container ever had an instance."""
+    return bool(status.container_id or status.last_state.terminated or status.restart_count)
+
+
+def located_no_more(status: ContainerStatus) -> ContainerStatus:
+    """Close the books on a container of a terminated pod: its last known end counts, never a guess over it."""
+    if status.state.terminated:
+        return status
+    last = status.last_state.terminated
+    if last and not status.state.running:
+        # The instance that followed was made and never ran: the end is that of the one before it.
+        return msgspec.structs.replace(
+            status,
+            state=ContainerState(terminated=last),
+            container_id=last.container_id or status.container_id,
+        )
+    gone = lost("The container could not be located when the pod was terminated")
+    return msgspec.structs.replace(status, state=ContainerState(terminated=gone))
+
+
+def terminated(instance: Instance) -> ContainerStateTerminated:
+    """Return how an exited instance ended; a runtime that gave no reason gets the usual one."""
+    code = instance.exit_code if instance.exit_code is not None else 255
+    return ContainerStateTerminated(
+        container_id=instance.id,
+        exit_code=code,
+        signal=instance.signal,
+        reason=instance.reason or ("Completed" if code == 0 else "Error"),
+        message=instance.message,
+        started_at=moment(instance.started_at),
+        finished_at=moment(instance.finished_at),
+    )
+
+
+def lost(message: str, container_id: str = "") -> ContainerStateTerminated:
+    """Return the end of a container that nobody saw end."""
+    return ContainerStateTerminated(container_id=container_id, exit_code=LOST, reason=UNSEEN, message=message)
+
+
+def moment(at: WallNs | None) -> str | None:
+    """Return an instant as the API shows it."""
+    return None if at is None else rfc3339(at)
+
+
+def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
+    """Return the status of a container of any kind by name."""
+    kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
+    return next((one for kind in kinds for one in kind if one.name == name), None)
+
+
+def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
+    """Return the number of the next instance: never one that was used before."""
+    if newest is not None:
+        return max(newest.attempt, old.restart_count if old else 0) + 1
+    if old is None or not ever_ran(old):
+        return 0
+    # One that was made and is not shown any more may have run: only what we removed before its start shows no id.
+    used = old.state.terminated or old.container_id
+    return old.restart_count + (1 if used else 0)
+
+
+def never_started(status: PodStatus, container_id: str) -> PodStatus:
+    """Return the status in which an instance that was removed before its start used up no number."""
+    return msgspec.structs.replace(
+        status,
+        container_statuses=without_id(status.container_statuses, container_id),
+        init_container_statuses=without_id(status.init_container_statuses, container_id),
+    )
+
+
+def without_id(statuses: tuple[ContainerStatus, ...], container_id: str) -> tuple[ContainerStatus, ...]:
+    """Return statuses of which none names this instance as its newest."""
+    return tuple(
+        msgspec.structs.replace(one, container_id="") if one.container_id == container_id else one
+        for one in statuses
+    )

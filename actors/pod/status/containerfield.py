@@ -1,0 +1,95 @@
+"""Fields of a container's status beside its state: resources, ids, mounts (reference ``pod-lifecycle`` 10.1 step 8)."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.pod.spec.problem import Unfit
+from actors.pod.volume.mount import recursive_read_only
+from api.kube.objects.container import Container, EphemeralContainer, ResourceRequirements, VolumeMount
+from api.kube.objects.pod import Pod
+from api.kube.objects.podstatus import ContainerUser, LinuxContainerUser, VolumeMountStatus
+from api.kube.quantity import NANO, Amount, ceil_div, parse
+from api.ports.confinement import Resources
+from api.ports.node import NodeFacts
+from api.ports.runtime import Container as Instance
+from api.ports.runtime import ContainerState
+
+SHARES_PER_CPU = 1024
+LEAST_SHARES = 2
+"""What a runtime shows where nothing or next to nothing was requested."""
+LEAST_LIMIT_MILLI = 10
+"""A smaller limit can not be told from this one: the kernel's quota has a floor."""
+MILLI = NANO // 1000
+
+AnyContainer = Container | EphemeralContainer
+
+
+def user_of(instance: Instance) -> ContainerUser | None:
+    """Return as whom a container runs, None when the runtime does not say."""
+    ids = instance.ids
+    if ids is None:
+        return None
+    return ContainerUser(
+        linux=LinuxContainerUser(uid=ids.user, gid=ids.group, supplemental_groups=ids.groups)
+    )
+
+
+def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequirements:
+    """Return what a container may use: what was granted, and where it runs what the runtime says it is held to."""
+    granted = container.resources
+    told = instance.resources
+    if told is None or instance.state is not ContainerState.RUNNING:
+        return granted
+    return msgspec.structs.replace(
+        granted, limits=limits_told(granted.limits, told), requests=requests_told(granted.requests, told)
+    )
+
+
+def limits_told(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
+    """Return limits with those of CPU and memory as the runtime shows them."""
+    limits = dict(granted)
+    period = told.cpu_period_us
+    milli = told.cpu_quota_us * 1000 // period if period and told.cpu_quota_us > 0 else 0
+    if "cpu" in limits and milli > LEAST_LIMIT_MILLI:
+        limits["cpu"] = written(limits["cpu"], Amount(milli * MILLI))
+    if "memory" in limits and told.memory_limit_bytes > 0:
+        limits["memory"] = written(limits["memory"], Amount(told.memory_limit_bytes * NANO))
+    return limits
+
+
+def requests_told(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
+    """Return requests with that of CPU as the runtime shows it; memory requests are nothing that a runtime knows."""
+    requests = dict(granted)
+    if "cpu" in requests and told.cpu_shares > LEAST_SHARES:
+        milli = ceil_div(told.cpu_shares * 1000, SHARES_PER_CPU)
+        requests["cpu"] = written(requests["cpu"], Amount(milli * MILLI))
+    return requests
+
+
+def written(granted: str, told: Amount) -> str:
+    """Return an amount as it was granted when it is that still, else anew."""
+    return granted if parse(granted) == told else str(told)
+
+
+def mounts_of(pod: Pod, container: AnyContainer, node: NodeFacts) -> tuple[VolumeMountStatus, ...]:
+    """Return how the volumes of a container are mounted."""
+    return tuple(
+        VolumeMountStatus(
+            name=mount.name,
+            mount_path=mount.mount_path,
+            read_only=mount.read_only,
+            recursive_read_only=recursion_of(pod, mount, node) if mount.read_only else "",
+        )
+        for mount in container.volume_mounts
+    )
+
+
+def recursion_of(pod: Pod, mount: VolumeMount, node: NodeFacts) -> str:
+    """Return whether what is mounted below a read-only mount is read-only too."""
+    try:
+        return (
+            "Enabled" if recursive_read_only(mount, node.handler(pod.spec.runtime_class_name)) else "Disabled"
+        )
+    except Unfit:
+        return "Disabled"

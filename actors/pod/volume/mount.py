@@ -1,0 +1,189 @@
+"""What of the host is in a container: volumes, the hosts file, the file for its last words, ports and devices.
+
+Reference ``runtime-cri`` sections 4.2, 5.3, 5.11 and 10.3, ``volumes`` section 19.
+"""
+
+import posixpath
+
+import msgspec
+
+from actors.pod.spec.problem import refuse
+from actors.pod.volume.spec import SubPath, VolumePath
+from api.kube.objects.container import Container, EphemeralContainer, VolumeMount
+from api.kube.objects.pod import Pod
+from api.ports.confinement import Device, Mount, MountPropagation, PortMapping, Protocol
+from api.ports.node import NodeFacts
+from api.ports.podfiles import ending_path, hosts_path
+from api.ports.runtime import RuntimeHandler
+
+HOSTS = "/etc/hosts"
+PROPAGATION = {
+    "": MountPropagation.PRIVATE,
+    "None": MountPropagation.PRIVATE,
+    "HostToContainer": MountPropagation.HOST_TO_CONTAINER,
+    "Bidirectional": MountPropagation.BIDIRECTIONAL,
+}
+
+AnyContainer = Container | EphemeralContainer
+
+
+def clean(path: str) -> str:
+    """Return an absolute path without dots and doubled or trailing slashes."""
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+def mounts(
+    pod: Pod,
+    container: AnyContainer,
+    attempt: int,
+    node: NodeFacts,
+    ips: tuple[str, ...],
+    volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
+    handler: str,
+) -> tuple[Mount, ...]:
+    """Return volumes in the order of the spec, then the hosts file, then the file for its last words."""
+    uid = pod.metadata.uid
+    found = list(volume_mounts(container, node, volumes, sub_paths, handler))
+    if manages_hosts(pod, container, ips):
+        found.append(
+            Mount(
+                container_path=HOSTS,
+                host_path=hosts_path(node.root_dir, uid),
+                selinux_relabel=node.selinux,
+            )
+        )
+    if container.termination_message_path:
+        found.append(
+            Mount(
+                container_path=clean(container.termination_message_path),
+                host_path=ending_path(node.root_dir, uid, container.name, attempt),
+                selinux_relabel=node.selinux,
+            )
+        )
+    return tuple(found)
+
+
+def volume_mounts(
+    container: AnyContainer,
+    node: NodeFacts,
+    volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
+    handler: str,
+) -> tuple[Mount, ...]:
+    """Return the volumes of a container in the order of the spec. Raises `Unfit`."""
+    offered = node.handler(handler)
+    return tuple(
+        msgspec.structs.replace(
+            volume_mount(mount, container.name, volumes, offered, node),
+            host_path=source_of(mount, index, container.name, volumes, sub_paths),
+        )
+        for index, mount in enumerate(container.volume_mounts)
+    )
+
+
+def manages_hosts(pod: Pod, container: AnyContainer, ips: tuple[str, ...]) -> bool:
+    """Tell whether the container's hosts file is ours: its addresses are known, and it brings none of its own."""
+    brings = any(clean(mount.mount_path) == HOSTS for mount in container.volume_mounts)
+    return (bool(ips) or pod.spec.host_network) and not brings
+
+
+def volume_mount(
+    mount: VolumeMount,
+    container: str,
+    volumes: tuple[VolumePath, ...],
+    offered: RuntimeHandler | None,
+    node: NodeFacts,
+) -> Mount:
+    """Return the mount of one volume. Raises `Unfit` when it is not there, or cannot be mounted as asked."""
+    volume = named(volumes, mount.name, f'mount into container "{container}"')
+    if mount.mount_propagation not in PROPAGATION:
+        refuse(f'volumeMount "{mount.name}" has an unknown mountPropagation "{mount.mount_propagation}"')
+    return Mount(
+        container_path=mount.mount_path if mount.mount_path.startswith("/") else f"/{mount.mount_path}",
+        host_path=volume.host_path,
+        read_only=mount.read_only or volume.read_only,
+        recursive_read_only=recursive_read_only(mount, offered),
+        propagation=PROPAGATION[mount.mount_propagation],
+        selinux_relabel=node.selinux and volume.relabel,
+    )
+
+
+def source_of(
+    mount: VolumeMount,
+    index: int,
+    container: str,
+    volumes: tuple[VolumePath, ...],
+    sub_paths: tuple[SubPath, ...],
+) -> str:
+    """Return what of the host is mounted: the volume, or the part of it that was bound for this mount. Raises `Unfit`."""
+    if not (mount.sub_path or mount.sub_path_expr):
+        return named(volumes, mount.name, f'mount into container "{container}"').host_path
+    bound = next((one.host_path for one in sub_paths if one.index == index), None)
+    return bound or refuse(unprepared(mount.name, container))
+
+
+def unprepared(volume: str, container: str) -> str:
+    """Return what a pod is told when a part of a volume can not be had: no more, for paths of the host are nobody's business."""
+    return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
+
+
+def recursive_read_only(mount: VolumeMount, offered: RuntimeHandler | None) -> bool:
+    """Return whether mounts below a mount are read-only too. Only ``IfPossible`` does without the runtime's support."""
+    mode = mount.recursive_read_only
+    if mode in ("", "Disabled"):
+        return False
+    failed = "failed to resolve recursive read-only mode: "
+    what = f'{failed}volume "{mount.name}" requested recursive read-only mode, but it is not'
+    if mode not in ("IfPossible", "Enabled"):
+        refuse(f'{failed}unknown recursive read-only mode "{mode}"')
+    if not mount.read_only:
+        refuse(f"{what} read-only")
+    if mount.mount_propagation not in ("", "None"):
+        refuse(f'{what} compatible with propagation "{mount.mount_propagation}"')
+    supported = offered is not None and offered.recursive_read_only_mounts
+    if mode == "Enabled" and not supported:
+        refuse(f"{what} supported by the runtime")
+    return supported
+
+
+def devices(container: AnyContainer, volumes: tuple[VolumePath, ...]) -> tuple[Device, ...]:
+    """Return the block volumes of a container as devices."""
+    found = []
+    for device in container.volume_devices:
+        volume = named(volumes, device.name, f'map into container "{container.name}"')
+        permissions = "r" if volume.read_only else "mrw"
+        found.append(
+            Device(container_path=device.device_path, host_path=volume.host_path, permissions=permissions)
+        )
+    return tuple(found)
+
+
+def named(volumes: tuple[VolumePath, ...], name: str, purpose: str) -> VolumePath:
+    """Return a volume that is ready. Raises `Unfit` when there is none of this name."""
+    for volume in volumes:
+        if volume.volume == name:
+            return volume
+    return refuse(f'cannot find volume "{name}" to {purpose}')
+
+
+def port_mappings(pod: Pod) -> tuple[PortMapping, ...]:
+    """Return the ports of the regular containers; of those alike within one container the first counts."""
+    found = []
+    for container in pod.spec.containers:
+        seen = set()
+        for port in container.ports:
+            family = ("v6" if ":" in port.host_ip else "v4") if port.host_ip else "any"
+            key = port.name or (family, port.protocol, port.host_ip, port.container_port, port.host_port)
+            if key in seen:
+                continue
+            seen.add(key)
+            found.append(
+                PortMapping(
+                    protocol=Protocol(port.protocol or "TCP"),
+                    container_port=port.container_port,
+                    host_port=port.host_port,
+                    host_ip=port.host_ip,
+                )
+            )
+    return tuple(found)

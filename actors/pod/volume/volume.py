@@ -1,0 +1,156 @@
+"""A pod's volumes over its life: made before its sandbox, parts of them bound before each container, removed after all.
+
+Reference ``volumes`` sections 7, 8, 10, 18 and 27, ``pod-lifecycle`` sections 5.1 (step 9) and 5.4.
+"""
+
+from msgspec.structs import replace
+
+from actors.pod.life.stage import Stage, host_call
+from actors.pod.spec.containerconfig import ConfigProblem, container_sub_paths
+from actors.pod.state import BoundPart, PodMemo, PodState, PortCall, ReadyVolume
+from actors.pod.status.initstatus import begin_again
+from actors.pod.volume.mount import unprepared
+from actors.pod.volume.spec import SubPath, VolumePath, has_volumes, volume_path, volume_plans
+from actors.rules.container.instance import is_alive
+from api.errors import Failure
+from api.kube.objects.container import Container, EphemeralContainer
+from api.kube.objects.pod import Pod
+from api.ports.volumes import (
+    PrepareSubPath,
+    PrepareVolume,
+    RemoveVolumes,
+    SubPathReady,
+    VolumeReady,
+    VolumesRemoved,
+)
+
+FIRST_TRY_AGAIN_S = 0.5
+LAST_TRY_AGAIN_S = 122.0
+"""Back-off of a volume's calls: a kubelet's, doubled with each failure."""
+REMOVAL_DEADLINE_S = 123.0
+"""So long a pod's volumes may take to be removed: a kubelet's wait, since there may be many files in them."""
+
+VOLUME_CALLS = (PrepareVolume, PrepareSubPath, RemoveVolumes)
+
+
+def with_volumes(memo: PodMemo, pod: Pod | None) -> PodMemo:
+    """Return the memo that knows that the pod has volumes, once it had some."""
+    if memo.volumes or pod is None or not has_volumes(pod):
+        return memo
+    return replace(memo, volumes=True)
+
+
+def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
+    """Return the stage that makes the volumes that are not there yet; None when all are, or the pod has none."""
+    if not pod.spec.volumes:
+        return None
+    ready = {one.name: one.plan for one in state.volumes}
+    calls = tuple(
+        host_call("volumes", PrepareVolume(uid=state.uid, volume=name, plan=plan))
+        for name, plan in volume_plans(pod, state.facts)
+        if ready.get(name) != plan
+    )
+    if not calls:
+        return None
+    return Stage(calls=calls, why="preparing its volumes", waiting=begin_again(pod.spec))
+
+
+def ready_paths(state: PodState) -> tuple[VolumePath, ...]:
+    """Return where the volumes are that can be mounted."""
+    return tuple(volume_path(one.name, one.plan, one.host_path) for one in state.volumes)
+
+
+def bound_parts(state: PodState, container: str, attempt: int) -> tuple[SubPath, ...]:
+    """Return the parts of volumes that are bound for this instance of a container."""
+    return tuple(one.part for one in state.bound if (one.container, one.attempt) == (container, attempt))
+
+
+def bind_parts(
+    state: PodState, pod: Pod, container: Container | EphemeralContainer, attempt: int, ips: tuple[str, ...]
+) -> tuple[PortCall, ...] | ConfigProblem:
+    """Return the calls that bind the parts of volumes that a container mounts and that are not bound for it yet."""
+    if not pod.spec.volumes:
+        return ()
+    calls = container_sub_paths(pod, container, attempt, state.facts, ips, ready_paths(state))
+    if isinstance(calls, ConfigProblem):
+        return calls
+    bound = {part.index for part in bound_parts(state, container.name, attempt)}
+    return tuple(
+        replace(host_call("volumes", call), container=container.name)
+        for call in calls
+        if call.index not in bound
+    )
+
+
+def remove_volumes(state: PodState) -> Stage | None:
+    """Return the stage that removes the volumes of a pod of which nothing runs; None when none are left.
+
+    What a pod had that no source describes any more is not known: then it is looked for.
+    """
+    if not removal_is_due(state):
+        return None
+    call = PortCall(port="volumes", call=RemoveVolumes(uid=state.uid), deadline_s=REMOVAL_DEADLINE_S)
+    return Stage(calls=(call,), why="removing its volumes")
+
+
+def removal_is_due(state: PodState) -> bool:
+    """Tell whether volumes are to be removed now: never while anything of the pod may run."""
+    if state.unmounted or state.look or state.observed is None or is_alive(state.observed):
+        return False
+    return state.memo.volumes or state.desired is None
+
+
+# ---------------------------------------------------------------- what calls teach
+
+
+def volume_answered(
+    state: PodState,
+    call: PrepareVolume | PrepareSubPath | RemoveVolumes,
+    result: object,
+) -> PodState:
+    """Take in that a call on volumes went well."""
+    match call, result:
+        case PrepareVolume(volume=name, plan=plan), VolumeReady(host_path=path):
+            others = (one for one in state.volumes if one.name != name)
+            ready = ReadyVolume(name=name, plan=plan, host_path=path)
+            return replace(state, volumes=(*others, ready), unmounted=False)
+        case PrepareSubPath(container=name, attempt=attempt, index=index), SubPathReady(host_path=path):
+            part = SubPath(index=index, host_path=path)
+            return replace(state, bound=(*state.bound, BoundPart(container=name, attempt=attempt, part=part)))
+        case RemoveVolumes(), VolumesRemoved():
+            return replace(state, unmounted=True, volumes=(), bound=())
+        case _:
+            return state
+
+
+def without_parts(state: PodState, container: str) -> PodState:
+    """Return the state in which nothing is bound for the next instance of a container: it is looked at anew."""
+    if not state.bound:
+        return state
+    return replace(state, bound=tuple(one for one in state.bound if one.container != container))
+
+
+def concealed(call: object, failure: Failure) -> Failure:
+    """Return a failure as a pod may be told it: where on the host a part of a volume is, is nobody's business.
+
+    A failure with a reason to publish was worded for that.
+    """
+    if isinstance(call, PrepareSubPath) and not failure.reason:
+        return replace(failure, message=unprepared(call.volume, call.container))
+    return failure
+
+
+def event_prefix(call: object) -> str:
+    """Return what an event says before the error of a call on volumes, empty for any other call."""
+    match call:
+        case PrepareVolume(volume=name):
+            return f'MountVolume.SetUp failed for volume "{name}" : '
+        case RemoveVolumes():
+            return "UnmountVolume.TearDown failed: "
+        case _:
+            return ""
+
+
+def volume_wait_s(failures: int) -> float:
+    """Return how long to wait after this many failures in a row."""
+    return float(min(FIRST_TRY_AGAIN_S * 2 ** min(failures - 1, 10), LAST_TRY_AGAIN_S))

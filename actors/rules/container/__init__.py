@@ -1,0 +1,1 @@
+"""Rules about one container or sandbox: restart, back-off, order of start."""

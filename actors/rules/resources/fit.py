@@ -1,0 +1,92 @@
+"""Whether a pod's claim fits what is left of the node (reference ``pod-lifecycle`` section 12, ``node`` section 3.8).
+
+Capacity is what pods may have, not what the machine has. A resource that a pod asks nothing of is never short, however
+much others took of it; extended resources that the node does not know are nobody's business here.
+"""
+
+import msgspec
+
+from actors.rules.resources.request import Claim, HostPort
+from api.ports.node import NodeFacts
+
+PODS = "pods"
+
+
+class Shortage(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of which there is not enough. CPU in millicores, sizes in bytes."""
+
+    resource: str
+    asked: int
+    used: int
+    capacity: int
+
+    @property
+    def missing(self) -> int:
+        """Return how much more would be needed."""
+        return self.asked - (self.capacity - self.used)
+
+    def sentence(self) -> str:
+        """Return the shortage in a kubelet's words."""
+        return (
+            f"Node didn't have enough resource: {self.resource}, requested: {self.asked}, used: {self.used},"
+            f" capacity: {self.capacity}"
+        )
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What some pods take together."""
+
+    pods: int = 0
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    ephemeral_bytes: int = 0
+    scalars: tuple[tuple[str, int], ...] = ()
+    ports: tuple[HostPort, ...] = ()
+
+    def plus(self, claim: Claim) -> "Load":
+        """Return the load with one pod more."""
+        scalars = self.scalars
+        if claim.scalars:
+            sums = dict(scalars)
+            for name, amount in claim.scalars:
+                sums[name] = sums.get(name, 0) + amount
+            scalars = tuple(sorted(sums.items()))
+        return Load(
+            pods=self.pods + 1,
+            cpu_milli=self.cpu_milli + claim.cpu_milli,
+            memory_bytes=self.memory_bytes + claim.memory_bytes,
+            ephemeral_bytes=self.ephemeral_bytes + claim.ephemeral_bytes,
+            scalars=scalars,
+            ports=(*self.ports, *claim.ports),
+        )
+
+
+def shortages(claim: Claim, load: Load, node: NodeFacts) -> tuple[Shortage, ...]:
+    """Return what the claim lacks beside this load: the number of pods, CPU, memory, disk, then the rest by name."""
+    capacity, used = dict(node.allocatable_scalars), dict(load.scalars)
+    rows = [
+        (PODS, 1, load.pods, node.max_pods),
+        ("cpu", claim.cpu_milli, load.cpu_milli, node.allocatable_cpu_milli),
+        ("memory", claim.memory_bytes, load.memory_bytes, node.allocatable_memory_bytes),
+        ("ephemeral-storage", claim.ephemeral_bytes, load.ephemeral_bytes, node.allocatable_ephemeral_bytes),
+    ]
+    rows += [
+        (name, amount, used.get(name, 0), capacity.get(name, 0))
+        for name, amount in claim.scalars
+        if name in capacity or not is_extended(name)
+    ]
+    return tuple(
+        Shortage(resource=name, asked=asked, used=taken, capacity=limit)
+        for name, asked, taken, limit in rows
+        if asked > 0 and asked > limit - taken
+    )
+
+
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def clashes(claim: Claim, load: Load) -> bool:
+    """Tell whether the claim needs a port of the node that is taken."""
+    return any(mine.clashes(other) for mine in claim.ports for other in load.ports)

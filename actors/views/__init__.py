@@ -1,0 +1,1 @@
+"""What people and monitoring see: pure functions of what the actors last committed."""

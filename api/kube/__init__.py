@@ -1,0 +1,1 @@
+"""Kubernetes objects: their types, kinds and versions, defaults, validation, quantities."""

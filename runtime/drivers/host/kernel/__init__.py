@@ -1,0 +1,1 @@
+"""What the kernel tells by itself: out-of-memory kills and memory pressure."""

@@ -1,0 +1,90 @@
+"""One thread that waits for what the kernel tells by itself, shared by all streams that do; it begins with the first."""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from api.errors import Failure, FailureKind
+from api.ports.port import Undo
+from runtime.net.loop import Loop
+
+PATIENCE_S = 1.0
+
+
+class Source(Protocol):
+    """One open stream. All methods on the thread, or once that has ended."""
+
+    def begin(self, loop: Loop, fail: Callable[[Failure], None]) -> None:
+        """Begin to wait; `fail` is called once when there is nothing more to be heard, before or after `close`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of every descriptor; called once."""
+        ...
+
+
+class KernelEvents:
+    """Owner of the thread. `add` and `close` from anywhere."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: Loop | None = None
+        self._open: dict[Source, Callable[[Failure | None], None]] = {}
+
+    def add(self, source: Source, ended: Callable[[Failure | None], None]) -> Undo:
+        """Have `source` wait; `ended` is told when it ends by itself. The returned undo closes it."""
+        with self._lock:
+            loop = self._loop
+            if loop is None:
+                loop = self._loop = Loop("kernel-events", lambda: self._ended(loop))
+                loop.start()
+            self._open[source] = ended
+        if not loop.submit(lambda: self._begin(loop, source)):
+            self._fail(source, lost())
+        return lambda: self._undo(loop, source)
+
+    def close(self) -> None:
+        """End the thread, and with it every stream, without a word."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+            self._open, closing = {}, self._open
+        if loop is None:
+            return
+        for source in closing:
+            if not loop.submit(source.close):
+                source.close()
+        loop.stop(PATIENCE_S)
+
+    def _begin(self, loop: Loop, source: Source) -> None:
+        if source in self._open:
+            source.begin(loop, lambda failure: self._fail(source, failure))
+
+    def _undo(self, loop: Loop, source: Source) -> None:
+        with self._lock:
+            known = self._open.pop(source, None)
+        if known is not None and not loop.submit(source.close):
+            source.close()
+
+    def _fail(self, source: Source, failure: Failure) -> None:
+        with self._lock:
+            ended = self._open.pop(source, None)
+        if ended is not None:
+            source.close()
+            ended(failure)
+
+    def _ended(self, loop: Loop | None) -> None:
+        """Tell everybody that the thread is gone, which but for `close` only a bug does; who opens next gets a new one."""
+        with self._lock:
+            if self._loop is not loop:
+                return
+            self._loop = None
+            left = list(self._open)
+        for source in left:
+            self._fail(source, lost())
+
+
+def lost() -> Failure:
+    """Say that the thread has ended."""
+    return Failure(
+        kind=FailureKind.UNAVAILABLE, message="the thread that hears the kernel ended: a bug, see the log"
+    )

@@ -1,0 +1,1 @@
+"""Container log files: the format of CRI, reading, rotation, links and removal."""

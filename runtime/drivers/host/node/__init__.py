@@ -1,0 +1,1 @@
+"""Facts about the machine: capacity, allocatable, and files that pods see something of."""

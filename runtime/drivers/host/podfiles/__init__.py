@@ -1,0 +1,1 @@
+"""The port `podfiles`: pods' folders and the files around their containers."""

@@ -1,0 +1,1 @@
+"""The port `usage`: CPU, memory, processes, file systems and folders, as the kernel counts them."""

@@ -1,0 +1,1 @@
+"""The port `volumes`: emptyDir, hostPath and subPath on this machine, and mounts."""

@@ -1,0 +1,251 @@
+"""Carries an upgraded connection between a client and the container runtime's streaming endpoint, byte for byte.
+
+```text
+client --request with Upgrade--> agent --the same handshake, with the runtime's URL--> runtime
+client <------ 101 ------------- agent <------------------- 101 ---------------------- runtime
+client <=====================> relay <==============================================> runtime
+```
+
+Nothing in between is interpreted, so whatever two ends agree on (SPDY, WebSocket, any version of theirs) goes through.
+What is under way is bounded in both directions: who does not read is not read for. An end of one direction is passed
+on as such (half-close); the relay ends when both directions have, when one side is gone, or when nothing moved for
+`IDLE_S`.
+"""
+
+import contextlib
+import re
+import select
+import socket
+import time
+from urllib.parse import urljoin, urlsplit
+
+import msgspec
+
+from api.errors import RejectedError, UnavailableError
+from runtime.server.wire import Headers, Request
+
+CONNECT_S = 10.0
+"""How long the runtime may take to accept a connection, and again to answer the handshake."""
+IDLE_S = 4 * 3600.0
+"""How long nothing may move before both sides are ended: what the runtimes themselves allow."""
+LINGER_S = 60.0
+"""The same after the runtime has ended its direction."""
+WAY_BYTES = 64 << 10
+"""Most bytes under way in one direction."""
+HEAD_LIMIT_BYTES = 16 << 10
+SWITCHING = 101
+STATUS_LINE = re.compile(r"HTTP/1\.[^ ]* ([0-9]{3})(?: |$)")
+ANSWER_HEADERS = frozenset(
+    {
+        "connection",
+        "upgrade",
+        "x-stream-protocol-version",
+        "sec-websocket-accept",
+        "sec-websocket-protocol",
+        "sec-websocket-extensions",
+    }
+)
+
+
+class Relay:
+    """An accepted handshake: `head` is the runtime's answer for the client, `run` carries what follows."""
+
+    def __init__(self, runtime: socket.socket, head: bytes, early: bytes, rest: bytes) -> None:
+        self._runtime, self.head, self._early, self._rest = runtime, head, early, rest
+
+    def run(self, client: socket.socket, *, idle_s: float = IDLE_S) -> None:
+        """Carry bytes both ways until it is over; both sockets are ended then."""
+        there = _Way(source=client, sink=self._runtime, bytes_=bytearray(self._early))
+        back = _Way(source=self._runtime, sink=client, bytes_=bytearray(self._rest))
+        for sock in (client, self._runtime):
+            sock.setblocking(False)
+        try:
+            _carry(there, back, idle_s)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the connection to the runtime."""
+        self._runtime.close()
+
+
+def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
+    """Make the client's handshake with the runtime at `url`; a relative URL is resolved against `host`.
+
+    No error names the URL itself, for whoever has it has the command. Raises `RejectedError` for a URL that is not
+    plain HTTP, `UnavailableError` when nobody answers there or the answer is no upgrade.
+    """
+    try:
+        parts = urlsplit(urljoin(f"http://{host}/", url))
+        address = (parts.hostname or "", parts.port or 80)
+    except ValueError:
+        parts, address = urlsplit(""), ("", 0)
+    if parts.scheme != "http" or not address[0]:
+        raise RejectedError(
+            "the container runtime serves its streams at an address that is not plain http; "
+            "turn TLS of its streaming server off (containerd: enable_tls_streaming = false)"
+        )
+    where = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
+    try:
+        sock = socket.create_connection(address, CONNECT_S)
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise UnavailableError(
+            f"the container runtime's streaming endpoint {where} cannot be reached: {why}"
+        ) from None
+    try:
+        # A terminal sends single keys; none of them is to wait for company.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+        sock.sendall(_handshake(request, target, where))
+        headers, rest = _read_answer(sock, where, request.upgrade)
+    except OSError as error:
+        sock.close()
+        raise UnavailableError(
+            f"the container runtime's streaming endpoint {where} did not answer:"
+            f" {error.strerror or type(error).__name__}"
+        ) from None
+    except BaseException:
+        sock.close()
+        raise
+    return Relay(sock, _answer(headers), request.early, rest)
+
+
+class _Way(msgspec.Struct):
+    """One direction."""
+
+    source: socket.socket
+    sink: socket.socket
+    bytes_: bytearray
+    ended: bool = False
+    """The source said that nothing more comes."""
+    over: bool = False
+    """All has arrived, or never will."""
+
+    def wants_input(self) -> bool:
+        return not self.ended and len(self.bytes_) < WAY_BYTES
+
+    def wants_output(self) -> bool:
+        return bool(self.bytes_) and not self.over
+
+    def drop(self) -> None:
+        """Give up: its sink takes nothing any more."""
+        self.bytes_.clear()
+        self.ended = self.over = True
+
+    def read(self) -> None:
+        try:
+            piece = self.source.recv(WAY_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            piece = b""
+        self.ended = not piece
+        self.bytes_ += piece
+
+    def write(self) -> None:
+        try:
+            sent = self.sink.send(self.bytes_)
+        except BlockingIOError:
+            return
+        except OSError:
+            self.drop()
+            return
+        del self.bytes_[:sent]
+
+    def pass_end_on(self) -> None:
+        if self.ended and not self.bytes_ and not self.over:
+            self.over = True
+            with contextlib.suppress(OSError):
+                self.sink.shutdown(socket.SHUT_WR)
+
+
+def _carry(there: _Way, back: _Way, idle_s: float) -> None:
+    gone: set[int] = set()
+    moved_at = time.monotonic()
+    while not (there.over and back.over):
+        # A runtime that has said its last word has nothing to wait for: only the client's leaving is outstanding.
+        limit_s = min(idle_s, LINGER_S) if back.over else idle_s
+        left = moved_at + limit_s - time.monotonic()
+        if left <= 0:
+            return
+        found = dict(_poll_of(there, back, gone).poll(left * 1000))
+        if found:
+            moved_at = time.monotonic()
+        for out, into in ((there, back), (back, there)):
+            _serve(out, into, found.get(out.source.fileno(), 0), gone)
+        for way in (there, back):
+            way.pass_end_on()
+
+
+def _poll_of(there: _Way, back: _Way, gone: set[int]) -> select.poll:
+    poll = select.poll()
+    for out, into in ((there, back), (back, there)):
+        mask = select.POLLIN if out.wants_input() else 0
+        mask |= select.POLLOUT if into.wants_output() else 0
+        # One that has hung up reports so for ever, so it is asked only while there is something to take from it.
+        if mask or out.source.fileno() not in gone:
+            poll.register(out.source, mask)
+    return poll
+
+
+def _serve(out: _Way, into: _Way, seen: int, gone: set[int]) -> None:
+    """Read from and write to one socket: `out` carries what it says, `into` what it is told."""
+    hangup = seen & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
+    if hangup:
+        gone.add(out.source.fileno())
+    if (hangup or seen & select.POLLIN) and out.wants_input():
+        out.read()
+    if seen & select.POLLOUT and into.wants_output():
+        into.write()
+    if hangup and not into.over:
+        into.drop()
+
+
+def _handshake(request: Request, target: str, where: str) -> bytes:
+    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {where}", "Connection: Upgrade"]
+    lines += [f"{name}: {value}" for name, value in request.handshake]
+    if request.method == "POST":
+        lines.append("Content-Length: 0")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+
+
+def _read_answer(sock: socket.socket, where: str, upgrade: str) -> tuple[Headers, bytes]:
+    """Return the headers of the runtime's answer, and what came behind them."""
+    deadline = time.monotonic() + CONNECT_S
+    data = b""
+    while (at := data.find(b"\r\n\r\n")) < 0:
+        left = deadline - time.monotonic()
+        if len(data) > HEAD_LIMIT_BYTES or left <= 0:
+            raise UnavailableError(
+                f"the container runtime's streaming endpoint {where} did not answer as HTTP does"
+            )
+        sock.settimeout(left)
+        piece = sock.recv(16 << 10)
+        if not piece:
+            raise UnavailableError(
+                f"the container runtime's streaming endpoint {where} ended the connection without an answer"
+            )
+        data += piece
+    first, *lines = data[:at].decode("latin-1").split("\r\n")
+    status = STATUS_LINE.match(first)
+    pairs = (line.partition(":") for line in lines)
+    headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
+    # What is passed on must not end a line there.
+    passed = (value for name, value in headers if name.lower() in ANSWER_HEADERS)
+    if status is None or any(ord(c) < 32 or ord(c) == 127 for value in passed for c in value):
+        raise UnavailableError(
+            f"the container runtime's streaming endpoint {where} did not answer as HTTP does"
+        )
+    if int(status[1]) != SWITCHING:
+        raise UnavailableError(
+            f"the container runtime's streaming endpoint {where} answered {status[1]} instead of switching to {upgrade}:"
+            " it may have forgotten the command; try again"
+        )
+    return headers, data[at + 4 :]
+
+
+def _answer(headers: Headers) -> bytes:
+    lines = [f"HTTP/1.1 {SWITCHING} Switching Protocols"]
+    lines += [f"{name}: {value}" for name, value in headers if name.lower() in ANSWER_HEADERS]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")

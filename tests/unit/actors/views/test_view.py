@@ -1,0 +1,119 @@
+"""What the views ask of the runtime for people: the calls, and why some are not made."""
+
+import pytest
+from msgspec.structs import replace
+
+from actors.pod.state import PodState
+from actors.supervisor.state import Charge, SupervisorState
+from actors.views.view import PODS, View
+from api.errors import NotFoundError, RejectedError
+from api.ids import Path
+from api.kube.objects.container import Container, EnvVar
+from api.ports.runtime import OpenExec, RuntimeInfo, StreamUrl
+from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
+
+
+class OnePod:
+    """The actor system of a node with one pod."""
+
+    def __init__(self, *containers):
+        pod = wanted(*(container.name for container in containers))
+        observed = shown(box(), *containers)
+        self.state = PodState(uid=UID, desired=pod, observed=observed, log_root="/logs")
+
+    def committed_children(self, path):
+        return ((Path(f"{PODS}/{UID}"), self.state),) if path == PODS else ()
+
+    def committed(self, path):
+        return None
+
+
+class WaitingPod:
+    """The actor system of a node with one pod that has no actor yet, or one that was not told anything."""
+
+    def __init__(self, *states):
+        self.states = states
+
+    def committed_children(self, path):
+        return tuple((Path(f"{PODS}/{state.uid}"), state) for state in self.states) if path == PODS else ()
+
+    def committed(self, path):
+        charge = Charge(uid=UID, name="web-vm", namespace="default", pod=wanted("a"))
+        return SupervisorState(expected=(), charges={UID: charge}) if path == PODS else None
+
+
+def view_of(*containers):
+    """Return a view, and the calls that it makes."""
+    calls = []
+
+    def perform(call, deadline_s):
+        calls.append(call)
+        return StreamUrl(url="http://127.0.0.1:1/token")
+
+    return View(OnePod(*containers), lambda: 0.0, lambda: WALL, perform), calls
+
+
+def open_exec(view, pod="web", container=""):
+    return view.open_exec(pod, container, ("sh", "-l"), tty=True, stdin=True, stdout=True, stderr=False)
+
+
+def test_a_command_with_streams_is_opened_in_the_instance_that_runs():
+    view, calls = view_of(
+        instance("a", attempt=1), instance("a", "exited", attempt=0), instance("b", attempt=4)
+    )
+    assert open_exec(view, "default/web", "a") == "http://127.0.0.1:1/token"
+    assert calls == [
+        OpenExec(
+            uid=UID,
+            container_id="tiny://a1",
+            command=("sh", "-l"),
+            tty=True,
+            stdin=True,
+            stdout=True,
+            stderr=False,
+        )
+    ]
+
+
+def test_a_container_that_does_not_run_is_not_asked_for_streams():
+    view, calls = view_of(instance("a", "exited"))
+    with pytest.raises(RejectedError, match='container "a" is not running'):
+        open_exec(view)
+    with pytest.raises(RejectedError, match='no container "z"'):
+        open_exec(view, container="z")
+    with pytest.raises(NotFoundError, match='no pod "db"'):
+        open_exec(view, "db")
+    assert calls == []
+
+
+def test_the_only_regular_container_is_meant_where_none_is_named():
+    calls = []
+    node = OnePod(instance("a"), instance("i"))
+    init = Container(name="i", image=IMAGE, env=(EnvVar(name="KEY", value="hush"),))
+    node.state = replace(node.state, desired=wanted("a", init_containers=(init,)))
+    view = View(
+        node, lambda: 0.0, lambda: WALL, lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")
+    )
+    open_exec(view)
+    open_exec(view, container="i")
+    assert [call.container_id for call in calls] == ["tiny://a0", "tiny://i0"]
+    assert b"hush" not in view.pod_list()
+    assert b'"KEY"' in view.pod_list()
+
+
+def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
+    info = RuntimeInfo(name="tiny", version="1", ready=True)
+    view = View(OnePod(), lambda: 0.0, lambda: WALL, lambda call, deadline_s: info)
+    rows = {row.name: row for row in view.ready()}
+    assert rows["runtime"].ok
+    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
+
+
+@pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
+def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_events(states):
+    view = View(WaitingPod(*states), lambda: 0.0, lambda: WALL, lambda call, deadline_s: None)
+    assert [row.name for row in view.pods()] == ["web-vm"]
+    assert view.events("web") == ()
+    assert view.explain("web").uid == UID
+    with pytest.raises(NotFoundError):
+        view.events("other")
