@@ -37,7 +37,7 @@ class Pressure(StrEnum):
     PID = "PIDPressure"
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SignalKind(msgspec.Struct, frozen=True):
     """What a signal is of."""
 
     pressure: Pressure
@@ -46,14 +46,14 @@ class Kind(msgspec.Struct, frozen=True):
     is_bytes: bool
 
 
-KINDS: dict[Signal, Kind] = {
-    Signal.MEMORY: Kind(Pressure.MEMORY, "memory", True),
-    Signal.PODS_MEMORY: Kind(Pressure.MEMORY, "memory", True),
-    Signal.NODEFS: Kind(Pressure.DISK, "ephemeral-storage", True),
-    Signal.NODEFS_INODES: Kind(Pressure.DISK, "inodes", False),
-    Signal.IMAGEFS: Kind(Pressure.DISK, "ephemeral-storage", True),
-    Signal.IMAGEFS_INODES: Kind(Pressure.DISK, "inodes", False),
-    Signal.PID: Kind(Pressure.PID, "pids", False),
+KINDS: dict[Signal, SignalKind] = {
+    Signal.MEMORY: SignalKind(Pressure.MEMORY, "memory", True),
+    Signal.PODS_MEMORY: SignalKind(Pressure.MEMORY, "memory", True),
+    Signal.NODEFS: SignalKind(Pressure.DISK, "ephemeral-storage", True),
+    Signal.NODEFS_INODES: SignalKind(Pressure.DISK, "inodes", False),
+    Signal.IMAGEFS: SignalKind(Pressure.DISK, "ephemeral-storage", True),
+    Signal.IMAGEFS_INODES: SignalKind(Pressure.DISK, "inodes", False),
+    Signal.PID: SignalKind(Pressure.PID, "pids", False),
 }
 
 

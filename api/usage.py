@@ -15,7 +15,7 @@ EMPTY_DIR = "empty-dir"
 """How a volume's kind is called in the path of an emptyDir: ``kubernetes.io~empty-dir``."""
 
 
-class Source:
+class UsageSource:
     """Where numbers come from."""
 
     CGROUP_V1 = "cgroup v1"
@@ -104,7 +104,7 @@ class ContainerUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Its writable layer."""
     logs: FsUsage | None = None
     source: str = ""
-    """Of its memory: one of `Source`."""
+    """Of its memory: one of `UsageSource`."""
 
 
 class VolumeUsage(msgspec.Struct, frozen=True, kw_only=True):

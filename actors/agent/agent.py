@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from actors.agent.assembly import Parts, assemble, pod_groups
 from actors.cgroups.tree import reserved_groups
 from actors.rules.resources.cgrouppath import reserved_path
-from actors.views.view import View
+from actors.views.view import AgentView
 from api.config.settings import EMBEDDED, Settings
 from api.decoding import from_json
 from api.errors import OperatingError, RejectedError
@@ -34,7 +34,7 @@ from runtime.drivers.host.logs.logfile import LogFiles
 from runtime.drivers.host.manifests.inotify import ManifestChanges
 from runtime.drivers.host.manifests.manifest import FileManifests
 from runtime.drivers.host.node.node import NodeDescriber, gather
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.drivers.host.usage.usage import UsageReader
 from runtime.drivers.host.volumes.volume import Volumes
 from runtime.drivers.net.network import Network
@@ -75,7 +75,7 @@ class Agent:
         self._log = log_factory("")
         self._undo: list[Callable[[], None]] = []
         self.system: PooledSystem | None = None
-        self.view: View | None = None
+        self.view: AgentView | None = None
 
     def start(self) -> None:
         """Start everything; what was started is stopped again when a later part can not be."""
@@ -134,7 +134,7 @@ class Agent:
             )
         system = PooledSystem(log=log_factory, interceptor=faults)
         self._undo.append(partial(self._stop_actors, system))
-        view = View(system, time.monotonic, time.time_ns, partial(perform, runtime), breaks=plan)
+        view = AgentView(system, time.monotonic, time.time_ns, partial(perform, runtime), breaks=plan)
         admin = Admin(view, open_log, LEVELS)
         view_failed = partial(self._bug, "view failed")
         servers = [
@@ -313,7 +313,7 @@ def real_parts(
         manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
         urls=url_manifests() if settings.manifest_url else None,
         ledger=FileLedger(root),
-        podfiles=PodFolders(root / "pods", logs, links),
+        podfiles=PodFolderDriver(root / "pods", logs, links),
         logfiles=LogFiles(logs, links),
         cgroups=cgroups,
         node=node,

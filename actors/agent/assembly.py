@@ -18,10 +18,10 @@ from actors.events.state import EventsState
 from actors.eviction.actor import EvictionManager
 from actors.eviction.state import CROSSINGS, EvictionState
 from actors.imagegc.actor import ImageGCManager
-from actors.imagegc.state import ImageGCState, Policy
+from actors.imagegc.state import ImageGCPolicy, ImageGCState
 from actors.images.actor import ImagePuller
 from actors.images.state import ImagesState
-from actors.images.state import Policy as PullPolicy
+from actors.images.state import PullerPolicy as PullPolicy
 from actors.logs.actor import LogRotator
 from actors.logs.state import LogRotatorState
 from actors.oom.actor import OomWatcher
@@ -44,8 +44,7 @@ from actors.supervisor.actor import PodSupervisor
 from actors.supervisor.core import CONFIG, SELF
 from actors.supervisor.state import SupervisorState
 from actors.usage.actor import UsageManager
-from actors.usage.state import Policy as UsagePolicy
-from actors.usage.state import UsageState
+from actors.usage.state import UsagePolicy, UsageState
 from api.config.settings import Settings
 from api.eviction import MEMORY_SIGNALS
 from api.ids import Instant, Uid
@@ -261,7 +260,7 @@ def image_pulls(settings: Settings) -> ImagesState:
 
 def image_gc(settings: Settings) -> ImageGCState:
     """Return what the collection of unused images begins with."""
-    policy = Policy(
+    policy = ImageGCPolicy(
         high_percent=settings.image_gc_high_percent,
         low_percent=settings.image_gc_low_percent,
         min_age_s=settings.image_min_gc_age_s,

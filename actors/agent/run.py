@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from actors.agent.agent import Agent
-from actors.views.view import View
+from actors.views.view import AgentView
 from api.config.settings import Configured, Flags, Machine, configure
 from api.ports.manifests import Problem
 from api.shown.introspection import PodRow, SourceRow
@@ -102,7 +102,7 @@ def is_decided(row: PodRow) -> bool:
     return (row.status == "Running" and ready == of) or row.status not in under_way
 
 
-def print_results(view: View, rows: tuple[PodRow, ...], sources: tuple[SourceRow, ...]) -> int:
+def print_results(view: AgentView, rows: tuple[PodRow, ...], sources: tuple[SourceRow, ...]) -> int:
     """Print one line per pod and per manifest that was refused; return the exit status."""
     bad = [row for row in sources if row.status in ("broken", "duplicate", "unreachable")]
     width = max((len(row.name) for row in rows), default=0)
@@ -114,7 +114,7 @@ def print_results(view: View, rows: tuple[PodRow, ...], sources: tuple[SourceRow
     return 1 if bad or any(row.status not in CAME_UP for row in rows) else 0
 
 
-def why_not(view: View, row: PodRow) -> str:
+def why_not(view: AgentView, row: PodRow) -> str:
     """Return why a pod did not come up: what its containers say, else what it waits for."""
     explained = view.explain(f"{row.namespace}/{row.name}")
     return "; ".join((*explained.problems, *explained.containers)) or row.why

@@ -13,7 +13,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.cgroups.state import Asked, CgroupsState
+from actors.cgroups.state import CgroupsState, PodCpuRequest
 from actors.cgroups.tree import groups_of
 from actors.rules.nodeevent import NodeEvent
 from actors.rules.nodeevent import told as told_again
@@ -53,7 +53,9 @@ def absorb(
     match message:
         case PodCpuAsked(uid=uid, milli=milli):
             others = {other: asked for other, asked in state.asked.items() if other != uid}
-            return replace(state, asked={**others, uid: Asked(milli=milli, at=now)} if milli else others)
+            return replace(
+                state, asked={**others, uid: PodCpuRequest(milli=milli, at=now)} if milli else others
+            )
         case Outcome(op=op) if op == state.op:
             return absorb_outcome(replace(state, op=None, sent=()), state, message, now, wall)
         case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:

@@ -12,7 +12,7 @@ from api.ports.node import NodeFacts
 SELF = Path("/node/cgroups")
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PodCpuRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The CPU that one Burstable pod requests."""
 
     milli: int
@@ -31,7 +31,7 @@ class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
 
     node: NodeFacts | None = None
     """None until the port ``node`` answered."""
-    asked: Mapping[Uid, Asked] = {}
+    asked: Mapping[Uid, PodCpuRequest] = {}
     op: OpId | None = None
     """The one call in flight."""
     sent: tuple[NodeCgroup, ...] = ()

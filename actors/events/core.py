@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.events.page import joined, last_at, with_event
-from actors.events.state import PAGE_LIMIT, SECTION, EventsState, Page, Record
+from actors.events.state import PAGE_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry
 from actors.rules.nodeevent import NodeEvent, told
 from api.decoding import ready
 from api.ids import Instant, OpId, Uid, WallNs
@@ -83,14 +83,16 @@ def absorb(
             assert_never(message)
 
 
-def claimed(state: EventsState, uid: Uid, namespace: str, pod: str) -> Record:
+def claimed(state: EventsState, uid: Uid, namespace: str, pod: str) -> PodEventsEntry:
     """Return the record of a pod that is there."""
-    record = state.records.get(uid, Record(page=Page(namespace=namespace, pod=pod)))
+    record = state.records.get(uid, PodEventsEntry(page=PodEvents(namespace=namespace, pod=pod)))
     page = replace(record.page, namespace=namespace, pod=pod, gone_at=None)
     return replace(record, claimed=True, page=page)
 
 
-def changed(state: EventsState, uid: Uid, record: Record, page: Page, now: Instant) -> EventsState:
+def changed(
+    state: EventsState, uid: Uid, record: PodEventsEntry, page: PodEvents, now: Instant
+) -> EventsState:
     """Return the state with another page of a pod; the first change after a write begins the wait for the next one."""
     clean = record.stored == record.page or not record.page.events
     tried_at = max(record.tried_at, now) if clean else record.tried_at
@@ -145,17 +147,17 @@ def recalled(state: EventsState, found: RecalledAll, now: Instant, wall: WallNs)
             continue
         record = state.records.get(uid)
         if record is None:
-            state = with_record(state, uid, Record(page=page, stored=page))
+            state = with_record(state, uid, PodEventsEntry(page=page, stored=page))
         else:
             both = joined(page, record.page)
             state = with_record(state, uid, replace(record, page=both, stored=page, tried_at=now))
     return replace(state, recalled=True)
 
 
-def decoded(data: bytes) -> Page | None:
+def decoded(data: bytes) -> PodEvents | None:
     """Return a page of the ledger, None for one of an unknown shape."""
     try:
-        return msgspec.msgpack.decode(data, type=ready(Page))
+        return msgspec.msgpack.decode(data, type=ready(PodEvents))
     except msgspec.DecodeError:
         return None
 
@@ -238,20 +240,20 @@ def settled(state: EventsState, now: Instant, wall: WallNs) -> EventsState:
     return state
 
 
-def is_dirty(record: Record, wall: WallNs) -> bool:
+def is_dirty(record: PodEventsEntry, wall: WallNs) -> bool:
     """Tell whether the ledger has to be told of a page: pages without events are not worth a file."""
     if is_outdated(record, wall):
         return True
     return record.page != record.stored and bool(record.page.events)
 
 
-def is_outdated(record: Record, wall: WallNs) -> bool:
+def is_outdated(record: PodEventsEntry, wall: WallNs) -> bool:
     """Tell whether a pod has been gone for so long that its events are to be forgotten."""
     gone_at = record.page.gone_at
     return gone_at is not None and wall - gone_at >= KEEP_S * NS
 
 
-def due_at(record: Record) -> Instant:
+def due_at(record: PodEventsEntry) -> Instant:
     """Return when a page that changed is to be written."""
     return record.tried_at + WRITE_S
 
@@ -271,7 +273,7 @@ def expiry(state: EventsState, now: Instant, wall: WallNs) -> Instant | None:
     return now + max(0.0, min(left)) if left else None
 
 
-def write(uid: Uid, page: Page) -> Remember:
+def write(uid: Uid, page: PodEvents) -> Remember:
     """Return the call that writes a page."""
     return Remember(section=SECTION, key=uid, data=msgspec.msgpack.encode(page))
 
@@ -289,7 +291,7 @@ def unwritten(state: EventsState, wall: WallNs) -> tuple[Remember, ...]:
     return tuple(write(uid, record.page) for uid, record in newest_first)
 
 
-def with_record(state: EventsState, uid: Uid, record: Record) -> EventsState:
+def with_record(state: EventsState, uid: Uid, record: PodEventsEntry) -> EventsState:
     """Return the state with this record in place of the pod's last."""
     return replace(state, records={**state.records, uid: record})
 

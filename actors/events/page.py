@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from actors.events.state import EVENT_LIMIT, Page, SeenEvent
+from actors.events.state import EVENT_LIMIT, PodEvents, SeenEvent
 from api.ids import WallNs
 from api.messages.events import EventSeen
 
@@ -13,7 +13,7 @@ SIMILAR_WINDOW_NS = 600 * NS
 COMBINED = "(combined from similar events): "
 
 
-def with_event(page: Page, seen: EventSeen) -> Page:
+def with_event(page: PodEvents, seen: EventSeen) -> PodEvents:
     """Return the page with one more event: an equal one is counted, one of too many similar ones is combined."""
     fresh = SeenEvent(
         first_at=seen.at,
@@ -35,7 +35,7 @@ def with_event(page: Page, seen: EventSeen) -> Page:
     return replace(page, events=bounded((*rest, fresh)))
 
 
-def joined(older: Page, newer: Page) -> Page:
+def joined(older: PodEvents, newer: PodEvents) -> PodEvents:
     """Return the page of what was recalled and of what was seen before it was."""
     page = replace(newer, events=older.events)
     for event in newer.events:
@@ -67,7 +67,7 @@ def is_combined(one: SeenEvent, other: SeenEvent) -> bool:
     return is_alike(one, other) and one.message.startswith(COMBINED)
 
 
-def similar(page: Page, fresh: SeenEvent) -> tuple[SeenEvent, ...]:
+def similar(page: PodEvents, fresh: SeenEvent) -> tuple[SeenEvent, ...]:
     """Return the events of late that say other things for the same reason."""
     return tuple(
         event
@@ -78,6 +78,6 @@ def similar(page: Page, fresh: SeenEvent) -> tuple[SeenEvent, ...]:
     )
 
 
-def last_at(page: Page) -> WallNs:
+def last_at(page: PodEvents) -> WallNs:
     """Return when something last happened to the pod."""
     return max((event.at for event in page.events), default=0)

@@ -31,7 +31,7 @@ class SeenEvent(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class PodEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that happened to one pod, by the time of the last occurrence: what the ledger holds of it."""
 
     namespace: str
@@ -41,13 +41,13 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     """Since when nothing is left of the pod."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class PodEventsEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A page, and what is to be done about it."""
 
-    page: Page
+    page: PodEvents
     claimed: bool = False
     """The pod is there, as its actor said in this life of the agent."""
-    stored: Page | None = None
+    stored: PodEvents | None = None
     """What the ledger holds."""
     tried_at: Instant = float("-inf")
     """When it was last written, or first changed: the next write is some time after that."""
@@ -57,7 +57,7 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that EventRecorder knows."""
 
     node_name: str = ""
-    records: Mapping[Uid, Record] = {}
+    records: Mapping[Uid, PodEventsEntry] = {}
     begun_at: Instant = 0.0
     recalled: bool = False
     recalling: OpId | None = None
@@ -67,7 +67,7 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """The one write that is under way: more would stand in the way of those that pods wait for."""
     written: Uid = Uid("")
     """Whose page is being written."""
-    writes: Page | None = None
+    writes: PodEvents | None = None
     """What is being written, None for a page that is being removed."""
     settled: bool = False
     """Pages that no pod claimed have been given up."""

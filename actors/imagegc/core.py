@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.answer import answered, with_asker
-from actors.imagegc.look import Look, inventory, missing, take, take_failure
+from actors.imagegc.look import ImageInspection, inventory, missing, take, take_failure
 from actors.imagegc.report import finish, happened
 from actors.imagegc.state import (
     IMAGES,
@@ -20,7 +20,7 @@ from actors.imagegc.state import (
     SELF,
     Dropping,
     ImageGCState,
-    Looking,
+    Inspecting,
     Round,
     Settling,
 )
@@ -140,7 +140,7 @@ def absorb_outcome(
     """Take in an answer of the runtime; those of a round that is over are nothing."""
     current = state.round
     match current:
-        case Round(step=Looking(asked=asked)) if outcome.op in asked:
+        case Round(step=Inspecting(asked=asked)) if outcome.op in asked:
             return absorb_look(state, current, outcome, now, wall)
         case Round(step=Settling(asked=asked) as step) if outcome.op == asked:
             step = replace(step, asked=None, next_at=now + step.wait_s, wait_s=step.wait_s * 2)
@@ -156,18 +156,18 @@ def absorb_look(
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
     """Take in a part of a look; one that failed ends the round: nothing is removed on partial knowledge."""
     step = current.step
-    assert isinstance(step, Looking)
+    assert isinstance(step, Inspecting)
     call = step.asked[outcome.op]
     asked = {op: other for op, other in step.asked.items() if op != outcome.op}
     if outcome.failure is None:
-        look: Look | None = take(step.look, call, outcome.result)
+        look: ImageInspection | None = take(step.look, call, outcome.result)
     else:
         look = take_failure(step.look, call, outcome.failure, must_measure=not current.everything)
     if look is not None:
         rejected = outcome.failure is not None and outcome.failure.kind is FailureKind.REJECTED
         if look.fs is not None or rejected:
             state = replace(state, note=look.unmeasured)
-        return with_round(state, replace(current, step=Looking(look=look, asked=asked))), ()
+        return with_round(state, replace(current, step=Inspecting(look=look, asked=asked))), ()
     why = f"{call.brief()} failed: {outcome.failure.message if outcome.failure else ''}"
     return finish(state, current, now, wall, failure=why), tuple(Cancel(op=op) for op in asked)
 
@@ -203,7 +203,7 @@ def advance(
 ) -> ImageGCState:
     """Go one step on with a round; the same round comes back when there is something to wait for."""
     match current.step:
-        case Looking(look=look, asked=asked) as step:
+        case Inspecting(look=look, asked=asked) as step:
             wanted = missing(look)
             if not wanted:
                 return conclude(state, current, now, wall, actions)
@@ -256,7 +256,7 @@ def conclude(
     state: ImageGCState, current: Round, now: Instant, wall: WallNs, actions: list[Action]
 ) -> ImageGCState:
     """Decide on a whole look: which image goes next, or that the round is over."""
-    assert isinstance(current.step, Looking)
+    assert isinstance(current.step, Inspecting)
     seen = inventory(current.step.look)
     policy = state.policy
     state = replace(state, records=remember(state.records, seen, now), mounts=seen.mounts)
@@ -348,9 +348,9 @@ def wake_at(state: ImageGCState) -> Instant | None:
             return None
 
 
-def fresh_look(state: ImageGCState) -> Looking:
+def fresh_look(state: ImageGCState) -> Inspecting:
     """Return the beginning of a look."""
-    return Looking(look=Look(mounts=state.mounts))
+    return Inspecting(look=ImageInspection(mounts=state.mounts))
 
 
 def with_round(state: ImageGCState, current: Round) -> ImageGCState:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from actors.imagegc.reference import Index
+from actors.imagegc.reference import ImageIndex
 from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.ports.images import (
@@ -25,10 +25,10 @@ from api.ports.images import (
     ImageStatus,
     ListImages,
 )
-from api.ports.runtime import Container, InspectPod, ListPods, PodListing, RuntimeCall, RuntimePod
+from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeCall, RuntimeContainer, RuntimePod
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class ImageInspection(msgspec.Struct, frozen=True, kw_only=True):
     """What one look has shown so far."""
 
     mounts: Mapping[str, tuple[str, ...]] = {}
@@ -54,7 +54,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     unmeasured: str = ""
 
 
-def missing(look: Look) -> tuple[RuntimeCall, ...]:
+def missing(look: ImageInspection) -> tuple[RuntimeCall, ...]:
     """Return the calls that the look still lacks, in a fixed order; none when it is whole."""
     calls: list[RuntimeCall] = []
     if look.images is None:
@@ -72,19 +72,19 @@ def missing(look: Look) -> tuple[RuntimeCall, ...]:
     ]
     if unseen:
         return (*calls, *unseen)
-    index = Index(look.images)
+    index = ImageIndex(look.images)
     strange = {ref for _, container in containers_of(look) for ref in unresolved(look, container, index)}
     return (*calls, *(ImageStatus(image=ref) for ref in sorted(strange)))
 
 
-def unresolved(look: Look, container: Container, index: Index) -> Iterable[str]:
+def unresolved(look: ImageInspection, container: RuntimeContainer, index: ImageIndex) -> Iterable[str]:
     """Return the references of a container that no listed name says the meaning of."""
     first = container.image_ref or container.image
     refs = (*mounts_of(look, container), *(() if container.image_id else (first,)))
     return (ref for ref in refs if ref and ref not in look.shown and not index.find(ref))
 
 
-def take(look: Look, call: RuntimeCall, result: msgspec.Struct | None) -> Look:
+def take(look: ImageInspection, call: RuntimeCall, result: msgspec.Struct | None) -> ImageInspection:
     """Take in what a call showed."""
     match call, result:
         case ListImages(), ImageListing(images=images):
@@ -111,7 +111,9 @@ def take(look: Look, call: RuntimeCall, result: msgspec.Struct | None) -> Look:
             raise AssertionError(f"{type(call).__name__} was answered with {type(result).__name__}")
 
 
-def take_failure(look: Look, call: RuntimeCall, failure: Failure, *, must_measure: bool) -> Look | None:
+def take_failure(
+    look: ImageInspection, call: RuntimeCall, failure: Failure, *, must_measure: bool
+) -> ImageInspection | None:
     """Take in that a call failed; None when the look is worth nothing without its answer.
 
     A runtime that keeps its images on no file system rejects the measuring: that is an answer. Where the space decides
@@ -128,10 +130,10 @@ def take_failure(look: Look, call: RuntimeCall, failure: Failure, *, must_measur
             return None
 
 
-def inventory(look: Look) -> Inventory:
+def inventory(look: ImageInspection) -> Inventory:
     """Return what a whole look says."""
     assert look.images is not None
-    index = Index(look.images)
+    index = ImageIndex(look.images)
     users: dict[str, list[str]] = {}
     for name, container in containers_of(look):
         refs = (container.image_id, container.image_ref, container.image, *mounts_of(look, container))
@@ -146,14 +148,14 @@ def inventory(look: Look) -> Inventory:
     )
 
 
-def meant(look: Look, index: Index, ref: str) -> Iterable[str]:
+def meant(look: ImageInspection, index: ImageIndex, ref: str) -> Iterable[str]:
     """Return the ids of all images that a reference may mean."""
     yield from (image.id for image in index.find(ref))
     if look.shown.get(ref):
         yield look.shown[ref]
 
 
-def containers_of(look: Look) -> Iterable[tuple[str, Container]]:
+def containers_of(look: ImageInspection) -> Iterable[tuple[str, RuntimeContainer]]:
     """Return every container of every pod as ``namespace/pod/container``, as listed and as inspected: both count."""
     for pod in look.pods or ():
         closer = look.inspected.get(pod.uid)
@@ -161,6 +163,6 @@ def containers_of(look: Look) -> Iterable[tuple[str, Container]]:
             yield f"{pod.namespace}/{pod.name}/{container.name}", container
 
 
-def mounts_of(look: Look, container: Container) -> tuple[str, ...]:
+def mounts_of(look: ImageInspection, container: RuntimeContainer) -> tuple[str, ...]:
     """Return the images mounted into a container."""
     return (*container.image_mounts, *look.mounts.get(container.id, ()))

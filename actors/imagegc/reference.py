@@ -25,7 +25,7 @@ def is_sandbox_image(image: ImageRow, configured: str) -> bool:
     return bool(wanted & set(forms(image.id)))
 
 
-class Index:
+class ImageIndex:
     """Finds images by any of their names. Built from one listing; never part of a state."""
 
     def __init__(self, images: Iterable[ImageRow]) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc import disk
-from actors.imagegc.state import Dropping, ImageGCState, Looking, Round, Settling
+from actors.imagegc.state import Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.rules.nodeevent import NodeEvent, told
 from api.ids import Instant, WallNs
 from api.shown.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
@@ -77,7 +77,7 @@ def collection_of(current: Round, now: Instant) -> Collection:
 def doing(current: Round) -> str:
     """Return what a round is at, in words."""
     match current.step:
-        case Looking(look=look):
+        case Inspecting(look=look):
             return "looks who uses which image" if look.images is not None else "lists images"
         case Dropping(image=image):
             return f"removes {image.names[0] if image.names else image.id}"

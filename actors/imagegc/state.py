@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.imagegc.look import Look
+from actors.imagegc.look import ImageInspection
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path
 from api.ports.images import ImageFs, ImageRow
@@ -26,7 +26,7 @@ RUNS = 64
 """Runs that may wait; who asks for more gets the newest ones."""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class ImageGCPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """When which images go."""
 
     high_percent: int = 85
@@ -40,17 +40,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Kept, for runtimes that do not pin it themselves."""
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one image's past."""
 
     first_detected: Instant
     last_used: Instant | None = None
 
 
-class Looking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Inspecting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Asking the runtime; nothing is removed before every answer is there."""
 
-    look: Look
+    look: ImageInspection
     asked: Mapping[OpId, RuntimeCall] = {}
 
 
@@ -75,7 +75,7 @@ class Settling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     asked: OpId | None = None
 
 
-Step = Looking | Dropping | Settling
+Step = Inspecting | Dropping | Settling
 
 
 class Round(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,12 +108,12 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ImageGCManager knows."""
 
-    policy: Policy = Policy()
+    policy: ImageGCPolicy = ImageGCPolicy()
     node_name: str = ""
     deadline_s: float = 120.0
     """Of one call of the runtime."""
 
-    records: Mapping[str, Record] = {}
+    records: Mapping[str, ImageRecord] = {}
     mounts: Mapping[str, tuple[str, ...]] = {}
     round: Round | None = None
     waiting: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ import msgspec
 from actors.imagegc.disk import people, span
 from actors.imagegc.look import Inventory
 from actors.imagegc.reference import is_sandbox_image
-from actors.imagegc.state import Policy, Record
+from actors.imagegc.state import ImageGCPolicy, ImageRecord
 from api.ids import Instant
 from api.ports.images import ImageRow
 from api.shown.introspection import ImageDecision, ImageVerdict
@@ -45,10 +45,10 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
         return first if first is not None and first.decision is ImageDecision.REMOVE else None
 
 
-def remember(records: Mapping[str, Record], seen: Inventory, now: Instant) -> Mapping[str, Record]:
+def remember(records: Mapping[str, ImageRecord], seen: Inventory, now: Instant) -> Mapping[str, ImageRecord]:
     """Return the records after a look: new images begin, used ones are used now, gone ones are forgotten."""
     return {
-        image.id: Record(
+        image.id: ImageRecord(
             first_detected=old.first_detected if (old := records.get(image.id)) else now,
             last_used=now if image.id in seen.users else old.last_used if old else None,
         )
@@ -57,7 +57,7 @@ def remember(records: Mapping[str, Record], seen: Inventory, now: Instant) -> Ma
 
 
 def judge(
-    seen: Inventory, records: Mapping[str, Record], policy: Policy, goal: Goal, now: Instant
+    seen: Inventory, records: Mapping[str, ImageRecord], policy: ImageGCPolicy, goal: Goal, now: Instant
 ) -> Judgement:
     """Return what is to become of each image. Candidates go least recently used first, never used ones before those."""
     removed: list[ImageVerdict] = []
@@ -106,13 +106,13 @@ def judge(
     return Judgement(verdicts=(*removed, *kept), too_young=tuple(sorted(young)), young_bytes=young_bytes)
 
 
-def rank(image: ImageRow, record: Record) -> tuple[float, float, int, str]:
+def rank(image: ImageRow, record: ImageRecord) -> tuple[float, float, int, str]:
     """Return the place of an image among those to go: of equally old ones the largest first, so that fewer must go."""
     last_used = float("-inf") if record.last_used is None else record.last_used
     return (last_used, record.first_detected, -image.size_bytes, image.id)
 
 
-def reason_to_keep(image: ImageRow, seen: Inventory, policy: Policy, goal: Goal) -> str:
+def reason_to_keep(image: ImageRow, seen: Inventory, policy: ImageGCPolicy, goal: Goal) -> str:
     """Return why an image stays whatever its age, empty when nothing holds it."""
     if users := seen.users.get(image.id):
         return f"used by {listed(users)}"

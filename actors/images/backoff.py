@@ -5,20 +5,20 @@ The rule is the kubelet's (reference ``runtime-cri`` section 14.2), per pod and 
 
 from collections.abc import Mapping
 
-from actors.images.state import Backoff
+from actors.images.state import PullBackoff
 from api.ids import Instant, Uid
 
 FIRST_S = 10.0
 LIMIT_S = 300.0
 FORGET_AFTER_S = 600.0
 
-Backoffs = Mapping[tuple[Uid, str], Backoff]
+Backoffs = Mapping[tuple[Uid, str], PullBackoff]
 
 
 def counted(backoffs: Backoffs, uid: Uid, image: str, reason: str, message: str, now: Instant) -> Backoffs:
     """Return the table after one more failure."""
     old = known(backoffs, uid, image, now)
-    entry = Backoff(
+    entry = PullBackoff(
         uid=uid,
         image=image,
         delay_s=FIRST_S if old is None else min(old.delay_s * 2, LIMIT_S),
@@ -30,13 +30,13 @@ def counted(backoffs: Backoffs, uid: Uid, image: str, reason: str, message: str,
     return {**backoffs, (uid, image): entry}
 
 
-def known(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> Backoff | None:
+def known(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> PullBackoff | None:
     """Return the failures of an image for a pod, None when there are none that still count."""
     entry = backoffs.get((uid, image))
     return None if entry is None or now - entry.failed_at > FORGET_AFTER_S else entry
 
 
-def waits(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> Backoff | None:
+def waits(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> PullBackoff | None:
     """Return the failures because of which an image is not pulled yet, None when it may be."""
     entry = known(backoffs, uid, image, now)
     return None if entry is None or now >= entry.failed_at + entry.delay_s else entry

@@ -13,16 +13,16 @@ from msgspec.structs import replace
 
 from actors.images import backoff, drop, pull, report
 from actors.images.state import (
-    Due,
     Entry,
+    ImageLookup,
     ImagesState,
     Lease,
-    Look,
-    Looking,
+    LookingUp,
     Place,
     Queued,
     Ready,
-    Waiting,
+    Retrying,
+    StepDue,
 )
 from actors.rules.imagename import complaint, with_default_tag
 from api.ids import Instant, OpId, Path, Uid, pod_path
@@ -131,7 +131,7 @@ def renewed(old: Entry | None, want: ImageWant, message: WantImages, now: Instan
         annotations=annotations,
         credentials=credentials,
         since=now,
-        step=Due(),
+        step=StepDue(),
     )
     return report.unnamed(entry, why, now) if why else entry
 
@@ -183,7 +183,7 @@ def looked(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
     looks = {op: look for op, look in state.looks.items() if op != outcome.op}
     state = replace(state, looks=looks)
     for place, entry in state.entries.items():
-        if entry.step != Looking(op=outcome.op):
+        if entry.step != LookingUp(op=outcome.op):
             continue
         shown = outcome.result if isinstance(outcome.result, ImageShown) else None
         if shown is None:
@@ -220,7 +220,7 @@ def plan(state: ImagesState, now: Instant, new_op: NewOp) -> Decision[ImagesStat
     state = rung(state, now)
     actions: list[Action] = []
     for place, entry in state.entries.items():
-        if isinstance(entry.step, Due) and not drop.is_going(state, entry.image):
+        if isinstance(entry.step, StepDue) and not drop.is_going(state, entry.image):
             state = step(state, place, now, new_op, actions)
     state, cancels = pull.abandon(state)
     state, starts, token_at = pull.begin(state, now, new_op)
@@ -230,10 +230,10 @@ def plan(state: ImagesState, now: Instant, new_op: NewOp) -> Decision[ImagesStat
 def rung(state: ImagesState, now: Instant) -> ImagesState:
     """Return the state after the waits that are over."""
     for place, entry in state.entries.items():
-        if not isinstance(entry.step, Waiting):
+        if not isinstance(entry.step, Retrying):
             continue
         if entry.step.retry_at is not None and now >= entry.step.retry_at:
-            state = put(state, place, replace(entry, step=Due()))
+            state = put(state, place, replace(entry, step=StepDue()))
         elif entry.step.back_off_at is not None and now >= entry.step.back_off_at:
             known = backoff.known(state.backoffs, entry.uid, entry.image, now)
             assert known is not None, entry
@@ -251,8 +251,8 @@ def step(state: ImagesState, place: Place, now: Instant, new_op: NewOp, actions:
         op = new_op()
         call = ImageStatus(image=entry.image, annotations=entry.annotations)
         actions.append(Start(op=op, port="runtime", call=call, deadline_s=state.deadline_s))
-        state = replace(state, looks={**state.looks, op: Look(image=entry.image, since=now)})
-    return put(state, place, replace(entry, step=Looking(op=op)))
+        state = replace(state, looks={**state.looks, op: ImageLookup(image=entry.image, since=now)})
+    return put(state, place, replace(entry, step=LookingUp(op=op)))
 
 
 def fetch(state: ImagesState, place: Place, now: Instant) -> ImagesState:
@@ -266,7 +266,7 @@ def fetch(state: ImagesState, place: Place, now: Instant) -> ImagesState:
 
 def wake_at(state: ImagesState, token_at: Instant | None) -> Instant | None:
     """Return when to look again at the latest."""
-    waits = [entry.step for entry in state.entries.values() if isinstance(entry.step, Waiting)]
+    waits = [entry.step for entry in state.entries.values() if isinstance(entry.step, Retrying)]
     instants = [at for wait in waits for at in (wait.retry_at, wait.back_off_at)]
     return min((at for at in (*instants, token_at) if at is not None), default=None)
 

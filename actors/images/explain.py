@@ -7,17 +7,17 @@ import msgspec
 from actors.images import backoff
 from actors.images.state import (
     Checking,
-    Due,
     Entry,
     Fetching,
     ImagesState,
-    Looking,
+    LookingUp,
     Pull,
     Pulling,
     Queued,
-    Reading,
+    ReadingCredentials,
     Ready,
-    Waiting,
+    Retrying,
+    StepDue,
 )
 from api.ids import Instant, Uid
 
@@ -62,7 +62,7 @@ def work_on(state: ImagesState, image: str, now: Instant) -> ImageWork:
     tries = [
         entry.step.retry_at
         for entry in entries
-        if isinstance(entry.step, Waiting) and entry.step.retry_at is not None
+        if isinstance(entry.step, Retrying) and entry.step.retry_at is not None
     ]
     return ImageWork(
         image=image,
@@ -77,14 +77,14 @@ def work_on(state: ImagesState, image: str, now: Instant) -> ImageWork:
 def wait_words(state: ImagesState, entry: Entry, now: Instant) -> str:
     """Say what a want waits for, empty when a look-up or a pull says it already, or it has what it wants."""
     match entry.step:
-        case Due():
+        case StepDue():
             going = state.leftover or any(one for one in state.removals.values())
             return "waits for the end of a removal" if going else "is due"
-        case Waiting(reason=reason, since=since, retry_at=None):
+        case Retrying(reason=reason, since=since, retry_at=None):
             return f"{reason} for {now - since:.0f} s; another name of the image is waited for"
-        case Waiting(reason=reason, since=since):
+        case Retrying(reason=reason, since=since):
             return f"{reason} for {now - since:.0f} s"
-        case Looking() | Fetching() | Ready():
+        case LookingUp() | Fetching() | Ready():
             return ""
         case _:
             assert_never(entry.step)
@@ -101,7 +101,7 @@ def pull_words(state: ImagesState, pull: Pull, now: Instant) -> str:
                 first = min(state.at_work, key=lambda other: other.begun_at)
                 words += f"; {first.image} has been pulled for {now - first.begun_at:.0f} s"
             return words
-        case Reading():
+        case ReadingCredentials():
             return f"reading the node's credentials for {now - pull.begun_at:.0f} s"
         case Pulling(offers=offers, failures=failures):
             words = f"being pulled for {now - pull.begun_at:.0f} s"

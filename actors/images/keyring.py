@@ -20,7 +20,7 @@ DOCKER_HUB_KEY = "index.docker.io"
 """Under which credentials for Docker Hub are kept, whatever its images are called."""
 
 
-class Offer(msgspec.Struct, frozen=True, kw_only=True):
+class CredentialCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """One credential to try, and where it is from."""
 
     where: str
@@ -28,13 +28,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     auth: ImageAuth
 
 
-def offers(image: str, pod: Iterable[Credential], node: Iterable[Credential]) -> tuple[Offer, ...]:
+def offers(
+    image: str, pod: Iterable[Credential], node: Iterable[Credential]
+) -> tuple[CredentialCandidate, ...]:
     """Return what to try for an image: the pod's own first, then the node's; equal ones once."""
-    found: list[Offer] = []
+    found: list[CredentialCandidate] = []
     for ring in (tuple(pod), tuple(node)):
         for credential in fitting(image, ring):
             if all(offer.auth != credential.auth for offer in found):
-                found.append(Offer(where=key_of(credential.where), auth=credential.auth))
+                found.append(CredentialCandidate(where=key_of(credential.where), auth=credential.auth))
     return tuple(found)
 
 

@@ -9,17 +9,17 @@ from actors.images import backoff, bucket, report
 from actors.images.keyring import fitting, offers
 from actors.images.state import (
     Checking,
-    Due,
     Entry,
     Fetching,
-    Finished,
     ImagesState,
     Place,
     Pull,
+    PullFinished,
     Pulling,
     Queued,
-    Reading,
-    Waiting,
+    ReadingCredentials,
+    Retrying,
+    StepDue,
 )
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId
@@ -93,7 +93,7 @@ def begin(
         if at > now:
             return state, tuple(actions), at
         op = new_op()
-        begun = replace(pull, step=Reading(op=op), begun_at=now)
+        begun = replace(pull, step=ReadingCredentials(op=op), begun_at=now)
         entries = {
             place: replace(entry, told=report.pulling(entry, now))
             if entry.step == Fetching(pull=number)
@@ -123,7 +123,7 @@ def absorb(
     if pull.abandoned:
         return without(state, number), ()
     match pull.step:
-        case Reading():
+        case ReadingCredentials():
             found = outcome.result
             if isinstance(found, NodeCredentials):
                 problems = tuple(f"{one.where}: {one.message}" for one in found.problems)
@@ -181,7 +181,7 @@ def checked(
             f"image {pull.image} was pulled, but the runtime does not show it by its reference {step.ref}"
         )
         return fail(state, number, "ErrImagePull", message, now)
-    done = Finished(
+    done = PullFinished(
         pull=number,
         image=pull.image,
         at=now,
@@ -195,14 +195,14 @@ def checked(
         if entry.step == Fetching(pull=number):
             entries[place] = report.ready(entry, row, step.ref, done)
         elif is_woken(entry, pull.image):
-            entries[place] = replace(entry, step=Due())
+            entries[place] = replace(entry, step=StepDue())
     state = replace(state, entries=entries, finished=(*state.finished, done)[-KEPT:])
     return without(state, number)
 
 
 def is_woken(entry: Entry, image: str) -> bool:
     """Tell whether a want that waits is to look again since another pod's pull brought its image."""
-    waits = isinstance(entry.step, Waiting) and entry.step.retry_at is not None
+    waits = isinstance(entry.step, Retrying) and entry.step.retry_at is not None
     return waits and entry.image == image and entry.want.policy is not PullPolicy.ALWAYS
 
 
@@ -218,7 +218,7 @@ def fail(state: ImagesState, number: int, reason: str, message: str, now: Instan
     entries = {
         place: report.failed(entry, backoffs[entry.uid, pull.image], now) for place, entry in waiters.items()
     }
-    done = Finished(
+    done = PullFinished(
         pull=number,
         image=pull.image,
         at=now,

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from actors.images.keyring import Offer
-from actors.images.state import Backoff, Entry, Finished, Ready, Waiting, row_names
+from actors.images.keyring import CredentialCandidate
+from actors.images.state import Entry, PullBackoff, PullFinished, Ready, Retrying, row_names
 from api.errors import Failure, FailureKind
 from api.ids import Instant
 from api.messages.pod import ImageProgress, ImageReport
@@ -34,7 +34,7 @@ def pulling(entry: Entry, since: Instant | None) -> ImageReport:
     return replace(told(entry, ImageProgress.PULLING), since=since)
 
 
-def ready(entry: Entry, row: ImageRow, ref: str, pull: Finished | None) -> Entry:
+def ready(entry: Entry, row: ImageRow, ref: str, pull: PullFinished | None) -> Entry:
     """Return a want whose image is there; `pull` when it was fetched."""
     report = replace(
         told(entry, ImageProgress.READY),
@@ -58,18 +58,18 @@ def waiting(
     back_off_at: Instant | None = None,
 ) -> Entry:
     """Return a want that waits, and says so."""
-    step = Waiting(reason=reason, message=message, since=now, retry_at=retry_at, back_off_at=back_off_at)
+    step = Retrying(reason=reason, message=message, since=now, retry_at=retry_at, back_off_at=back_off_at)
     report = replace(told(entry, ImageProgress.WAITING), reason=reason, message=message, retry_at=retry_at)
     return replace(entry, step=step, told=report)
 
 
-def backing_off(entry: Entry, backoff: Backoff, now: Instant) -> Entry:
+def backing_off(entry: Entry, backoff: PullBackoff, now: Instant) -> Entry:
     """Return a want whose image is not pulled again yet."""
     message = f'Back-off pulling image "{entry.want.image}": {backoff.reason}: {backoff.message}'
     return waiting(entry, "ImagePullBackOff", message, now, backoff.failed_at + backoff.delay_s)
 
 
-def failed(entry: Entry, backoff: Backoff, now: Instant) -> Entry:
+def failed(entry: Entry, backoff: PullBackoff, now: Instant) -> Entry:
     """Return a want whose image was just tried in vain."""
     retry_at = backoff.failed_at + backoff.delay_s
     if backoff.reason == INVALID_NAME:
@@ -85,7 +85,10 @@ def unnamed(entry: Entry, why: str, now: Instant) -> Entry:
 
 
 def pull_failure(
-    image: str, offers: tuple[Offer, ...], failures: tuple[Failure, ...], problems: tuple[str, ...]
+    image: str,
+    offers: tuple[CredentialCandidate, ...],
+    failures: tuple[Failure, ...],
+    problems: tuple[str, ...],
 ) -> tuple[str, str]:
     """Return reason and message of a pull that failed with all that was tried, `failures` in the order of `offers`."""
     last = failures[-1]
@@ -115,7 +118,7 @@ def pull_failure(
     return reason, message
 
 
-def hidden(text: str, offers: tuple[Offer, ...]) -> str:
+def hidden(text: str, offers: tuple[CredentialCandidate, ...]) -> str:
     """Return a text without the secrets of any credential: a driver's promise, kept twice."""
     for offer in offers:
         auth = offer.auth

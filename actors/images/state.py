@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.images.keyring import Offer
+from actors.images.keyring import CredentialCandidate
 from api.errors import Failure
 from api.ids import Instant, OpId, Path, Uid
 from api.messages.images import Credential, ImageWant
@@ -27,7 +27,7 @@ Place = tuple[Uid, str]
 """A container of a pod."""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class PullerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How many images are pulled, how often."""
 
     at_once: int | None = 1
@@ -41,11 +41,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- wants
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class StepDue(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The next step is to be taken now, or as soon as what is in its way is over."""
 
 
-class Looking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class LookingUp(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Waits for a look-up."""
 
     op: OpId
@@ -64,7 +64,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Its reference, id and names: what may not be removed."""
 
 
-class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class Retrying(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Something is wrong; it is tried again at `retry_at`."""
 
     reason: str
@@ -76,7 +76,7 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """From then on it is shown as ImagePullBackOff."""
 
 
-Step = Due | Looking | Fetching | Ready | Waiting
+Step = StepDue | LookingUp | Fetching | Ready | Retrying
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
     until: Instant
 
 
-class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+class PullBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """The failed pulls of one image for one pod."""
 
     uid: Uid
@@ -119,7 +119,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- what is under way
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class ImageLookup(msgspec.Struct, frozen=True, kw_only=True):
     """A look-up."""
 
     image: str
@@ -130,7 +130,7 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Waits for its turn."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class ReadingCredentials(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Reads the node's credentials."""
 
     op: OpId
@@ -140,7 +140,7 @@ class Pulling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The runtime pulls."""
 
     op: OpId
-    offers: tuple[Offer, ...]
+    offers: tuple[CredentialCandidate, ...]
     """All that fit, in the order in which they are tried; none: it is tried without."""
     failures: tuple[Failure, ...] = ()
     """Of those that were tried."""
@@ -153,7 +153,7 @@ class Checking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ref: str
 
 
-PullStep = Queued | Reading | Pulling | Checking
+PullStep = Queued | ReadingCredentials | Pulling | Checking
 
 
 class Pull(msgspec.Struct, frozen=True, kw_only=True):
@@ -183,7 +183,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     since: Instant
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True):
+class PullFinished(msgspec.Struct, frozen=True, kw_only=True):
     """A pull that ended."""
 
     pull: int
@@ -199,7 +199,7 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True):
 class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that ImagePuller knows."""
 
-    policy: Policy = Policy()
+    policy: PullerPolicy = PullerPolicy()
     deadline_s: float = 120.0
     """Of one call of the runtime other than a pull."""
     pull_deadline_s: float = PULL_LIMIT_S
@@ -207,8 +207,8 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
 
     entries: Mapping[Place, Entry] = {}
     leases: tuple[Lease, ...] = ()
-    backoffs: Mapping[tuple[Uid, str], Backoff] = {}
-    looks: Mapping[OpId, Look] = {}
+    backoffs: Mapping[tuple[Uid, str], PullBackoff] = {}
+    looks: Mapping[OpId, ImageLookup] = {}
     pulls: Mapping[int, Pull] = {}
     """By number, in the order in which they were asked for."""
     removals: Mapping[OpId, Removal] = {}
@@ -222,13 +222,15 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     counted_at: Instant | None = None
     """None: no pull has begun yet."""
     next_pull: int = 1
-    finished: tuple[Finished, ...] = ()
+    finished: tuple[PullFinished, ...] = ()
     """The last pulls, oldest first."""
 
     @property
     def at_work(self) -> tuple[Pull, ...]:
         """Return the pulls that take a place: those that read credentials or that the runtime works on."""
-        return tuple(pull for pull in self.pulls.values() if isinstance(pull.step, Reading | Pulling))
+        return tuple(
+            pull for pull in self.pulls.values() if isinstance(pull.step, ReadingCredentials | Pulling)
+        )
 
 
 def row_names(row: ImageRow, *more: str) -> tuple[str, ...]:

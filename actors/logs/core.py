@@ -24,9 +24,9 @@ from actors.logs.state import (
     Job,
     LinkJob,
     LogRotatorState,
+    RotationStep,
     SayTrouble,
     Skip,
-    Step,
     Trouble,
 )
 from api.errors import Failure, FailureKind
@@ -44,7 +44,13 @@ from api.ports.logs import (
     RestoreLog,
     RotateLog,
 )
-from api.ports.runtime import Container, ContainerState, InspectPod, ReopenContainerLog, RuntimePod
+from api.ports.runtime import (
+    InspectPod,
+    ReopenContainerLog,
+    RuntimeContainer,
+    RuntimeContainerState,
+    RuntimePod,
+)
 
 SCAN_DEADLINE_S = 30.0
 ROTATE_DEADLINE_S = 300.0
@@ -146,13 +152,13 @@ def absorb_job(
 ) -> tuple[LogRotatorState, Steps]:
     """Take in the end of one step of a job."""
     match job.step:
-        case Step.LOOK:
+        case RotationStep.LOOK:
             if not isinstance(outcome.result, RuntimePod):
                 return failed(state, job, text_of(outcome.failure), now, wall), ()
             return absorb_look(state, job, outcome.result, now)
-        case Step.ROTATE:
+        case RotationStep.ROTATE:
             return absorb_rotation(state, job, outcome, now, wall)
-        case Step.REOPEN:
+        case RotationStep.REOPEN:
             if outcome.failure is None:
                 return well(replace(state, reopened=state.reopened + 1), job), ()
             why = (
@@ -161,9 +167,9 @@ def absorb_job(
             )
             job = replace(job, failed=why, failed_kind=outcome.failure.kind)
             if job.rotated:
-                return state, (replace(job, step=Step.RESTORE),)
+                return state, (replace(job, step=RotationStep.RESTORE),)
             return failed(state, job, why, now, wall), ()
-        case Step.RESTORE:
+        case RotationStep.RESTORE:
             # Not there any more: the container was removed in the meantime, with its logs.
             lost = outcome.failure is not None and outcome.failure.kind is not FailureKind.NOT_FOUND
             end = f"; {text_of(outcome.failure)}" if lost else "; the file keeps its name and grows"
@@ -181,24 +187,24 @@ def absorb_look(
     if container is None:
         return left_alone(state, seen.path, now + NOT_OURS_S), ()
     job = replace(job, namespace=pod.namespace, pod=pod.name, path=container.log_path)
-    running = container.state is ContainerState.RUNNING
+    running = container.state is RuntimeContainerState.RUNNING
     if seen.missing:
         if not running:
             return left_alone(state, seen.path, now + NOT_OURS_S), ()
-        return state, (replace(job, step=Step.REOPEN, container_id=container.id),)
-    if not running and container.state is not ContainerState.EXITED:
+        return state, (replace(job, step=RotationStep.REOPEN, container_id=container.id),)
+    if not running and container.state is not RuntimeContainerState.EXITED:
         # Created ones write nothing, and of an unknown one nobody can say whether it does.
         return left_alone(state, seen.path, now + NOT_OURS_S), ()
-    return state, (replace(job, step=Step.ROTATE, container_id=container.id if running else ""),)
+    return state, (replace(job, step=RotationStep.ROTATE, container_id=container.id if running else ""),)
 
 
-def writer_of(pod: RuntimePod, seen: LogSeen) -> Container | None:
+def writer_of(pod: RuntimePod, seen: LogSeen) -> RuntimeContainer | None:
     """Return the container whose live log this is; of a bare folder, the running one that should have a log in it."""
     for container in pod.containers:
         if container.log_path == seen.path:
             return container
         inside = container.log_path.rpartition("/")[0] == seen.path
-        if seen.missing and inside and container.state is ContainerState.RUNNING:
+        if seen.missing and inside and container.state is RuntimeContainerState.RUNNING:
             return container
     return None
 
@@ -214,7 +220,7 @@ def absorb_rotation(
             state = in_trouble(state, job, result.trouble, wall)
         if not job.container_id:
             return well(state, job), ()
-        return state, (replace(job, step=Step.REOPEN, rotated=result.rotated),)
+        return state, (replace(job, step=RotationStep.REOPEN, rotated=result.rotated),)
     if failure is not None and failure.kind is FailureKind.NOT_FOUND:
         return well(state, job), ()
     if failure is not None and failure.kind is FailureKind.CONFLICT:
@@ -230,7 +236,7 @@ def removable(state: LogRotatorState, job: LinkJob, outcome: Outcome) -> tuple[R
         return ()
     if (pod.sandboxes or pod.containers) and not (pod.ours or state.take_over):
         return ()
-    alive = {c.log_path for c in pod.containers if c.state is not ContainerState.EXITED}
+    alive = {c.log_path for c in pod.containers if c.state is not RuntimeContainerState.EXITED}
     return tuple(
         RemoveDeadLink(name=link.name, target=link.target) for link in job.links if link.target not in alive
     )
@@ -338,17 +344,17 @@ def start_of(state: LogRotatorState, op: OpId, job: Job) -> Start:
     """Return the call of a job's step."""
     seen = job.seen
     match job.step:
-        case Step.LOOK:
+        case RotationStep.LOOK:
             look = InspectPod(uid=seen.uid)
             return Start(op=op, port=RUNTIME, call=look, deadline_s=state.deadline_s)
-        case Step.ROTATE:
+        case RotationStep.ROTATE:
             keep_bytes = 0 if job.container_id else max(1, state.limit_bytes)
             rotate = RotateLog(path=job.path, max_files=state.max_files, keep_bytes=keep_bytes)
             return Start(op=op, port=LOGFILES, call=rotate, deadline_s=ROTATE_DEADLINE_S)
-        case Step.REOPEN:
+        case RotationStep.REOPEN:
             again = ReopenContainerLog(uid=seen.uid, container_id=job.container_id)
             return Start(op=op, port=RUNTIME, call=again, deadline_s=state.deadline_s)
-        case Step.RESTORE:
+        case RotationStep.RESTORE:
             back = RestoreLog(path=job.path, rotated=job.rotated)
             return Start(op=op, port=LOGFILES, call=back, deadline_s=SCAN_DEADLINE_S)
         case _:

@@ -17,7 +17,7 @@ TROUBLE_LIMIT = 64
 """Troubles kept for people, the newest ones."""
 
 
-class Step(StrEnum):
+class RotationStep(StrEnum):
     """Where the work on one log is."""
 
     LOOK = "asking the runtime whose it is"
@@ -30,7 +30,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """The work on one log; one call at a time."""
 
     seen: LogSeen
-    step: Step = Step.LOOK
+    step: RotationStep = RotationStep.LOOK
     namespace: str = ""
     pod: str = ""
     container_id: str = ""

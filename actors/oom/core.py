@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, OomState, Seen, Toll
+from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, AttributedKill, OomState, Toll
 from actors.rules.ear import deaf, is_due, listening, wakes
 from actors.rules.nodeevent import NodeEvent, told
 from api.ids import Instant, OpId, WallNs
@@ -17,7 +17,7 @@ from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.usage import UnwatchUsage, UsageRead, WatchUsage
 from api.ports.ooms import MACHINE, OomKill
-from api.ports.runtime import Container, ListPods, PodListing, RuntimePod
+from api.ports.runtime import ListPods, PodListing, RuntimeContainer, RuntimePod
 from api.usage import ContainerUsage, PodUsage, Usage
 
 SYSTEM_OOM = "SystemOOM"
@@ -70,7 +70,7 @@ def absorb(
 
 def with_kill(state: OomState, kill: OomKill, now: Instant, wall: WallNs) -> OomState:
     """Take in a kill."""
-    seen = Seen(at=wall, kill=kill, since=now)
+    seen = AttributedKill(at=wall, kill=kill, since=now)
     if kill.is_system:
         state = happened(replace(state, system=state.system + 1), wall, system_message(kill))
     if kill.victim_group == MACHINE:
@@ -108,7 +108,7 @@ def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:
     return replace(state, open=tuple(left))
 
 
-def owner_of(listing: PodListing, group: str) -> tuple[RuntimePod, Container] | None:
+def owner_of(listing: PodListing, group: str) -> tuple[RuntimePod, RuntimeContainer] | None:
     """Return the container whose id the path of a cgroup bears."""
     for pod in listing.pods:
         for container in pod.containers:

@@ -4,34 +4,36 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.oom.state import OomState, Seen, Toll
+from actors.oom.state import AttributedKill, OomState, Toll
 from actors.rules.ear import fell_deaf
 from api.ids import Uid, WallNs
 
 NS = 1_000_000_000
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class OomLogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the log, always a warning."""
 
     text: str
     facts: Mapping[str, object] = {}
 
 
-def report(before: OomState, after: OomState) -> tuple[Line, ...]:
+def report(before: OomState, after: OomState) -> tuple[OomLogLine, ...]:
     """Return what became true between two states; what repeats is told again each time its count has doubled."""
     lines = []
     if fell_deaf(before.ear, after.ear):
         instead = "what the containers' cgroups count"
-        lines.append(Line(text="kernel log is not heard", facts={"why": after.ear.why, "instead": instead}))
+        lines.append(
+            OomLogLine(text="kernel log is not heard", facts={"why": after.ear.why, "instead": instead})
+        )
     known = {one.message: one.count for one in before.happenings}
     for fact in after.happenings:
         if fact.count != known.get(fact.message) and is_power_of_two(fact.count):
             told_of = {"reason": fact.reason, "message": fact.message, "count": fact.count}
-            lines.append(Line(text="node event", facts=told_of))
+            lines.append(OomLogLine(text="node event", facts=told_of))
     told = {(one.uid, one.container): one.kills for one in before.tolls}
     lines += [
-        Line(text="container was short of memory", facts=toll_facts(toll, after.kills))
+        OomLogLine(text="container was short of memory", facts=toll_facts(toll, after.kills))
         for toll in after.tolls
         if toll.kills > told.get((toll.uid, toll.container), 0) and is_news(toll, told)
     ]
@@ -48,7 +50,7 @@ def is_news(toll: Toll, told: Mapping[tuple[Uid, str], int]) -> bool:
     return toll.kills.bit_length() > told.get((toll.uid, toll.container), 0).bit_length()
 
 
-def toll_facts(toll: Toll, kills: tuple[Seen, ...]) -> Mapping[str, object]:
+def toll_facts(toll: Toll, kills: tuple[AttributedKill, ...]) -> Mapping[str, object]:
     """Return what is told of a container's kills, with the last one where it is known."""
     name = f"{toll.namespace}/{toll.pod}/{toll.container}"
     facts: dict[str, object] = {"container": name, "kills": toll.kills}
@@ -68,7 +70,7 @@ def kill_lines(state: OomState, wall: WallNs) -> tuple[str, ...]:
     )
 
 
-def limit_of(seen: Seen) -> str:
+def limit_of(seen: AttributedKill) -> str:
     """Return whose want of memory a kill was for."""
     return "the machine had none left" if seen.kill.is_system else f"limit of {seen.kill.group}"
 

@@ -22,7 +22,7 @@ OOMS = "kernel.ooms"
 """The stream of kills."""
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class AttributedKill(msgspec.Struct, frozen=True, kw_only=True):
     """A kill, and whose it was as far as that is known."""
 
     at: WallNs
@@ -58,13 +58,13 @@ class OomState(msgspec.Struct, frozen=True, kw_only=True):
     counters: Mapping[str, int] | None = None
     """By container id: what its cgroup counted at the last reading; None before the first."""
 
-    open: tuple[Seen, ...] = ()
+    open: tuple[AttributedKill, ...] = ()
     """Kills of which it is not known yet whose they were, oldest first."""
     listing: OpId | None = None
     retry_at: Instant = float("-inf")
     """When to ask for the pods again."""
 
-    kills: tuple[Seen, ...] = ()
+    kills: tuple[AttributedKill, ...] = ()
     """The last ones, oldest first."""
     tolls: tuple[Toll, ...] = ()
     """The container that was counted last comes last."""

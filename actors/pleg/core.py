@@ -10,7 +10,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.pleg.state import STREAM, Look, PlegState
+from actors.pleg.state import STREAM, PlegState, PodInspection
 from actors.rules.container.instance import is_alive
 from api.ids import Instant, OpId, Path, Uid, pod_path
 from api.lifecycle import Action, Decision, Listen, Start, Tell
@@ -213,7 +213,7 @@ def look_at(
             return replace(state, looks={**state.looks, op: replace(look, again=True)})
     op = new_op()
     actions.append(Start(op=op, port="runtime", call=InspectPod(uid=uid), deadline_s=state.deadline_s))
-    return replace(state, looks={**state.looks, op: Look(uid=uid, since=now)})
+    return replace(state, looks={**state.looks, op: PodInspection(uid=uid, since=now)})
 
 
 def health(state: PlegState, now: Instant) -> tuple[bool, str]:

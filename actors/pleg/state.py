@@ -10,7 +10,7 @@ from api.ports.runtime import RuntimePod
 STREAM = "runtime.events"
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class PodInspection(msgspec.Struct, frozen=True, kw_only=True):
     """An inspection in flight."""
 
     uid: Uid
@@ -34,7 +34,7 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     told_at: Mapping[Uid, Instant] = {}
     listing: OpId | None = None
     listing_since: Instant = 0.0
-    looks: Mapping[OpId, Look] = {}
+    looks: Mapping[OpId, PodInspection] = {}
     due: tuple[Uid, ...] = ()
     """Pods to inspect now."""
     hearing: bool = False

@@ -68,7 +68,7 @@ from api.messages.pod import (
     UpdatePod,
 )
 from api.ports.ledger import Remember
-from api.ports.runtime import ContainerState, RuntimePod, StopContainer
+from api.ports.runtime import RuntimeContainerState, RuntimePod, StopContainer
 
 SELF = Path("")
 """Who asked, when it was the pod itself."""
@@ -299,7 +299,7 @@ def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
         hold
         for hold in state.holds
         if (newest := newest_of(state.observed, hold.container)) is None
-        or newest.state is not ContainerState.RUNNING
+        or newest.state is not RuntimeContainerState.RUNNING
     )
 
 

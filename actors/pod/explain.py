@@ -29,8 +29,8 @@ from actors.rules.container.role import in_order, is_init, is_sidecar, lasting, 
 from api.ids import Instant, WallNs
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
 from api.shown.introspection import Explanation, PodRow, Step
 from api.wallclock import wall_ns
 
@@ -184,7 +184,7 @@ def container_sentence(state: PodState, container: AnyContainer, wall: WallNs) -
     if status.restart_count:
         parts.append("1 restart" if status.restart_count == 1 else f"{status.restart_count} restarts")
     newest = newest_of(state.observed, container.name)
-    ended = newest is not None and newest.state is ContainerState.EXITED
+    ended = newest is not None and newest.state is RuntimeContainerState.EXITED
     said = said_while_running(newest)
     if said:
         parts.append(said)
@@ -261,7 +261,9 @@ def trouble(state: PodState) -> str:
 
 def said_while_running(instance: Instance | None) -> str:
     """Return what the runtime has to say of a container that runs: log lines that it had to drop, for one."""
-    return instance.message if instance is not None and instance.state is ContainerState.RUNNING else ""
+    return (
+        instance.message if instance is not None and instance.state is RuntimeContainerState.RUNNING else ""
+    )
 
 
 def word(state: PodState) -> str:

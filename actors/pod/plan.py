@@ -86,10 +86,10 @@ from api.ports.logs import LinkContainerLog
 from api.ports.node import DescribeNode, NodeFiles
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
 from api.ports.runtime import (
-    ContainerState,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     RuntimePod,
 )
 
@@ -331,7 +331,7 @@ def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
     for container in lasting(pod.spec):
         newest = newest_of(state.observed, container.name)
         # One that never started has nothing to stop: it is removed when its turn comes.
-        if newest is None or newest.state is not ContainerState.RUNNING:
+        if newest is None or newest.state is not RuntimeContainerState.RUNNING:
             continue
         failed = post_start_of(state, newest)
         if failed is not None and failed.failure:

@@ -13,8 +13,8 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from actors.probes.state import Place, PodProbes, ProberState, Worker
-from actors.probes.verdict import Verdict, verdict_of
+from actors.probes.state import PodProbes, ProbeKey, ProberState, Worker
+from actors.probes.verdict import CheckResult, verdict_of
 from api.ids import Instant, OpId, Path, Uid, WallNs, pod_path
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -47,9 +47,9 @@ class Draft(msgspec.Struct):
     """The state while one message is dealt with: what changes is changed in place and sealed once."""
 
     pods: dict[Uid, PodProbes]
-    agenda: list[tuple[Instant, Place]]
-    queue: list[Place]
-    flights: dict[OpId, Place]
+    agenda: list[tuple[Instant, ProbeKey]]
+    queue: list[ProbeKey]
+    flights: dict[OpId, ProbeKey]
     execs: int
     leftover: frozenset[OpId]
     actions: list[Action]
@@ -143,7 +143,7 @@ def new_worker(
     state: ProberState, uid: Uid, target: ProbeTarget, plan: ProbePlan, now: Instant, wall: WallNs
 ) -> Worker:
     """Return a worker for an instance; it begins with what is published of the instance."""
-    place = Place(uid, target.container, plan.kind)
+    place = ProbeKey(uid, target.container, plan.kind)
     match plan.kind:
         case ProbeKind.STARTUP:
             result = ProbeResult.SUCCESS if target.started else ProbeResult.UNKNOWN
@@ -170,7 +170,7 @@ def new_worker(
     )
 
 
-def jitter(seed: int, place: Place) -> float:
+def jitter(seed: int, place: ProbeKey) -> float:
     """Return a number from 0 to below 1 that is this probe's own."""
     return crc32(f"{seed}/{place.uid}/{place.container}/{place.kind}".encode()) / (1 << 32)
 
@@ -246,7 +246,7 @@ def ask(draft: Draft, state: ProberState, worker: Worker, now: Instant, new_op: 
     """Make one check."""
     call = worker.plan.call
     if call is None:
-        judge(draft, worker, Verdict(well=None, message=worker.plan.problem), now)
+        judge(draft, worker, CheckResult(well=None, message=worker.plan.problem), now)
         return
     is_exec = isinstance(call, ExecInContainer)
     op = new_op()
@@ -275,7 +275,7 @@ def take_outcome(draft: Draft, outcome: Outcome, now: Instant) -> None:
     worker = replace(worker, op=None)
     call = worker.plan.call
     if call is None or outcome.call != type(call).__name__:
-        judge(draft, worker, Verdict(well=None, message=worker.plan.problem), now)
+        judge(draft, worker, CheckResult(well=None, message=worker.plan.problem), now)
         return
     verdict = verdict_of(call, outcome)
     if verdict.well is None and worker.tries + 1 < TRIES:
@@ -287,7 +287,7 @@ def take_outcome(draft: Draft, outcome: Outcome, now: Instant) -> None:
 # ---------------------------------------------------------------- judging
 
 
-def judge(draft: Draft, worker: Worker, verdict: Verdict, now: Instant) -> None:
+def judge(draft: Draft, worker: Worker, verdict: CheckResult, now: Instant) -> None:
     """Count a check, publish what that comes to, and say when the next one is due."""
     before = worker.result
     worker = replace(counted(worker, verdict, now), tries=0)
@@ -308,7 +308,7 @@ def judge(draft: Draft, worker: Worker, verdict: Verdict, now: Instant) -> None:
                 open_gate(draft, worker.place.uid, target, now)
 
 
-def counted(worker: Worker, verdict: Verdict, now: Instant) -> Worker:
+def counted(worker: Worker, verdict: CheckResult, now: Instant) -> Worker:
     """Return the worker after one more check: equal answers in a row become the result at their threshold."""
     worker = replace(worker, checked=worker.checked + 1, message=verdict.message, trouble=trouble_of(verdict))
     if verdict.well is None:
@@ -325,7 +325,7 @@ def counted(worker: Worker, verdict: Verdict, now: Instant) -> Worker:
     return replace(worker, result=ProbeResult.FAILURE) if run >= worker.plan.failure_threshold else worker
 
 
-def trouble_of(verdict: Verdict) -> ProbeTrouble:
+def trouble_of(verdict: CheckResult) -> ProbeTrouble:
     """Return what was wrong with a check."""
     if verdict.well is None:
         return ProbeTrouble.ERRORED
@@ -360,7 +360,7 @@ def tell(worker: Worker) -> Tell:
 # ---------------------------------------------------------------- small changes of a draft
 
 
-def found(draft: Draft, place: Place) -> Worker | None:
+def found(draft: Draft, place: ProbeKey) -> Worker | None:
     """Return a worker by its place."""
     pod = draft.pods.get(place.uid)
     return pod.worker(place.container, place.kind) if pod is not None else None

@@ -21,7 +21,7 @@ from api.messages.probes import ProbeKind, ProbePlan, ProbeTarget
 SELF = Path("/node/probes")
 
 
-class Place(msgspec.Struct, frozen=True, order=True):
+class ProbeKey(msgspec.Struct, frozen=True, order=True):
     """Which probe: of which container of which pod."""
 
     uid: Uid
@@ -32,7 +32,7 @@ class Place(msgspec.Struct, frozen=True, order=True):
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """One probe of one instance."""
 
-    place: Place
+    place: ProbeKey
     container_id: str
     plan: ProbePlan
     not_before: Instant
@@ -83,12 +83,12 @@ class ProberState(msgspec.Struct, frozen=True, kw_only=True):
     began_at: Instant = 0.0
     seed: int = 0
     pods: Mapping[Uid, PodProbes] = {}
-    agenda: tuple[tuple[Instant, Place], ...] = ()
+    agenda: tuple[tuple[Instant, ProbeKey], ...] = ()
     """Who is due when, ascending."""
-    queue: tuple[Place, ...] = ()
+    queue: tuple[ProbeKey, ...] = ()
     """Commands that wait for one of those under way to end, first come first served."""
     execs: int = 0
     """Commands under way."""
-    flights: Mapping[OpId, Place] = {}
+    flights: Mapping[OpId, ProbeKey] = {}
     leftover: frozenset[OpId] = frozenset()
     """Calls of an earlier incarnation, whose end teaches nothing."""

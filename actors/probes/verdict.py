@@ -18,7 +18,7 @@ COUNTED = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
 """Failures of the network that say something of the container."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one check says."""
 
     well: bool | None
@@ -27,7 +27,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     warned: bool = False
 
 
-def verdict_of(call: ProbeCall, outcome: Outcome) -> Verdict:
+def verdict_of(call: ProbeCall, outcome: Outcome) -> CheckResult:
     """Return what the end of `call` says of the container."""
     failure, result = outcome.failure, outcome.result
     match call:
@@ -36,7 +36,7 @@ def verdict_of(call: ProbeCall, outcome: Outcome) -> Verdict:
         case HttpGet():
             verdict = of_failed_talk(failure) if failure is not None else of_http(result)
         case TcpConnect():
-            verdict = of_failed_talk(failure) if failure is not None else Verdict(well=True)
+            verdict = of_failed_talk(failure) if failure is not None else CheckResult(well=True)
         case GrpcHealth():
             verdict = of_failed_talk(failure) if failure is not None else of_grpc(result)
         case _:
@@ -44,46 +44,46 @@ def verdict_of(call: ProbeCall, outcome: Outcome) -> Verdict:
     return msgspec.structs.replace(verdict, message=printable(shortened(verdict.message, MESSAGE_LIMIT)))
 
 
-def of_exec(result: msgspec.Struct | None) -> Verdict:
+def of_exec(result: msgspec.Struct | None) -> CheckResult:
     """Judge a command that ended."""
     assert isinstance(result, ExecResult)
     if result.exit_code == 0:
-        return Verdict(well=True)
-    return Verdict(well=False, message=(result.stdout + result.stderr).decode(errors="replace"))
+        return CheckResult(well=True)
+    return CheckResult(well=False, message=(result.stdout + result.stderr).decode(errors="replace"))
 
 
-def of_failed_exec(call: ExecInContainer, failure: Failure) -> Verdict:
+def of_failed_exec(call: ExecInContainer, failure: Failure) -> CheckResult:
     """Judge a command of which no exit code is known: only that it took too long is the container's fault."""
     if failure.kind is FailureKind.TIMED_OUT:
         command = " ".join(call.command)
         span = write(round(call.timeout_s * 1e9))
-        return Verdict(well=False, message=f'command timed out: "{command}" timed out after {span}')
-    return Verdict(well=None, message=failure.message)
+        return CheckResult(well=False, message=f'command timed out: "{command}" timed out after {span}')
+    return CheckResult(well=None, message=failure.message)
 
 
-def of_http(result: msgspec.Struct | None) -> Verdict:
+def of_http(result: msgspec.Struct | None) -> CheckResult:
     """Judge an answer."""
     assert isinstance(result, HttpAnswer)
     if not 200 <= result.status < 400:
-        return Verdict(well=False, message=f"HTTP probe failed with statuscode: {result.status}")
+        return CheckResult(well=False, message=f"HTTP probe failed with statuscode: {result.status}")
     if result.status >= 300:
         text = f"Probe terminated redirects, Response body: {result.body.decode(errors='replace')}"
-        return Verdict(well=True, message=text, warned=True)
-    return Verdict(well=True)
+        return CheckResult(well=True, message=text, warned=True)
+    return CheckResult(well=True)
 
 
-def of_grpc(result: msgspec.Struct | None) -> Verdict:
+def of_grpc(result: msgspec.Struct | None) -> CheckResult:
     """Judge what a service says of itself."""
     assert isinstance(result, GrpcAnswer)
     if result.status == "SERVING":
-        return Verdict(well=True)
-    return Verdict(well=False, message=f'service unhealthy (responded with "{result.status}")')
+        return CheckResult(well=True)
+    return CheckResult(well=False, message=f'service unhealthy (responded with "{result.status}")')
 
 
-def of_failed_talk(failure: Failure) -> Verdict:
+def of_failed_talk(failure: Failure) -> CheckResult:
     """Judge a conversation that did not come about; a body that cannot be read and our own troubles say nothing."""
     counts = failure.kind in COUNTED and failure.reason != UNREADABLE
-    return Verdict(well=False if counts else None, message=failure.message)
+    return CheckResult(well=False if counts else None, message=failure.message)
 
 
 def printable(text: str) -> str:

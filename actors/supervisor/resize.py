@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.rules.resources.admission import House, shares
 from actors.rules.resources.allocation import allocated_of, grows, joined
-from actors.rules.resources.fit import Load, shortages
+from actors.rules.resources.fit import ResourceSum, shortages
 from actors.rules.resources.request import Claim, claim_of
 from actors.supervisor.admission import house_of, is_ready
 from actors.supervisor.standing import is_asking
@@ -80,7 +80,7 @@ def obstacle(state: SupervisorState, charge: Charge, claim: Claim, others: House
     assert charge.verdict is not None
     if not grows(charge.verdict.claim, claim):
         return None
-    never = shortages(claim, Load(), state.node)
+    never = shortages(claim, ResourceSum(), state.node)
     if never:
         short = never[0]
         return Resize(

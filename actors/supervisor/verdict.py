@@ -30,7 +30,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refusal: Refusal | None = None
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The page as it is written, UIDs ascending."""
 
     verdicts: tuple[tuple[Uid, Verdict], ...] = ()
@@ -67,7 +67,9 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
 
 def encoded(verdicts: Mapping[Uid, Verdict]) -> bytes:
     """Return the page that says these verdicts."""
-    return msgspec.msgpack.encode(Page(verdicts=tuple(sorted(verdicts.items(), key=lambda row: row[0]))))
+    return msgspec.msgpack.encode(
+        AdmissionRecord(verdicts=tuple(sorted(verdicts.items(), key=lambda row: row[0])))
+    )
 
 
 def decoded(data: bytes | None) -> Mapping[Uid, Verdict] | None:
@@ -75,6 +77,6 @@ def decoded(data: bytes | None) -> Mapping[Uid, Verdict] | None:
     if data is None:
         return {}
     try:
-        return dict(msgspec.msgpack.decode(data, type=ready(Page)).verdicts)
+        return dict(msgspec.msgpack.decode(data, type=ready(AdmissionRecord)).verdicts)
     except msgspec.DecodeError:
         return None

@@ -11,7 +11,7 @@ from actors.rules.resources.usage import (
     check_share,
     check_swap,
 )
-from actors.usage.state import Asked, FoldersKept, Part, PodKept, UsageState
+from actors.usage.state import FoldersKept, Part, PendingCall, PodKept, UsageState
 from api.errors import Failure, FailureKind
 from api.ids import Instant, Uid
 from api.messages.kernel import Outcome
@@ -39,7 +39,7 @@ UNOFFERED = (FailureKind.REJECTED,)
 NODEFS = "nodefs"
 
 
-def absorb_outcome(state: UsageState, asked: Asked, outcome: Outcome, now: Instant) -> UsageState:
+def absorb_outcome(state: UsageState, asked: PendingCall, outcome: Outcome, now: Instant) -> UsageState:
     """Take in the outcome of a part's call."""
     if outcome.failure is not None:
         return absorb_failure(state, asked, outcome.failure, now)
@@ -47,7 +47,7 @@ def absorb_outcome(state: UsageState, asked: Asked, outcome: Outcome, now: Insta
     return absorb_result(state, outcome, now)
 
 
-def absorb_failure(state: UsageState, asked: Asked, failure: Failure, now: Instant) -> UsageState:
+def absorb_failure(state: UsageState, asked: PendingCall, failure: Failure, now: Instant) -> UsageState:
     """Take in that a part could not be read: what was read of it before stands."""
     part = asked.part
     if part is Part.LOOK:

@@ -8,7 +8,7 @@ from actors.rules.container.instance import is_alive
 from actors.usage.absorb import NODEFS, fs_of
 from actors.usage.state import FoldersKept, PodKept, UsageState
 from api.ids import Instant, WallNs
-from api.ports.runtime import Container, ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.ports.usage import ContainerStat, FolderReading, GroupReading
 from api.usage import (
     ContainerUsage,
@@ -17,9 +17,9 @@ from api.usage import (
     MemoryUsage,
     NodeUsage,
     PodUsage,
-    Source,
     SwapUsage,
     Usage,
+    UsageSource,
     VolumeUsage,
     share_of,
     used_sum,
@@ -183,11 +183,11 @@ def pod_usage(state: UsageState, pod: RuntimePod, node: NodeUsage, now: Instant)
     )
 
 
-def newest_running(pod: RuntimePod) -> tuple[Container, ...]:
+def newest_running(pod: RuntimePod) -> tuple[RuntimeContainer, ...]:
     """Return the running containers in the order of their names; of several of one name the newest."""
-    chosen: dict[str, Container] = {}
+    chosen: dict[str, RuntimeContainer] = {}
     for container in pod.containers:
-        if container.state is ContainerState.RUNNING:
+        if container.state is RuntimeContainerState.RUNNING:
             chosen.setdefault(container.name, container)
     return tuple(chosen[name] for name in sorted(chosen))
 
@@ -201,7 +201,7 @@ def named(whys: Iterable[str], names: dict[str, str]) -> Iterable[str]:
 
 
 def missing(
-    running: tuple[Container, ...], containers: tuple[ContainerUsage, ...], kept: PodKept | None
+    running: tuple[RuntimeContainer, ...], containers: tuple[ContainerUsage, ...], kept: PodKept | None
 ) -> list[str]:
     """Return which numbers a pod should have and has not."""
     if not running:
@@ -223,7 +223,7 @@ def folder_troubles(folders: FoldersKept | None, now: Instant, period_s: float) 
 
 
 def container_usage(
-    container: Container,
+    container: RuntimeContainer,
     group: GroupReading | None,
     stat: ContainerStat | None,
     logs: FolderReading | None,
@@ -233,7 +233,7 @@ def container_usage(
     cpu, memory, swap = (group.cpu, group.memory, group.swap) if group else (None, None, None)
     source = group.source if group else ""
     if stat is not None:
-        source = source if memory is not None else Source.RUNTIME
+        source = source if memory is not None else UsageSource.RUNTIME
         cpu, memory, swap = cpu or stat.cpu, memory or stat.memory, swap or stat.swap
     layer = stat.layer if stat else None
     layers_on = node.image_fs or node.fs
@@ -291,7 +291,7 @@ def whole(own: GroupReading | None, containers: tuple[ContainerUsage, ...]) -> W
     if memory is None:
         memory = memory_sum([c.memory for c in containers])
         swap = swap or swap_sum([c.swap for c in containers])
-        source = Source.CONTAINERS if memory is not None else ""
+        source = UsageSource.CONTAINERS if memory is not None else ""
     if pids is None and containers and all(c.pids is not None for c in containers):
         pids = sum(c.pids or 0 for c in containers)
     return cpu, memory, swap, pids, source

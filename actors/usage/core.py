@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
-from actors.usage.state import NODE, RUNTIME, USAGE, Asked, Part, UsageState
+from actors.usage.state import NODE, RUNTIME, USAGE, Part, PendingCall, UsageState
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -15,7 +15,7 @@ from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRe
 from api.ports.call import HostCall
 from api.ports.images import ImageFsUsage
 from api.ports.node import DescribeNode
-from api.ports.runtime import Container, ContainerState, InspectPod, ListPods, RuntimePod
+from api.ports.runtime import InspectPod, ListPods, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.ports.runtimecall import Call
 from api.ports.usage import (
     ContainerPlace,
@@ -134,7 +134,7 @@ def ask(
         elif isinstance(call, InspectPod):
             uids = (call.uid,)
             state = replace(state, looked_at={**state.looked_at, call.uid: now})
-        asked = Asked(part=part, round=state.round, since=now, uids=uids)
+        asked = PendingCall(part=part, round=state.round, since=now, uids=uids)
         state = replace(state, asked={**state.asked, op: asked})
         port = port_of(call)
         actions.append(Start(op=op, port=port, call=call, deadline_s=DEADLINES_S[part]))
@@ -181,9 +181,9 @@ def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | 
     return [(Part.FOLDERS, MeasureFolders(pods=folders))] if folders else []
 
 
-def is_nameless(state: UsageState, container: Container) -> bool:
+def is_nameless(state: UsageState, container: RuntimeContainer) -> bool:
     """Say whether a container runs of which no process is known."""
-    running = container.state is ContainerState.RUNNING
+    running = container.state is RuntimeContainerState.RUNNING
     return running and container.pid <= 0 and container.id not in state.pids
 
 
@@ -198,7 +198,7 @@ def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
                 started_at=container.started_at,
             )
             for container in pod.containers
-            if container.state is ContainerState.RUNNING and not is_nameless(state, container)
+            if container.state is RuntimeContainerState.RUNNING and not is_nameless(state, container)
         ),
         network=not host_network(pod),
     )

@@ -10,7 +10,7 @@ OF_RUNTIME = frozenset({Part.FACTS, Part.LISTING, Part.IMAGES, Part.STATS})
 """Parts that ask the runtime: when it hangs, the first that fails speaks for all of them."""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class UsageLogLine(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the log."""
 
     text: str
@@ -18,20 +18,22 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     warning: bool = False
 
 
-def report(before: UsageState, after: UsageState) -> tuple[Line, ...]:
+def report(before: UsageState, after: UsageState) -> tuple[UsageLogLine, ...]:
     """Return what became true of the parts as a whole; what is wrong with one row is in the usage itself."""
     lines = [
-        Line(
+        UsageLogLine(
             text="usage can not be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
         )
         for part in news(before.failed, after.failed)
     ]
     lines += [
-        Line(text="usage is read again", facts={"what": named(part)})
+        UsageLogLine(text="usage is read again", facts={"what": named(part)})
         for part in news(after.failed, before.failed)
     ]
     lines += [
-        Line(text="usage reading refused", facts={"what": part.value, "why": "; ".join(whys)}, warning=True)
+        UsageLogLine(
+            text="usage reading refused", facts={"what": part.value, "why": "; ".join(whys)}, warning=True
+        )
         for part, whys in sorted(after.refused.items())
         if part not in before.refused
     ]

@@ -40,7 +40,7 @@ class Part(StrEnum):
     """For the process of a container, which a listing may leave out; one call for each pod."""
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
+class UsagePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often what is read, and where things are."""
 
     node_name: str = ""
@@ -60,7 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class PendingCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call in flight."""
 
     part: Part
@@ -91,13 +91,13 @@ class FoldersKept(msgspec.Struct, frozen=True, kw_only=True):
 class UsageState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that UsageManager knows."""
 
-    policy: Policy = Policy()
+    policy: UsagePolicy = UsagePolicy()
     pods_group: str = "/kubepods"
     """The cgroup of all pods: as configured, and once the node described itself as the runtime makes it."""
     described: bool = False
     watchers: tuple[Path, ...] = ()
     """In the order in which they came."""
-    asked: Mapping[OpId, Asked] = {}
+    asked: Mapping[OpId, PendingCall] = {}
     round: int = 0
     round_since: Instant = float("-inf")
     next_round_at: Instant = float("-inf")

@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from actors.imagegc.look import Inventory, Look, inventory, missing, take, take_failure
-from actors.imagegc.reference import Index
+from actors.imagegc.look import ImageInspection, Inventory, inventory, missing, take, take_failure
+from actors.imagegc.reference import ImageIndex
 from actors.imagegc.report import run_of, standing
 from actors.imagegc.state import IMAGES, SELF, ImageGCState
 from actors.imagegc.verdict import Goal, judge, listed, remember
@@ -44,7 +44,7 @@ Wants = Mapping[str, tuple[str, ...]]
 """Reference as a pod names it -> pods that are to run with it, as ``namespace/name``."""
 
 
-class Actors(Protocol):
+class ActorSystem(Protocol):
     """What is needed of the actor system."""
 
     def committed(self, path: Path) -> msgspec.Struct | None:
@@ -65,7 +65,7 @@ class ImageView:
 
     def __init__(
         self,
-        actors: Actors,
+        actors: ActorSystem,
         now: Callable[[], Instant],
         wall: Callable[[], WallNs],
         perform: Callable[[msgspec.Struct, float], msgspec.Struct],
@@ -157,7 +157,7 @@ class ImageView:
 
     def _look(self, *, measure: bool) -> Inventory:
         """Look at the runtime, one call after the other; raises what the first failed call failed with."""
-        look = Look(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
+        look = ImageInspection(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
         while calls := missing(look):
             for call in calls:
                 try:
@@ -172,7 +172,7 @@ class ImageView:
 
     def _wanted(self, seen: Inventory) -> Wants:
         """Return the ids of images that pods want, each with the pods."""
-        index = Index(seen.images)
+        index = ImageIndex(seen.images)
         wanted: dict[str, set[str]] = {}
         for reference, pods in self._wants().items():
             for image in index.find(reference):
@@ -198,7 +198,7 @@ class ImageView:
 
     def _matching(self, reference: str) -> tuple[HeldImage, ...]:
         held = self.images()
-        index = Index(ImageRow(id=image.id, names=image.names) for image in held)
+        index = ImageIndex(ImageRow(id=image.id, names=image.names) for image in held)
         ids = {image.id for image in index.find(reference)}
         return tuple(image for image in held if image.id in ids)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from actors.oom.state import Toll
 from api.eviction import Pressure
 from api.ids import Instant
-from api.ports.runtime import ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainerState, RuntimePod
 from api.shown.introspection import HOP_BOUNDS_S, ActorRow, ActorState, Hop, HopRow, KernelRow
-from api.shown.metric import Family, Kind, Labels, Sample, histogram
+from api.shown.metric import Family, Labels, MetricKind, Sample, histogram
 from api.usage import ContainerUsage, PodUsage, Usage
 
 NS, MS_NS = 1e9, 1_000_000
@@ -37,7 +37,7 @@ OPERATIONS = {
     "RuntimeStatus": "status",
 }
 """What a kubelet calls our calls of the runtime."""
-GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+GAUGE, COUNTER, HISTOGRAM = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 RUNTIME = "runtime"
 
 Labelled = tuple[Labels, PodUsage | ContainerUsage]
@@ -211,11 +211,11 @@ def round_families(usage: Usage | None, took_s: float, now: Instant) -> list[Fam
 
 def pod_families(node_name: str, pods: Iterable[RuntimePod], desired: int) -> list[Family]:
     """Return how many pods and containers there are."""
-    states = Counter(dict.fromkeys((state.value for state in ContainerState), 0))
+    states = Counter(dict.fromkeys((state.value for state in RuntimeContainerState), 0))
     alive = 0
     for pod in pods:
         states.update(container.state.value for container in pod.containers)
-        alive += any(container.state is ContainerState.RUNNING for container in pod.containers)
+        alive += any(container.state is RuntimeContainerState.RUNNING for container in pod.containers)
     return [
         gauge("kubelet_node_name", "The node's name", [Sample(1, (("node", node_name),))]),
         gauge("kubelet_desired_pods", "Pods that are to run", [Sample(desired)]),

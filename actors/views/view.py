@@ -62,11 +62,11 @@ from api.kube.objects.event import EventList
 from api.kube.objects.pod import Pod, PodList
 from api.messages import Message
 from api.ports.runtime import (
-    Container,
-    ContainerState,
     ExecInContainer,
     ExecResult,
     OpenExec,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimeInfo,
     RuntimeStatus,
     StreamUrl,
@@ -144,7 +144,7 @@ class Kernel(Protocol):
         ...
 
 
-class View(ImageView, UsageView):
+class AgentView(ImageView, UsageView):
     """A `Window` over the agent's actors."""
 
     def __init__(
@@ -277,13 +277,15 @@ class View(ImageView, UsageView):
                 f'the container runtime has not said yet what it holds of pod "{pod_name}"; see `nodeagent explain`'
             )
         known = instances_of(state.observed, name)
-        instances = [i for i in known if i.state is not ContainerState.CREATED]
+        instances = [i for i in known if i.state is not RuntimeContainerState.CREATED]
         if previous:
             # One that waits for its next run has none at present: the run that ended last is its previous one.
             status = status_named(state.base, name)
             waits = status is not None and status.state.waiting is not None
             at_present = () if waits else known[:1]
-            instances = [i for i in instances if i not in at_present and i.state is ContainerState.EXITED]
+            instances = [
+                i for i in instances if i not in at_present and i.state is RuntimeContainerState.EXITED
+            ]
             if not instances:
                 raise NotFoundError(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         if not instances:
@@ -300,7 +302,9 @@ class View(ImageView, UsageView):
             )
         chosen = instances[0]
         root = chosen.log_path.rpartition("/")[0].rpartition("/")[0]
-        return LogTarget(path=chosen.log_path, root=root, running=chosen.state is ContainerState.RUNNING)
+        return LogTarget(
+            path=chosen.log_path, root=root, running=chosen.state is RuntimeContainerState.RUNNING
+        )
 
     def exec(self, pod: str, container: str, command: tuple[str, ...], timeout_s: float) -> ExecResult:
         """Run a command in a running container and wait for it."""
@@ -426,9 +430,9 @@ class View(ImageView, UsageView):
             last = {(page.namespace, page.pod): uid for _, uid, page in sorted(gone, key=lambda row: row[:2])}
             return find(pod, [(*name, uid) for name, uid in last.items()])
 
-    def _running(self, state: PodState, name: str) -> Container:
+    def _running(self, state: PodState, name: str) -> RuntimeContainer:
         for instance in instances_of(state.observed, name):
-            if instance.state is ContainerState.RUNNING:
+            if instance.state is RuntimeContainerState.RUNNING:
                 return instance
         raise RejectedError(f'container "{name}" is not running: {waiting(state, name)}')
 

@@ -111,7 +111,7 @@ def annotated(hint: Any, notes: tuple[Any, ...]) -> Fit:
     return fitter(hint) if name is None else SCALARS[name]
 
 
-class Table(msgspec.Struct, frozen=True):
+class FieldTable(msgspec.Struct, frozen=True):
     """Fields of one struct type by wire name."""
 
     name: str
@@ -120,13 +120,13 @@ class Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def table(cls: type[msgspec.Struct]) -> Table:
+def table(cls: type[msgspec.Struct]) -> FieldTable:
     """Return the fields of a struct type."""
     fields = {field.encode_name: fitter(field.type) for field in msgspec.structs.fields(cls)}
-    return Table(cls.__name__, fields, {name.lower(): name for name in fields})
+    return FieldTable(cls.__name__, fields, {name.lower(): name for name in fields})
 
 
-def fit_struct(known: Table, raw: Any, path: str, findings: Findings) -> Any:
+def fit_struct(known: FieldTable, raw: Any, path: str, findings: Findings) -> Any:
     """Fit an object to a struct type."""
     if not isinstance(raw, dict):
         return findings.wrong(path, kind_of(raw), f"an object ({known.name})")
@@ -147,7 +147,7 @@ def fit_struct(known: Table, raw: Any, path: str, findings: Findings) -> Any:
     return fitted
 
 
-def close_to(name: str, known: Table) -> str:
+def close_to(name: str, known: FieldTable) -> str:
     """Return the known field that was probably meant by `name`."""
     if name.lower() in known.lowered:
         return known.lowered[name.lower()]

@@ -170,7 +170,7 @@ class ReadEnding(HostCall, frozen=True, kw_only=True):
         return f"ReadEnding {self.container}{' or its log' if self.fall_back else ''}"
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The last words of a container, empty when it left none."""
 
     message: str = ""

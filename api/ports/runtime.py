@@ -68,7 +68,7 @@ class SandboxState(StrEnum):
     NOT_READY = "not-ready"
 
 
-class ContainerState(StrEnum):
+class RuntimeContainerState(StrEnum):
     """State of a container."""
 
     CREATED = "created"
@@ -77,7 +77,7 @@ class ContainerState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class EnvVar(msgspec.Struct, frozen=True):
+class EnvironmentVariable(msgspec.Struct, frozen=True):
     """One environment variable; its value never shows in a text made of it."""
 
     name: str
@@ -131,7 +131,7 @@ class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
-    env: tuple[EnvVar, ...] = ()
+    env: tuple[EnvironmentVariable, ...] = ()
     labels: Pairs = ()
     annotations: Pairs = ()
     log_path: str
@@ -183,7 +183,7 @@ class ContainerIds(msgspec.Struct, frozen=True, kw_only=True):
     """Supplementary ones."""
 
 
-class Container(msgspec.Struct, frozen=True, kw_only=True):
+class RuntimeContainer(msgspec.Struct, frozen=True, kw_only=True):
     """A container as the runtime shows it. `finished_at`, `exit_code`, `signal`, `reason`: only when exited."""
 
     id: str
@@ -194,7 +194,7 @@ class Container(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     image_id: str = ""
     image_ref: str = ""
-    state: ContainerState
+    state: RuntimeContainerState
     created_at: WallNs
     started_at: WallNs | None = None
     finished_at: WallNs | None = None
@@ -228,7 +228,7 @@ class RuntimePod(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     name: str
     namespace: str
     sandboxes: tuple[Sandbox, ...] = ()
-    containers: tuple[Container, ...] = ()
+    containers: tuple[RuntimeContainer, ...] = ()
     ours: bool = True
     """False for a pod that another agent made (no owner annotation on any sandbox)."""
 

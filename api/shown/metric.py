@@ -10,7 +10,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric is."""
 
     COUNTER = "counter"
@@ -32,7 +32,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     """All samples of one metric; none: it is not told at all."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     help: str
     samples: tuple[Sample, ...] = ()
 

@@ -7,7 +7,7 @@ import msgspec
 
 from api.shown.introspection import ActorRow, ActorState, TraceRow
 from runtime.cli.client import Client
-from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table
+from runtime.cli.table import Column, Screen, TableCell, age, clean, screen_of, table
 
 
 class Actors(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,14 +128,14 @@ def _alarm(row: ActorRow) -> str:
     return f"is dead: {row.death_cause}" if row.state is ActorState.DEAD and row.death_cause else ""
 
 
-def _row(row: ActorRow, *, detail: bool) -> tuple[Cell | str, ...]:
-    cells: tuple[Cell | str, ...] = (
+def _row(row: ActorRow, *, detail: bool) -> tuple[TableCell | str, ...]:
+    cells: tuple[TableCell | str, ...] = (
         row.path,
         _name(row),
         row.class_name,
-        Cell(row.state.value, STYLE[row.state]),
-        Cell(str(row.num_restarts), "warn" if row.num_restarts else ""),
-        Cell(str(row.mailbox_depth), "warn" if row.mailbox_depth > 16 else ""),
+        TableCell(row.state.value, STYLE[row.state]),
+        TableCell(str(row.num_restarts), "warn" if row.num_restarts else ""),
+        TableCell(str(row.mailbox_depth), "warn" if row.mailbox_depth > 16 else ""),
     )
     if detail:
         cells += (
@@ -153,19 +153,19 @@ def _name(row: ActorRow) -> str:
     return "" if row.path.endswith(f"/{row.name}") else row.name
 
 
-def _now(row: ActorRow) -> Cell:
+def _now(row: ActorRow) -> TableCell:
     """Return what an actor does right now, the worst news first."""
     if row.unresponsive:
-        return Cell(f"stuck: {row.unresponsive}", "bad")
+        return TableCell(f"stuck: {row.unresponsive}", "bad")
     if row.state in {ActorState.DEAD, ActorState.RESTARTING} and row.death_cause:
-        return Cell(row.death_cause, "bad" if row.state is ActorState.DEAD else "warn")
+        return TableCell(row.death_cause, "bad" if row.state is ActorState.DEAD else "warn")
     if row.current_message:
-        return Cell(f"{row.current_message} for {age(row.current_message_age_s)}")
+        return TableCell(f"{row.current_message} for {age(row.current_message_age_s)}")
     if row.operations:
         longest = max(row.operations, key=lambda op: op.age_s)
         more = f" and {len(row.operations) - 1} more" if len(row.operations) > 1 else ""
-        return Cell(f"awaits {longest.port}.{longest.call} for {age(longest.age_s)}{more}", "faint")
-    return Cell("")
+        return TableCell(f"awaits {longest.port}.{longest.call} for {age(longest.age_s)}{more}", "faint")
+    return TableCell("")
 
 
 def tree(rows: tuple[ActorRow, ...], screen: Screen) -> str:
@@ -174,19 +174,19 @@ def tree(rows: tuple[ActorRow, ...], screen: Screen) -> str:
     below: dict[str, list[ActorRow]] = {}
     for row in rows:
         below.setdefault(row.parent if row.parent in paths and row.parent != row.path else "", []).append(row)
-    drawn: list[tuple[Cell | str, ...]] = []
+    drawn: list[tuple[TableCell | str, ...]] = []
 
     def draw(row: ActorRow, lead: str, branch: str, below_lead: str) -> None:
         # Below its parent the last part of its path is the name that people know.
         name = row.path if not branch else row.path.rpartition("/")[2]
         now = _now(row)
-        mailbox = Cell(str(row.mailbox_depth), "warn" if row.mailbox_depth > 16 else "")
+        mailbox = TableCell(str(row.mailbox_depth), "warn" if row.mailbox_depth > 16 else "")
         drawn.append(
             (
                 lead + branch + name,
                 _name(row),
                 row.class_name,
-                Cell(row.state.value, STYLE[row.state]),
+                TableCell(row.state.value, STYLE[row.state]),
                 mailbox,
                 now,
             )
@@ -219,12 +219,12 @@ def deliveries(rows: tuple[TraceRow, ...], now: float, screen: Screen) -> str:
         Column("MESSAGE", least=24),
         Column("OUTCOME", least=24),
     )
-    cells: list[tuple[Cell | str, ...]] = [
+    cells: list[tuple[TableCell | str, ...]] = [
         (
             age(now - row.at),
             age(row.took_s),
             row.message,
-            Cell(row.outcome, "bad" if "Error" in row.outcome else ""),
+            TableCell(row.outcome, "bad" if "Error" in row.outcome else ""),
         )
         for row in rows
     ]

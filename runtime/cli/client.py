@@ -38,7 +38,7 @@ class AgentError(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Answer:
+class AgentResponse:
     """The agent's answer: status and body, read as it comes."""
 
     def __init__(self, sock: socket.socket, wait_s: float, tick: Callable[[], None] | None = None) -> None:
@@ -138,7 +138,7 @@ class Client:
         body: bytes = b"",
         wait_s: float | None = ANSWER_S,
         tick: Callable[[], None] | None = None,
-    ) -> Iterator[Answer]:
+    ) -> Iterator[AgentResponse]:
         """Send one request and give its answer; `wait_s` None waits as long as it takes.
 
         With a `tick`, it waits as long as it takes and calls it every `wait_s` seconds meanwhile.
@@ -174,12 +174,12 @@ class Client:
     @staticmethod
     def _ask(
         sock: socket.socket, request: bytes, wait_s: float | None, tick: Callable[[], None] | None = None
-    ) -> Answer:
+    ) -> AgentResponse:
         # A refusal may come before all was sent; then reading it says more than the broken pipe.
         with contextlib.suppress(OSError):
             sock.sendall(request)
         sock.settimeout(wait_s)
-        answer = Answer(sock, wait_s or 0.0, tick)
+        answer = AgentResponse(sock, wait_s or 0.0, tick)
         if answer.status >= 400:
             raise VerbError(_sentence(answer))
         return answer
@@ -239,7 +239,7 @@ def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:
     return f"{target}?{urlencode(query, errors='surrogateescape')}" if query else target
 
 
-def _sentence(answer: Answer) -> str:
+def _sentence(answer: AgentResponse) -> str:
     body = answer.body()
     try:
         found = from_json(body, AgentError)

@@ -10,7 +10,7 @@ import msgspec
 from api.shown.introspection import EventRow
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
-from runtime.cli.table import Cell, Column, age, clean, screen_of, table
+from runtime.cli.table import Column, TableCell, age, clean, screen_of, table
 
 LOOK_S = 1.0
 """Between looks for new events."""
@@ -53,10 +53,10 @@ def event_table(rows: Iterable[EventRow], now_ns: int) -> str:
         Column("TIMES", right=True),
         Column("MESSAGE", least=24),
     )
-    cells: list[tuple[Cell | str, ...]] = [
+    cells: list[tuple[TableCell | str, ...]] = [
         (
             age((now_ns - row.at) / 1e9),
-            Cell(row.type, "warn" if row.type == "Warning" else ""),
+            TableCell(row.type, "warn" if row.type == "Warning" else ""),
             row.reason,
             whose(row),
             part(row),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from api.shown.evictionrow import EvictionRow, RankingRow, ThresholdRow
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
-from runtime.cli.table import Cell, Column, Screen, age, screen_of, size, table, wrapped
+from runtime.cli.table import Column, Screen, TableCell, age, screen_of, size, table, wrapped
 
 UNKNOWN = "-"
 
@@ -97,7 +97,7 @@ def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str
         Column("READ", right=True),
         Column("MET", right=True),
     )
-    rows: list[tuple[Cell | str, ...]] = [
+    rows: list[tuple[TableCell | str, ...]] = [
         (
             one.signal,
             one.value,
@@ -107,7 +107,7 @@ def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str
             amount(one.available, is_bytes=one.is_bytes),
             amount(one.capacity, is_bytes=one.is_bytes),
             "not read" if one.age_s is None else f"{age(one.age_s)} ago",
-            Cell("no" if one.met_s is None else age(one.met_s), "" if one.met_s is None else "bad"),
+            TableCell("no" if one.met_s is None else age(one.met_s), "" if one.met_s is None else "bad"),
         )
         for one in thresholds
     ]
@@ -123,13 +123,13 @@ def ranking_table(ranking: RankingRow, screen: Screen) -> str:
         Column("PRIORITY", right=True),
         Column("VERDICT", least=10),
     )
-    rows: list[tuple[Cell | str, ...]] = [
+    rows: list[tuple[TableCell | str, ...]] = [
         (
             one.pod,
             amount(one.used, is_bytes=ranking.is_bytes),
             amount(one.requested, is_bytes=ranking.is_bytes),
             str(one.priority),
-            Cell(one.verdict, "warn" if one.verdict == "next" else ""),
+            TableCell(one.verdict, "warn" if one.verdict == "next" else ""),
         )
         for one in ranking.pods
     ]

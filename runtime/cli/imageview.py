@@ -10,7 +10,7 @@ import msgspec
 from api.shown.introspection import Collection, HeldImage, ImageDecision, ImageGCRow, ImageVerdict
 from runtime.cli.client import Client, VerbError, decoded
 from runtime.cli.podview import print_json
-from runtime.cli.table import Cell, Column, Screen, age, clean, columns_of, cut, screen_of, size, table
+from runtime.cli.table import Column, Screen, TableCell, age, clean, columns_of, cut, screen_of, size, table
 
 TICK_S = 0.25
 STYLES = {
@@ -74,7 +74,7 @@ def listing(args: argparse.Namespace, client: Client) -> int:
 
 def image_table(held: tuple[HeldImage, ...], screen: Screen) -> str:
     """Return one line for each name of each image; what is the image's own stands on its first."""
-    rows: list[tuple[Cell | str, ...]] = []
+    rows: list[tuple[TableCell | str, ...]] = []
     for image in sorted(held, key=lambda image: (image.names[:1] or ("~",), image.id)):
         own = (
             short(image.id),
@@ -171,10 +171,10 @@ def collection_text(ended: Collection, screen: Screen) -> str:
     return out + outcome(ended) + "\n" + note
 
 
-def collection_row(row: ImageVerdict) -> tuple[Cell | str, ...]:
+def collection_row(row: ImageVerdict) -> tuple[TableCell | str, ...]:
     """Return one image of a collection as a row."""
     name = tidy(row.names[0]) if row.names else "<none>"
-    what = Cell(row.decision.value, STYLES[row.decision])
+    what = TableCell(row.decision.value, STYLES[row.decision])
     return (name, short(row.id), size(row.size_bytes), what, row.reason)
 
 
@@ -212,7 +212,7 @@ def patiently(
         with client.ask(method, parts, query, body=body, wait_s=None) as answer:
             return answer.body()
     began = time.monotonic()
-    line = Line(screen)
+    line = ProgressLine(screen)
 
     def tick() -> None:
         line.show(f"{what(client)} ({age(time.monotonic() - began)})")
@@ -224,7 +224,7 @@ def patiently(
         line.clear()
 
 
-class Line:
+class ProgressLine:
     """One line on a terminal that is written over and over."""
 
     def __init__(self, screen: Screen) -> None:

@@ -33,7 +33,7 @@ from runtime.cli.terminal import (
     size_of,
     window_changes,
 )
-from runtime.net.spdy.session import Broken, Event, Finished, Opened, Received, Session
+from runtime.net.spdy.session import Broken, Event, HalfClosed, Opened, Received, Session
 
 PROTOCOL = "SPDY/3.1"
 SUBPROTOCOL = "v4.channel.k8s.io"
@@ -56,7 +56,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tty: bool
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class StatusCause(msgspec.Struct, frozen=True, kw_only=True):
     """One detail of a status."""
 
     reason: str = ""
@@ -66,10 +66,10 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class Details(msgspec.Struct, frozen=True, kw_only=True):
     """The details of a status."""
 
-    causes: tuple[Cause, ...] = ()
+    causes: tuple[StatusCause, ...] = ()
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A ``metav1.Status``: how the command ended."""
 
     status: str = ""
@@ -81,9 +81,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 def exit_code(text: bytes) -> int:
     """Return the exit code that a status tells. Raises `VerbError` for one that tells of another failure, or nothing."""
     try:
-        outcome = from_json(text, Outcome)
+        outcome = from_json(text, CommandStatus)
     except UndecodableError:
-        outcome = Outcome(message=text.decode("utf-8", "replace").strip())
+        outcome = CommandStatus(message=text.decode("utf-8", "replace").strip())
     if outcome.status == "Success":
         return 0
     for cause in outcome.details.causes if outcome.details else ():
@@ -238,7 +238,7 @@ class _Streams:
                     elif stream in self._outputs:
                         _write_all(self._outputs[stream], data)
                     self._session.consumed(stream, len(data))
-                case Finished(stream=stream) | Broken(stream=stream):
+                case HalfClosed(stream=stream) | Broken(stream=stream):
                     self._running.discard(stream)
                     if stream == self._stdin and not self._session.is_open(stream):
                         self._reading = False

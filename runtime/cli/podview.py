@@ -8,7 +8,7 @@ import msgspec
 
 from api.shown.introspection import Explanation, PodRow, ProbeRow, SourceRow, Step
 from runtime.cli.client import Client, VerbError
-from runtime.cli.table import Cell, Column, Screen, age, clean, screen_of, table, wrapped
+from runtime.cli.table import Column, Screen, TableCell, age, clean, screen_of, table, wrapped
 
 EVICTION = "eviction"
 HEALTHY = frozenset({"Running", "Completed", "Succeeded"})
@@ -76,7 +76,7 @@ def pod_table(rows: tuple[PodRow, ...], screen: Screen, *, wide: bool) -> str:
     return table(columns, [_pod_row(row, wide=wide) for row in rows], screen)
 
 
-def _pod_row(row: PodRow, *, wide: bool) -> tuple[Cell | str, ...]:
+def _pod_row(row: PodRow, *, wide: bool) -> tuple[TableCell | str, ...]:
     ready, _, of = row.ready.partition("/")
     restarts = str(row.restarts)
     if row.restarts and row.last_restart_ago_s is not None:
@@ -86,11 +86,11 @@ def _pod_row(row: PodRow, *, wide: bool) -> tuple[Cell | str, ...]:
         style = "good"
     elif row.status in UNDER_WAY or row.status.startswith("Init:"):
         style = "warn"
-    cells: tuple[Cell | str, ...] = (
+    cells: tuple[TableCell | str, ...] = (
         row.namespace,
         row.name,
-        Cell(row.ready, "" if ready == of or row.status in {"Completed", "Succeeded"} else "warn"),
-        Cell(row.status, style),
+        TableCell(row.ready, "" if ready == of or row.status in {"Completed", "Succeeded"} else "warn"),
+        TableCell(row.status, style),
         restarts,
         age(row.age_s),
     )
@@ -181,8 +181,8 @@ def sources(args: argparse.Namespace, client: Client) -> int:
 def source_table(found: tuple[SourceRow, ...], screen: Screen) -> str:
     """Return sources as a table, and below it each problem in full: they are what somebody came for."""
     style = {"accepted": "good", "waiting": "warn", "ignored": "faint"}
-    rows: list[tuple[Cell | str, ...]] = [
-        (row.source, row.where, Cell(row.status, style.get(row.status, "bad")), row.pod or "-")
+    rows: list[tuple[TableCell | str, ...]] = [
+        (row.source, row.where, TableCell(row.status, style.get(row.status, "bad")), row.pod or "-")
         for row in found
     ]
     columns = (Column("SOURCE"), Column("WHERE", least=24), Column("STATUS"), Column("POD", least=12))

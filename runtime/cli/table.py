@@ -40,7 +40,7 @@ class Column(msgspec.Struct, frozen=True):
     """Left out when even cutting does not make the table fit."""
 
 
-class Cell(msgspec.Struct, frozen=True):
+class TableCell(msgspec.Struct, frozen=True):
     """One text in a table, with an optional style of `STYLES`."""
 
     text: str
@@ -121,10 +121,13 @@ def wrapped(label: str, text: str, screen: Screen, style: str = "", *, indent: i
     yield (screen.paint(lead, "faint") + screen.paint(shown, style)).rstrip()
 
 
-def table(columns: tuple[Column, ...], rows: list[tuple[Cell | str, ...]], screen: Screen) -> str:
+def table(columns: tuple[Column, ...], rows: list[tuple[TableCell | str, ...]], screen: Screen) -> str:
     """Return a table with a head, one line for each row; no line ends in blanks."""
     cells = [
-        [Cell(clean(cell)) if isinstance(cell, str) else Cell(clean(cell.text), cell.style) for cell in row]
+        [
+            TableCell(clean(cell)) if isinstance(cell, str) else TableCell(clean(cell.text), cell.style)
+            for cell in row
+        ]
         for row in rows
     ]
     widths = [
@@ -136,7 +139,7 @@ def table(columns: tuple[Column, ...], rows: list[tuple[Cell | str, ...]], scree
         columns = tuple(columns[at] for at in shown)
         cells = [[row[at] for at in shown] for row in cells]
         widths = _fit(columns, [widths[at] for at in shown], screen.width)
-    head = [Cell(column.head, "strong") for column in columns]
+    head = [TableCell(column.head, "strong") for column in columns]
     return "".join(_line(columns, widths, row, screen) for row in [head, *cells])
 
 
@@ -173,7 +176,7 @@ def _fit(columns: tuple[Column, ...], widths: list[int], width: int) -> list[int
     return fitted
 
 
-def _line(columns: tuple[Column, ...], widths: list[int], row: list[Cell], screen: Screen) -> str:
+def _line(columns: tuple[Column, ...], widths: list[int], row: list[TableCell], screen: Screen) -> str:
     parts: list[str] = []
     left = screen.width
     for at, (column, width, cell) in enumerate(zip(columns, widths, row, strict=True)):

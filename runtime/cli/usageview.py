@@ -6,7 +6,7 @@ import sys
 from api.usage import ContainerUsage, CpuUsage, FsUsage, MemoryUsage, PodUsage, Usage
 from runtime.cli.client import Client
 from runtime.cli.podview import print_json
-from runtime.cli.table import Cell, Column, Screen, clean, screen_of, size, table
+from runtime.cli.table import Column, Screen, TableCell, clean, screen_of, size, table
 
 UNKNOWN = "-"
 NANO = 1_000_000
@@ -49,7 +49,7 @@ def disk(fs: FsUsage) -> str:
 
 def usage_table(usage: Usage, screen: Screen, *, containers: bool) -> str:
     """Return pods by memory, the largest first; with `containers` each one's below it."""
-    rows: list[tuple[Cell | str, ...]] = []
+    rows: list[tuple[TableCell | str, ...]] = []
     for pod in sorted(usage.pods, key=_weight):
         rows.append((pod.namespace, pod.name, *figures(pod.cpu, pod.memory, pod.ephemeral, pod.pids)))
         if containers:

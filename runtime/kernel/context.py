@@ -163,7 +163,7 @@ class Beginning(Message, frozen=True, kw_only=True):
         return "(start)"
 
 
-class Ending(Message, frozen=True, kw_only=True):
+class OnStop(Message, frozen=True, kw_only=True):
     """Stands in traces and health for `on_stop`."""
 
     def brief(self) -> str:
@@ -172,4 +172,4 @@ class Ending(Message, frozen=True, kw_only=True):
 
 
 BEGINNING = Beginning()
-ENDING = Ending()
+ENDING = OnStop()

@@ -43,7 +43,7 @@ class Owner(Protocol):
         ...
 
 
-class Surroundings(Protocol):
+class OperationHost(Protocol):
     """What an operation needs of the system."""
 
     timers: Timers
@@ -85,7 +85,7 @@ class Operation:
 
     def __init__(
         self,
-        system: Surroundings,
+        system: OperationHost,
         owner: Owner,
         *,
         op: OpId,

@@ -32,7 +32,7 @@ SLICE_S = 0.005
 """What a cell may hold a thread before the others get their turn, between messages."""
 
 
-class Worker:
+class CellThread:
     """A thread that runs cells, and what the watchdog needs to know of it."""
 
     __slots__ = ("cell", "replaced", "thread")
@@ -75,7 +75,7 @@ class PooledSystem(System):
         self._offload = Offload(bound)
         self._random = SystemRandom()
         self._news = Condition(Lock())
-        self._workers: list[Worker] = []
+        self._workers: list[CellThread] = []
         self._workers_lock = Lock()
         self._spares, self._held_s = spares, held_s
         self._ping_s, self._ping_limit_s = ping_s, ping_limit_s
@@ -148,13 +148,13 @@ class PooledSystem(System):
     # Threads.
 
     def _add_worker(self) -> None:
-        worker = Worker()
+        worker = CellThread()
         with self._workers_lock:
             self._workers.append(worker)
         worker.thread = Thread(target=self._work, args=(worker,), name="kernel.worker", daemon=True)
         worker.thread.start()
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, worker: CellThread) -> None:
         turns = self._turns
         take, waiting = turns.take, turns.waiting
         cell: Cell | None = None
@@ -255,7 +255,7 @@ class PooledSystem(System):
         return stack_line(found[0]) if found else "a line it has just left"
 
 
-def stack_line(worker: Worker) -> str:
+def stack_line(worker: CellThread) -> str:
     """Return the innermost line at which a worker's thread stands."""
     thread = worker.thread
     frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None  # noqa: SLF001  # the only way

@@ -30,7 +30,7 @@ class Listener(Protocol):
         ...
 
 
-class Surroundings(Protocol):
+class StreamHost(Protocol):
     """What a stream needs of the system."""
 
     interceptor: Interceptor | None
@@ -47,7 +47,7 @@ class Listening:
 
     __slots__ = ("_cell", "_lock", "_open", "_stream", "_system", "_undo", "name")
 
-    def __init__(self, system: Surroundings, cell: Listener, stream: Stream) -> None:
+    def __init__(self, system: StreamHost, cell: Listener, stream: Stream) -> None:
         self._system, self._cell, self._stream = system, cell, stream
         self.name = stream.name
         self._lock = Lock()

@@ -6,7 +6,7 @@ from api.ids import Instant
 from runtime.kernel.actor import Restart
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class RestartDecision(msgspec.Struct, frozen=True, kw_only=True):
     """Start again after `delay_s`, or give up when it is None."""
 
     delay_s: float | None
@@ -14,7 +14,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """The deaths that still count, oldest first; the next verdict's history."""
 
 
-def judge(policy: Restart, deaths: tuple[Instant, ...], now: Instant) -> Verdict:
+def judge(policy: Restart, deaths: tuple[Instant, ...], now: Instant) -> RestartDecision:
     """Judge one more death at `now`.
 
     At most ``max_restarts`` deaths within ``window_s`` are answered by a restart, the first after ``delay_s``, each
@@ -22,10 +22,10 @@ def judge(policy: Restart, deaths: tuple[Instant, ...], now: Instant) -> Verdict
     """
     counted = (*(at for at in deaths if now - at < policy.window_s), now)
     if len(counted) > policy.max_restarts:
-        return Verdict(delay_s=None, deaths=counted)
+        return RestartDecision(delay_s=None, deaths=counted)
     delay_s = policy.delay_s
     for _ in range(len(counted) - 1):
         delay_s *= policy.growth
         if delay_s >= policy.delay_limit_s:
             break
-    return Verdict(delay_s=min(delay_s, policy.delay_limit_s), deaths=counted)
+    return RestartDecision(delay_s=min(delay_s, policy.delay_limit_s), deaths=counted)

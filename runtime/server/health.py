@@ -10,7 +10,7 @@
 from collections.abc import Callable
 
 from api.shown.introspection import HealthRow, Window
-from runtime.server.wire import TEXT, RefusedError, Request, Response
+from runtime.server.wire import TEXT, Request, RequestRefusedError, Response
 
 ROUTES = ("healthz", "livez", "readyz")
 PING = HealthRow(name="ping", ok=True)
@@ -21,7 +21,7 @@ def health_answer(window: Window) -> Callable[[Request], Response]:
 
     def answer(request: Request) -> Response:
         if not request.segments or request.segments[0] not in ROUTES:
-            raise RefusedError(
+            raise RequestRefusedError(
                 404, "NotFound", f"there is no {request.path} here", "try /healthz, /livez or /readyz"
             )
         return health_response(window, request)
@@ -32,13 +32,15 @@ def health_answer(window: Window) -> Callable[[Request], Response]:
 def health_response(window: Window, request: Request) -> Response:
     """Answer one of the three routes."""
     if request.method not in {"GET", "HEAD"}:
-        raise RefusedError(
+        raise RequestRefusedError(
             405, "MethodNotAllowed", f"{request.path} can only be read", "use GET", allow="GET, HEAD"
         )
     route, *rest = request.segments
     rows = (PING, *(window.ready() if route == "readyz" else window.health()))
     if len(rest) > 1:
-        raise RefusedError(404, "NotFound", f"there is no {request.path}", f"a check is /{route}/<name>")
+        raise RequestRefusedError(
+            404, "NotFound", f"there is no {request.path}", f"a check is /{route}/<name>"
+        )
     if rest:
         return _one(route, rest[0], rows)
     return _all(route, request, rows)
@@ -48,7 +50,9 @@ def _one(route: str, name: str, rows: tuple[HealthRow, ...]) -> Response:
     found = [row for row in rows if row.name == name]
     if not found:
         names = ", ".join(row.name for row in rows)
-        raise RefusedError(404, "NotFound", f"there is no check {name!r} in /{route}", f"there are: {names}")
+        raise RequestRefusedError(
+            404, "NotFound", f"there is no check {name!r} in /{route}", f"there are: {names}"
+        )
     bad = [row for row in found if not row.ok]
     if bad:
         return _text(500, f"internal server error: {_why(bad[0])}\n")

@@ -20,8 +20,8 @@ from collections.abc import Callable
 import msgspec
 
 from runtime.server.wire import (
-    RefusedError,
     Request,
+    RequestRefusedError,
     Response,
     linger,
     read_request,
@@ -30,7 +30,7 @@ from runtime.server.wire import (
 )
 
 Answer = Callable[[Request], Response]
-"""Answers one request; raises `RefusedError` for one that is answered with an error."""
+"""Answers one request; raises `RequestRefusedError` for one that is answered with an error."""
 
 OnBug = Callable[[str, BaseException], None]
 """Told about a request (``GET /explain/default/web``) whose answer failed in a way nobody foresaw."""
@@ -156,7 +156,7 @@ class Server:
     def _visit(self, conn: socket.socket) -> None:
         try:
             request = read_request(conn)
-        except RefusedError as refused:
+        except RequestRefusedError as refused:
             write_response(conn, refused.response)
             linger(conn)
             return
@@ -191,12 +191,12 @@ class Server:
         try:
             self._admit(conn, request, what)
             return self._answer(request)
-        except RefusedError as refused:
+        except RequestRefusedError as refused:
             return refused.response
         except Exception as error:  # noqa: BLE001 - the HTTP view is where bugs must not reach a person as a traceback
             self._on_bug(what, error)
             # The text of an unforeseen exception may hold anything, also what nobody should see.
-            return RefusedError(
+            return RequestRefusedError(
                 500,
                 "InternalError",
                 f"the agent failed to answer {what}: {type(error).__name__}",
@@ -214,8 +214,8 @@ class Server:
             raise _too_busy(self._long_limit, self.busy())
 
 
-def _too_busy(limit: int, busy: tuple[str, ...]) -> RefusedError:
+def _too_busy(limit: int, busy: tuple[str, ...]) -> RequestRefusedError:
     shown = "; ".join(busy[:8]) + ("; ..." if len(busy) > 8 else "")
-    return RefusedError(
+    return RequestRefusedError(
         503, "TooBusy", f"all {limit} places of this socket are taken; try again soon", f"busy with: {shown}"
     )

@@ -19,7 +19,7 @@ from api.shown.metric import CONTENT_TYPE as METRICS
 from runtime.server.health import ROUTES as HEALTH_ROUTES
 from runtime.server.health import health_response
 from runtime.server.relay import open_relay
-from runtime.server.wire import TEXT, RefusedError, Request, Response
+from runtime.server.wire import TEXT, Request, RequestRefusedError, Response
 
 STATUS = {
     FailureKind.UNAVAILABLE: 503,
@@ -111,13 +111,13 @@ class Admin:
         )
 
     def __call__(self, request: Request) -> Response:
-        """Answer one request. Raises `RefusedError` for one that is answered with an error."""
+        """Answer one request. Raises `RequestRefusedError` for one that is answered with an error."""
         try:
             if request.segments and request.segments[0] in HEALTH_ROUTES:
                 return health_response(self._window, request)
             return self._route(request)(request)
         except OperatingError as failure:
-            raise RefusedError(
+            raise RequestRefusedError(
                 STATUS[failure.kind], failure.reason or failure.kind.value, str(failure)
             ) from None
 
@@ -138,13 +138,15 @@ class Admin:
             known = ", ".join(
                 [*sorted({pattern for _, pattern, _ in self._routes}), *(f"/{h}" for h in HEALTH_ROUTES)]
             )
-            raise RefusedError(404, "NotFound", f"there is no {request.path} here", f"there are: {known}")
+            raise RequestRefusedError(
+                404, "NotFound", f"there is no {request.path} here", f"there are: {known}"
+            )
         asked = "GET" if request.method == "HEAD" else request.method
         for method, view in found:
             if method == asked:
                 return view
         allow = ", ".join(sorted({method for method, _ in found}))
-        raise RefusedError(
+        raise RequestRefusedError(
             405,
             "MethodNotAllowed",
             f"{request.method} {request.path} is not possible",
@@ -178,7 +180,7 @@ class Admin:
             if row.path == path:
                 rows = self._window.trace(path, DELIVERIES)
                 return _json({"actor": row, "now": self._now(), "deliveries": rows})
-        raise RefusedError(404, "NotFound", f"there is no actor {path}", "GET /actors lists them")
+        raise RequestRefusedError(404, "NotFound", f"there is no actor {path}", "GET /actors lists them")
 
     def _trace(self, request: Request) -> Response:
         path = Path("/" + "/".join(request.segments[1:]))
@@ -200,7 +202,7 @@ class Admin:
                 rows = self._window.pods()
                 return _json({"pods": rows, "total": len(rows)})
             case other:
-                raise RefusedError(
+                raise RequestRefusedError(
                     400, "BadQuery", f"format={other} is not known", "leave it out, or use format=rows"
                 )
 
@@ -219,7 +221,7 @@ class Admin:
                 rows = [row for row in self._window.events(pod) if kind in ("", row.type)]
                 return _json({"now_ns": self._wall(), "events": rows})
             case other:
-                raise RefusedError(
+                raise RequestRefusedError(
                     400, "BadQuery", f"format={other} is not known", "leave it out, or use format=v1"
                 )
 
@@ -249,7 +251,7 @@ class Admin:
         try:
             asked = from_json(request.body, PullBody)
         except UndecodableError as error:
-            raise RefusedError(
+            raise RequestRefusedError(
                 400, "BadBody", f"the body names no image: {error}", 'send {"image": "registry/name:tag"}'
             ) from None
         image = _reference(asked.image, '{"image": "registry/name:tag"}')
@@ -271,9 +273,11 @@ class Admin:
             unknown_since = unknown_since if found is None else now
             if now - unknown_since > UNKNOWN_LIMIT_S:
                 lost = "the image manager does not know of the run: it was restarted, or hangs"
-                raise RefusedError(503, "Unavailable", lost, "GET /images/gc says where it stands; ask again")
+                raise RequestRefusedError(
+                    503, "Unavailable", lost, "GET /images/gc says where it stands; ask again"
+                )
             time.sleep(COLLECT_PAUSE_S)
-        raise RefusedError(
+        raise RequestRefusedError(
             504,
             "TimedOut",
             f"the collection goes on for more than {COLLECT_LIMIT_S:g} s",
@@ -315,7 +319,7 @@ class Admin:
         except ValueError:
             seconds = -1.0
         if not 0 <= seconds < 1e10:
-            raise RefusedError(400, "BadQuery", f"since={text} is not a number of seconds")
+            raise RequestRefusedError(400, "BadQuery", f"since={text} is not a number of seconds")
         return self._wall() - int(seconds * 1e9)
 
     def _exec(self, request: Request) -> Response:
@@ -324,16 +328,18 @@ class Admin:
         try:
             asked = from_json(request.body, ExecBody)
         except UndecodableError as error:
-            raise RefusedError(
+            raise RequestRefusedError(
                 400,
                 "BadBody",
                 f"the body is not a command: {error}",
                 'send {"command": ["ls"], "timeout_s": 60}',
             ) from None
         if not asked.command or not asked.command[0]:
-            raise RefusedError(400, "BadBody", "the command is empty")
+            raise RequestRefusedError(400, "BadBody", "the command is empty")
         if not 0 < asked.timeout_s <= EXEC_LIMIT_S:
-            raise RefusedError(400, "BadBody", f"timeout_s must be above 0 and at most {EXEC_LIMIT_S:g}")
+            raise RequestRefusedError(
+                400, "BadBody", f"timeout_s must be above 0 and at most {EXEC_LIMIT_S:g}"
+            )
         result = self._window.exec(_pod(request), _container(request), asked.command, asked.timeout_s)
         return _json(
             {
@@ -350,7 +356,7 @@ class Admin:
         The query is a kubelet's (``input=1&output=1&error=1``) or the API server's (``stdin=true&stdout=true...``).
         """
         if request.upgrade.lower() not in UPGRADES:
-            raise RefusedError(
+            raise RequestRefusedError(
                 400,
                 "UpgradeRequired",
                 "streams of a command need a connection that is upgraded to SPDY/3.1 or websocket",
@@ -358,7 +364,9 @@ class Admin:
             )
         command = request.every("command")
         if not command or not command[0]:
-            raise RefusedError(400, "BadQuery", "the command is empty", "send command=WORD for each word")
+            raise RequestRefusedError(
+                400, "BadQuery", "the command is empty", "send command=WORD for each word"
+            )
         tty = _flag(request, "tty")
         stdin, stdout, stderr = (
             any(_flag(request, name) for name in names)
@@ -367,7 +375,7 @@ class Admin:
         # A terminal has one output; a kubelet leaves the second stream out as well.
         stderr = stderr and not tty
         if not (stdin or stdout or stderr):
-            raise RefusedError(
+            raise RequestRefusedError(
                 400, "BadQuery", "none of the command's streams is asked for", "add stdin, stdout or stderr"
             )
         url = self._window.open_exec(
@@ -425,7 +433,7 @@ def _container(request: Request) -> str:
 
 def _reference(text: str, expected: str) -> str:
     if not text.strip():
-        raise RefusedError(400, "BadQuery", "no image is named", f"give its id or a name: {expected}")
+        raise RequestRefusedError(400, "BadQuery", "no image is named", f"give its id or a name: {expected}")
     return text.strip()
 
 
@@ -435,7 +443,7 @@ def _flag(request: Request, name: str) -> bool:
         return False
     if values[-1] in {"", "true", "1"}:
         return True
-    raise RefusedError(400, "BadQuery", f"{name}={values[-1]} is neither true nor false")
+    raise RequestRefusedError(400, "BadQuery", f"{name}={values[-1]} is neither true nor false")
 
 
 def _number(request: Request, name: str, *, default: int | None = None, least: int = 0) -> int | None:
@@ -443,7 +451,7 @@ def _number(request: Request, name: str, *, default: int | None = None, least: i
     if not text:
         return default
     if not (text.isascii() and text.isdigit() and len(text) < 16) or int(text) < least:
-        raise RefusedError(400, "BadQuery", f"{name}={text} is not a whole number of at least {least}")
+        raise RequestRefusedError(400, "BadQuery", f"{name}={text} is not a whole number of at least {least}")
     return int(text)
 
 

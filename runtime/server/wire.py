@@ -145,7 +145,7 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     """What to do, or more about it."""
 
 
-class RefusedError(Exception):
+class RequestRefusedError(Exception):
     """A request that is answered with an error."""
 
     def __init__(self, status: int, reason: str, error: str, detail: str = "", *, allow: str = "") -> None:
@@ -158,7 +158,7 @@ class RefusedError(Exception):
 
 
 def read_request(conn: socket.socket) -> Request | None:
-    """Read one request; None when the client left without one. Raises `RefusedError` for what is not one."""
+    """Read one request; None when the client left without one. Raises `RequestRefusedError` for what is not one."""
     head, rest = _read_head(conn)
     if not head:
         return None
@@ -186,7 +186,9 @@ def _receive(conn: socket.socket, deadline: float, what: str) -> bytes:
             pass
         except OSError:
             return b""
-    raise RefusedError(408, "RequestTimeout", f"the request's {what} did not arrive within {READ_S:g} s")
+    raise RequestRefusedError(
+        408, "RequestTimeout", f"the request's {what} did not arrive within {READ_S:g} s"
+    )
 
 
 def _read_head(conn: socket.socket) -> tuple[bytes, bytes]:
@@ -198,11 +200,13 @@ def _read_head(conn: socket.socket) -> tuple[bytes, bytes]:
             if 0 <= at <= HEAD_LIMIT_BYTES:
                 return data[:at], data[at + len(end) :]
         if len(data) > HEAD_LIMIT_BYTES:
-            raise RefusedError(431, "HeadTooLarge", f"the request's head is over {HEAD_LIMIT_BYTES} bytes")
+            raise RequestRefusedError(
+                431, "HeadTooLarge", f"the request's head is over {HEAD_LIMIT_BYTES} bytes"
+            )
         piece = _receive(conn, deadline, "head")
         if not piece:
             if data.strip():
-                raise RefusedError(400, "BadRequest", "the request ended in the middle of its head")
+                raise RequestRefusedError(400, "BadRequest", "the request ended in the middle of its head")
             return b"", b""
         data += piece
 
@@ -210,14 +214,14 @@ def _read_head(conn: socket.socket) -> tuple[bytes, bytes]:
 def _request_line(line: str) -> tuple[str, str]:
     parts = line.split(" ")
     if len(parts) != 3 or not parts[2].startswith("HTTP/"):
-        raise RefusedError(400, "BadRequest", "the first line is not an HTTP request")
+        raise RequestRefusedError(400, "BadRequest", "the first line is not an HTTP request")
     method, target, version = parts
     if version not in {"HTTP/1.1", "HTTP/1.0"}:
-        raise RefusedError(505, "VersionNotSupported", "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise RequestRefusedError(505, "VersionNotSupported", "only HTTP/1.1 and HTTP/1.0 are spoken here")
     if method not in METHODS:
-        raise RefusedError(501, "NotImplemented", "the request's method is not known here")
+        raise RequestRefusedError(501, "NotImplemented", "the request's method is not known here")
     if not target.startswith("/"):
-        raise RefusedError(400, "BadRequest", "the request's target is not a path")
+        raise RequestRefusedError(400, "BadRequest", "the request's target is not a path")
     return method, target
 
 
@@ -227,9 +231,9 @@ def _headers(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.partition(":")
         key = name.lower()
         if not colon or not key or key != key.strip() or "\0" in value:
-            raise RefusedError(400, "BadRequest", "a header line is not of the form 'name: value'")
+            raise RequestRefusedError(400, "BadRequest", "a header line is not of the form 'name: value'")
         if key == "content-length" and headers.get(key, value.strip()) != value.strip():
-            raise RefusedError(400, "BadRequest", "two different content-length headers")
+            raise RequestRefusedError(400, "BadRequest", "two different content-length headers")
         headers[key] = value.strip()
     return headers
 
@@ -240,19 +244,19 @@ def _handshake(lines: list[str]) -> Headers:
     for name, value in found:
         # They are passed on: what could end a line there must not pass here.
         if any(ord(c) < 32 or ord(c) == 127 for c in value):
-            raise RefusedError(400, "BadRequest", f"the header {name} holds a control byte")
+            raise RequestRefusedError(400, "BadRequest", f"the header {name} holds a control byte")
     return found
 
 
 def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> tuple[bytes, bytes]:
     """Return the body, and what came behind it."""
     if "transfer-encoding" in headers:
-        raise RefusedError(411, "LengthRequired", "send the body with a content-length, not in chunks")
+        raise RequestRefusedError(411, "LengthRequired", "send the body with a content-length, not in chunks")
     text = headers.get("content-length", "0")
     if not (text.isascii() and text.isdigit()):
-        raise RefusedError(400, "BadRequest", "content-length is not a number")
+        raise RequestRefusedError(400, "BadRequest", "content-length is not a number")
     if len(text) > 12 or int(text) > BODY_LIMIT_BYTES:
-        raise RefusedError(413, "BodyTooLarge", f"the request's body is over {BODY_LIMIT_BYTES} bytes")
+        raise RequestRefusedError(413, "BodyTooLarge", f"the request's body is over {BODY_LIMIT_BYTES} bytes")
     length = int(text)
     if headers.get("expect", "").lower() == "100-continue" and len(rest) < length:
         _send(conn, b"HTTP/1.1 100 Continue\r\n\r\n", WRITE_S)
@@ -260,7 +264,7 @@ def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> tup
     while len(rest) < length:
         piece = _receive(conn, deadline, "body")
         if not piece:
-            raise RefusedError(400, "BadRequest", "the request ended in the middle of its body")
+            raise RequestRefusedError(400, "BadRequest", "the request ended in the middle of its body")
         rest += piece
     return rest[:length], rest[length:]
 
@@ -272,17 +276,17 @@ def _split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
         try:
             segment = unquote_to_bytes(part).decode()
         except UnicodeDecodeError:
-            raise RefusedError(400, "BadPath", "the path is not UTF-8") from None
+            raise RequestRefusedError(400, "BadPath", "the path is not UTF-8") from None
         # What is routed must be what was written: no second spelling of a path.
         if segment in {"", ".", ".."} or "/" in segment or any(ord(c) < 32 or ord(c) == 127 for c in segment):
-            raise RefusedError(
+            raise RequestRefusedError(
                 400, "BadPath", "the path has an empty part, a dot part, an encoded slash or a control byte"
             )
         segments.append(segment)
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_LIMIT, errors="strict")
     except ValueError:
-        raise RefusedError(400, "BadQuery", "the query cannot be decoded") from None
+        raise RequestRefusedError(400, "BadQuery", "the query cannot be decoded") from None
     return tuple(segments), tuple(pairs)
 
 

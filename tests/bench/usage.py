@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from actors.usage.actor import UsageManager
-from actors.usage.state import SELF, Policy, UsageState
+from actors.usage.state import SELF, UsagePolicy, UsageState
 from actors.views.summary import summary
 from actors.views.usage import UsageView
 from api.errors import RejectedError
@@ -22,10 +22,10 @@ from api.ids import Path as ActorPath
 from api.ids import Uid
 from api.messages.usage import ReadUsageNow
 from api.ports.runtime import (
-    Container,
-    ContainerState,
     ListPods,
     PodListing,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -72,9 +72,9 @@ def make_pod(number: int, groups: Groups, root: Path) -> RuntimePod:
         id=f"box-{number}", uid=uid, name=name, namespace="default", attempt=0,
         state=SandboxState.READY, created_at=1,
     )  # fmt: skip
-    container = Container(
+    container = RuntimeContainer(
         id=f"bench://{identity}", sandbox_id=sandbox.id, name="main", attempt=0, image="x",
-        state=ContainerState.RUNNING, created_at=2, started_at=2, pid=pid,
+        state=RuntimeContainerState.RUNNING, created_at=2, started_at=2, pid=pid,
     )  # fmt: skip
     return RuntimePod(uid=uid, name=name, namespace="default", sandboxes=(sandbox,), containers=(container,))
 
@@ -87,7 +87,7 @@ def measure(pods: int) -> list[Row]:
         root = Path(folder)
         listed = Listed(tuple(make_pod(number, groups, root) for number in range(pods)))
         system = PooledSystem()
-        policy = Policy(node_name="bench", root_dir=folder, log_root=f"{folder}/logs")
+        policy = UsagePolicy(node_name="bench", root_dir=folder, log_root=f"{folder}/logs")
         ports = {"runtime": listed, "usage": UsageReader()}
         system.spawn(
             UsageManager.options(name="usage").bind(UsageState(policy=policy, described=True), ports)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from runtime.cli.table import Cell, Column, screen_of, table
+from runtime.cli.table import Column, TableCell, screen_of, table
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +63,10 @@ def show(rows: list[Row], *, beside: str = "PYKKA") -> str:
         Column("MET"),
         Column("DETAIL", least=10),
     )
-    lines: list[tuple[Cell | str, ...]] = []
+    lines: list[tuple[TableCell | str, ...]] = []
     for row in rows:
         verdict = "" if not row.budget else "yes" if row.met else "NO"
         compared = (figure(row.other, row.unit), figure(row.ratio, "x")) if beside else ()
-        met = Cell(verdict, {"yes": "good", "NO": "bad"}.get(verdict, ""))
+        met = TableCell(verdict, {"yes": "good", "NO": "bad"}.get(verdict, ""))
         lines.append((row.what, figure(row.ours, row.unit), *compared, row.budget, met, row.detail))
     return table(columns, lines, screen_of())

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.events.core import WRITE_S
-from actors.events.state import SECTION, SELF, Page
+from actors.events.state import SECTION, SELF, PodEvents
 from api.faults import FaultPlan
 from api.messages.events import EventSeen
 from tests.harness.world.fault import Seam
@@ -43,7 +43,7 @@ def pages(world):
     """Return how often each event happened as the ledger has it."""
     found = {}
     for uid, data in world.ledger.read(SECTION).items():
-        for event in msgspec.msgpack.decode(data, type=Page).events:
+        for event in msgspec.msgpack.decode(data, type=PodEvents).events:
             found[uid, event.type, event.reason, event.message, event.field_path] = event.count
     return found
 

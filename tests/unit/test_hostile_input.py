@@ -19,10 +19,10 @@ from api.ports.runtime import ExecInContainer, ExecResult
 from api.ports.urls import FetchManifests
 from runtime.cli.client import VerbError
 from runtime.cli.interactive import exit_code
-from runtime.drivers.embedded.keeper.frame import FrameError, Inbox, pack
+from runtime.drivers.embedded.keeper.frame import FrameError, FrameReader, pack
 from runtime.drivers.host.logs.containerlog import open_log
 from runtime.drivers.host.manifests.yamltext import read_document
-from runtime.drivers.net.httptext import Answer, MalformedError, Target, following
+from runtime.drivers.net.httptext import MalformedError, ResponseReader, Target, following
 from runtime.drivers.net.tls import Tls
 from runtime.drivers.net.url import UrlManifests
 from runtime.net.spdy import frame as spdy
@@ -30,7 +30,7 @@ from runtime.net.spdy.header import SpdyError
 from runtime.net.spdy.session import Session
 from runtime.server.relay import _answer, _read_answer
 from runtime.server.view import Admin
-from runtime.server.wire import RefusedError, read_request
+from runtime.server.wire import RequestRefusedError, read_request
 from runtime.wire.generated import health_pb2 as pb
 from runtime.wire.health import status_name
 from tests.harness.mutation import mutated
@@ -68,7 +68,7 @@ REQUESTS = (
 
 def request_head():
     def read(data):
-        with received(data) as sock, contextlib.suppress(RefusedError):
+        with received(data) as sock, contextlib.suppress(RequestRefusedError):
             read_request(sock)
 
     return read
@@ -78,7 +78,7 @@ def admin_request():
     admin = Admin(PlainWindow(), open_log, PlainLevels(), now=lambda: 1030.0)
 
     def read(data):
-        with received(data) as sock, contextlib.suppress(RefusedError):
+        with received(data) as sock, contextlib.suppress(RequestRefusedError):
             request = read_request(sock)
             if request is None:
                 return
@@ -113,7 +113,7 @@ def http_answer():
     target = Target(scheme="http", host="10.0.0.7", port=80, path="/")
 
     def read(data):
-        answer = Answer(64)
+        answer = ResponseReader(64)
         with contextlib.suppress(MalformedError):
             for at in range(0, len(data), 64):
                 answer.feed(data[at : at + 64])
@@ -262,7 +262,7 @@ def spdy_samples():
         reply,
         spdy.Data(stream=1, data=b"hello"),
         spdy.Data(stream=2, data=b"x" * 100, finish=True),
-        spdy.Settings(entries=((7, 1 << 20), (4, 100))),
+        spdy.SettingsFrame(entries=((7, 1 << 20), (4, 100))),
         spdy.Ping(id=2),
         spdy.HeadersFrame(stream=1, headers=(("late", "yes"),)),
         spdy.WindowUpdate(stream=1, delta=500),
@@ -330,7 +330,7 @@ KEEPER = (
 
 def keeper_frames():
     def read(data):
-        inbox = Inbox()
+        inbox = FrameReader()
         with contextlib.suppress(FrameError):
             for at in range(0, len(data), 500):
                 assert all(isinstance(body, dict) for body in inbox.feed(data[at : at + 500]))

@@ -26,8 +26,8 @@ from api.kube.objects import pod as v1
 from api.kube.objects.podstatus import PodCondition, PodStatus
 from api.ports.confinement import Resources
 from api.ports.node import NodeFacts
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, UpdateContainer
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState, UpdateContainer
 
 RESTARTS = "RestartContainer"
 PENDING = "PodResizePending"
@@ -43,7 +43,7 @@ class Change(StrEnum):
     CPU_GROWS = "more CPU"
 
 
-class Due(msgspec.Struct, frozen=True, kw_only=True):
+class ResizeStep(msgspec.Struct, frozen=True, kw_only=True):
     """One change of one container that runs."""
 
     container: str
@@ -55,15 +55,15 @@ class Due(msgspec.Struct, frozen=True, kw_only=True):
     """It takes effect with the container's next instance only."""
 
 
-LIVE = (ContainerState.CREATED, ContainerState.RUNNING)
+LIVE = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
 
 
-def due_changes(state: PodState) -> tuple[Due, ...]:
+def due_changes(state: PodState) -> tuple[ResizeStep, ...]:
     """Return every change that what runs, or was made, still needs, in the order of `Change`, then of the spec."""
     pod = state.desired
     if pod is None or not state.node.confined or state.observed is None:
         return ()
-    found: list[Due] = []
+    found: list[ResizeStep] = []
     for container, wanted in amounts_by_container(pod, state.node):
         newest = newest_of(state.observed, container.name)
         if newest is not None and newest.state in LIVE and newest.resources is not None:
@@ -88,7 +88,7 @@ def with_confined(state: PodState) -> PodState:
 
 def changes_of(
     container: v1.Container, instance: Instance, wanted: Resources, asked: Resources
-) -> tuple[Due, ...]:
+) -> tuple[ResizeStep, ...]:
     """Return what one container still needs; `asked` is what the runtime took for it already."""
     shown = instance.resources
     assert shown is not None
@@ -103,7 +103,9 @@ def changes_of(
         change = Change.MEMORY_GROWS if grows(*memory) else Change.MEMORY_SHRINKS
         restart = by_restart(container, "memory") or not memory[0]
         found.append(
-            Due(container=container.name, instance=instance, change=change, resources=given, restart=restart)
+            ResizeStep(
+                container=container.name, instance=instance, change=change, resources=given, restart=restart
+            )
         )
     cpu = (cpu_of(wanted), cpu_of(shown))
     if cpu[0] != cpu[1] and (not asked.cpu_shares or cpu[0] != cpu_of(asked)):
@@ -117,7 +119,9 @@ def changes_of(
         change = Change.CPU_GROWS if more else Change.CPU_SHRINKS
         restart = by_restart(container, "cpu") or (not quotas[0] and bool(quotas[1]))
         found.append(
-            Due(container=container.name, instance=instance, change=change, resources=given, restart=restart)
+            ResizeStep(
+                container=container.name, instance=instance, change=change, resources=given, restart=restart
+            )
         )
     return tuple(found)
 
@@ -140,7 +144,7 @@ def by_restart(container: v1.Container, resource: str) -> bool:
     )
 
 
-def next_changes(state: PodState) -> tuple[Due, ...]:
+def next_changes(state: PodState) -> tuple[ResizeStep, ...]:
     """Return the changes to make side by side now: all of the first kind that is due, restarts before updates."""
     due = due_changes(state)
     restarts = tuple(one for one in due if one.restart)
@@ -153,7 +157,7 @@ def can_restart(spec: v1.PodSpec, container: v1.Container) -> bool:
     return (container.restart_policy or spec.restart_policy or "Always") != "Never"
 
 
-def call_of(state: PodState, due: Due) -> UpdateContainer:
+def call_of(state: PodState, due: ResizeStep) -> UpdateContainer:
     """Return the call that makes a change."""
     return UpdateContainer(uid=state.uid, container_id=due.instance.id, resources=due.resources)
 
@@ -186,7 +190,9 @@ def restarts_to_resize(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Inst
         return ()
     by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
     changes = (
-        one for one in next_changes(state) if one.restart and one.instance.state is ContainerState.RUNNING
+        one
+        for one in next_changes(state)
+        if one.restart and one.instance.state is RuntimeContainerState.RUNNING
     )
     return tuple(
         {c.instance.id: c.instance for c in changes if can_restart(pod.spec, by_name[c.container])}.values()
@@ -236,7 +242,7 @@ def resize_problems(state: PodState) -> tuple[str, ...]:
     return tuple(said)
 
 
-def never_restarted(spec: v1.PodSpec, due: tuple[Due, ...]) -> str:
+def never_restarted(spec: v1.PodSpec, due: tuple[ResizeStep, ...]) -> str:
     """Return in words which containers would have to be restarted for their resize and must not be, empty for none."""
     by_name = {container.name: container for container in (*spec.init_containers, *spec.containers)}
     stuck = (one.container for one in due if one.restart and not can_restart(spec, by_name[one.container]))

@@ -16,8 +16,8 @@ from actors.rules.container.instance import running
 from actors.rules.container.role import names_of
 from api.ids import Instant
 from api.kube.objects.pod import Pod
-from api.ports.runtime import Container as Instance
 from api.ports.runtime import RemoveContainer
+from api.ports.runtime import RuntimeContainer as Instance
 
 
 def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:

@@ -11,7 +11,7 @@ from actors.rules.container.instance import newest_of
 from actors.rules.container.role import in_order, is_init
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.pod import PodSpec
-from api.ports.runtime import Container as Instance
+from api.ports.runtime import RuntimeContainer as Instance
 
 AnyContainer = Container | EphemeralContainer
 

@@ -13,7 +13,7 @@ from actors.rules.container.instance import instances_of, newest_of
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.pod import PodSpec
 from api.kube.objects.podstatus import ContainerState, ContainerStateWaiting, ContainerStatus, PodStatus
-from api.ports.runtime import ContainerState as Runs
+from api.ports.runtime import RuntimeContainerState as Runs
 
 LOST = "The container could not be located when the pod was deleted.  The container used to be Running"
 

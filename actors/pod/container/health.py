@@ -13,14 +13,14 @@ from actors.rules.container.role import lasting
 from api.kube.objects.container import Container
 from api.messages.pod import ProbeResult
 from api.messages.probes import ProbeKind
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
 
 
 def running_instance(state: PodState, container: Container) -> Instance | None:
     """Return the container's newest instance if it runs."""
     newest = newest_of(state.observed, container.name)
-    return newest if newest is not None and newest.state is ContainerState.RUNNING else None
+    return newest if newest is not None and newest.state is RuntimeContainerState.RUNNING else None
 
 
 def is_started(state: PodState, container: Container) -> bool:

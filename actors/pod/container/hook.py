@@ -27,8 +27,8 @@ from api.kube.objects.container import Container, EphemeralContainer
 from api.lifecycle import Action, Cancel, Start
 from api.messages.kernel import Outcome
 from api.ports.net import PLAIN_HTTP
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
 
 NS = 1_000_000_000
 POST_START_LIMIT_S = 86_400.0
@@ -66,7 +66,7 @@ def post_start_of(state: PodState, instance: Instance | None) -> HookMark | None
 def holding_up(state: PodState, container: Container) -> HookMark | None:
     """Return the mark of the hook that the containers after this one wait for, None when there is none."""
     newest = newest_of(state.observed, container.name)
-    if newest is None or newest.state is not ContainerState.RUNNING:
+    if newest is None or newest.state is not RuntimeContainerState.RUNNING:
         return None
     return post_start_of(state, newest)
 
@@ -117,7 +117,7 @@ def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) ->
     if mark is None:
         return dropped(state, run)
     instance = instance_of(state, mark)
-    alive = instance is not None and instance.state is ContainerState.RUNNING
+    alive = instance is not None and instance.state is RuntimeContainerState.RUNNING
     due = run.until is not None and now >= run.until
     if run.kind is HookKind.POST_START:
         if not isinstance(state.life, Syncing):
@@ -152,9 +152,11 @@ def progressed_mark(state: PodState, mark: HookMark, now: Instant) -> PodState:
     """Return the state in which a mark stays, or goes with the instance that it was about."""
     instance = instance_of(state, mark)
     if mark.kind is HookKind.PRE_STOP:
-        if state.observed is None or (instance is not None and instance.state is ContainerState.RUNNING):
+        if state.observed is None or (
+            instance is not None and instance.state is RuntimeContainerState.RUNNING
+        ):
             return state
-        gone = instance is None or instance.state is ContainerState.EXITED
+        gone = instance is None or instance.state is RuntimeContainerState.EXITED
         kept = (
             without_mark(state.memo.hooks, mark)
             if gone
@@ -164,7 +166,7 @@ def progressed_mark(state: PodState, mark: HookMark, now: Instant) -> PodState:
     newest = newest_of(state.observed, mark.container)
     if newest is None or newest.attempt < mark.attempt or not isinstance(state.life, Syncing):
         return state
-    if newest.attempt == mark.attempt and newest.state is not ContainerState.EXITED:
+    if newest.attempt == mark.attempt and newest.state is not RuntimeContainerState.EXITED:
         return state
     # A kubelet's start of this container failed: what it says stays published until the next try.
     state = with_marks(state, without_mark(state.memo.hooks, mark))
@@ -253,7 +255,12 @@ def due(state: PodState) -> Iterator[tuple[HookMark, Instance]]:
     written = state.remembered.hooks if state.remembered is not None else ()
     for mark in state.memo.hooks if not isinstance(state.life, Recalling) else ():
         instance = instance_of(state, mark)
-        if instance is None or instance.state is not ContainerState.RUNNING or mark.ended or mark.failure:
+        if (
+            instance is None
+            or instance.state is not RuntimeContainerState.RUNNING
+            or mark.ended
+            or mark.failure
+        ):
             continue
         if mark.kind is HookKind.POST_START and not isinstance(state.life, Syncing):
             continue

@@ -17,7 +17,7 @@ from api.kube.objects.wiretype import IntOrString
 from api.messages.kernel import Outcome
 from api.ports.net import UNREADABLE, HttpGet
 from api.ports.runtime import ANNOTATION_PORTS, ANNOTATION_PRE_STOP, ExecInContainer, ExecResult
-from api.ports.runtime import Container as Instance
+from api.ports.runtime import RuntimeContainer as Instance
 
 HOOK_CALLS = (ExecInContainer.__name__, HttpGet.__name__)
 """Class names of the calls that are made for hooks, and by a PodActor for nothing else."""

@@ -15,8 +15,8 @@ from api import duration
 from api.ids import Instant, Path, WallNs
 from api.messages.images import ImageWant, PullPolicy, WantImages
 from api.messages.pod import ImageProgress, ImageReport
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
 
 IMAGES = Path("/node/images")
 REASK_S = 60.0
@@ -38,7 +38,9 @@ def want_of(state: PodState, container: AnyContainer, wall: WallNs) -> ImageWant
     newest = newest_of(observed, container.name)
     if pod is None or observed is None or not is_due(state, container):
         return None
-    if newest is not None and (newest.state is ContainerState.UNKNOWN or is_made(state, container, newest)):
+    if newest is not None and (
+        newest.state is RuntimeContainerState.UNKNOWN or is_made(state, container, newest)
+    ):
         return None
     attempt = attempt_of(state, container.name, newest)
     if crash_wait_s(state, container, newest, wall, attempt) > 0:
@@ -64,7 +66,7 @@ def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
     sandboxes = state.observed.sandboxes if state.observed is not None else ()
     hold = state.hold(container.name)
     return (
-        newest.state is ContainerState.CREATED
+        newest.state is RuntimeContainerState.CREATED
         and bool(sandboxes)
         and newest.sandbox_id == sandboxes[0].id
         and not is_changed(container, newest)

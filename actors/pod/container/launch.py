@@ -38,7 +38,13 @@ from api.kube.objects import pod as v1
 from api.messages.images import ImageWant
 from api.messages.pod import ImageProgress
 from api.ports.node import NodeFiles
-from api.ports.runtime import Container, ContainerState, CreateContainer, RemoveContainer, StartContainer
+from api.ports.runtime import (
+    CreateContainer,
+    RemoveContainer,
+    RuntimeContainer,
+    RuntimeContainerState,
+    StartContainer,
+)
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +98,7 @@ def crash_wait(
     state: PodState,
     pod: v1.Pod,
     container: AnyContainer,
-    newest: Container | None,
+    newest: RuntimeContainer | None,
     now: Instant,
     wall: WallNs,
 ) -> Wait | None:
@@ -162,7 +168,7 @@ def bring_up(
     state: PodState,
     pod: v1.Pod,
     container: AnyContainer,
-    newest: Container | None,
+    newest: RuntimeContainer | None,
     sandbox_id: str,
     now: Instant,
     wall: WallNs,
@@ -172,7 +178,7 @@ def bring_up(
     A stage without calls: its definition cannot be carried out, which must not hold up the containers after it.
     """
     name = container.name
-    if newest is not None and newest.state is ContainerState.UNKNOWN:
+    if newest is not None and newest.state is RuntimeContainerState.UNKNOWN:
         call = stop(state, newest, own_grace_s(pod))
         return Stage(
             calls=(call,), why=f"stopping container {name}, whose state is unknown, before its restart"
@@ -181,7 +187,7 @@ def bring_up(
     if newest is not None and want is None:
         step = StartContainer(uid=state.uid, container_id=newest.id)
         return Stage(calls=(runtime_call(state, step, name),), why=f"starting container {name}")
-    if newest is not None and newest.state is ContainerState.CREATED:
+    if newest is not None and newest.state is RuntimeContainerState.CREATED:
         drop = RemoveContainer(uid=state.uid, container_id=newest.id)
         return Stage(
             calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"

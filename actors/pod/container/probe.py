@@ -25,8 +25,8 @@ from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeCall, ProbeKind, ProbePlan, ProbePod, ProbeTarget
 from api.ports.confinement import Pairs
 from api.ports.net import BODY_LIMIT_BYTES, GrpcHealth, HttpGet, TcpConnect
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, ExecInContainer
+from api.ports.runtime import ExecInContainer, RuntimeContainerState
+from api.ports.runtime import RuntimeContainer as Instance
 
 PROBES = Path("/node/probes")
 USER_AGENT = "kube-probe/1.36"
@@ -97,7 +97,11 @@ def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
     targets = []
     for container in probed(pod):
         newest = newest_of(observed, container.name)
-        if newest is None or newest.state is not ContainerState.RUNNING or post_start_of(state, newest):
+        if (
+            newest is None
+            or newest.state is not RuntimeContainerState.RUNNING
+            or post_start_of(state, newest)
+        ):
             continue
         plans = tuple(
             plan_of(state, pod, container, newest, kind, probe)
@@ -271,7 +275,11 @@ def ailing(state: PodState) -> Iterator[Ailing]:
         return
     for container in probed(pod):
         newest = newest_of(state.observed, container.name)
-        if newest is None or newest.state is not ContainerState.RUNNING or is_changed(container, newest):
+        if (
+            newest is None
+            or newest.state is not RuntimeContainerState.RUNNING
+            or is_changed(container, newest)
+        ):
             continue
         for kind, word in KILLING:
             probe = probe_of(container, kind)
@@ -294,7 +302,7 @@ def unready_why(state: PodState, now: Instant) -> tuple[str, float] | None:
     pod = state.desired
     for container in probed(pod) if pod is not None else ():
         newest = newest_of(state.observed, container.name)
-        if newest is None or newest.state is not ContainerState.RUNNING:
+        if newest is None or newest.state is not RuntimeContainerState.RUNNING:
             continue
         for kind in (ProbeKind.STARTUP, ProbeKind.READINESS):
             if probe_of(container, kind) is None:

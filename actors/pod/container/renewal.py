@@ -13,8 +13,8 @@ from actors.pod.life.stage import Stage, remember
 from actors.pod.state import PodState, PortCall, Recalling
 from actors.rules.container.instance import instances_of
 from api.ids import Instant
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, StopContainer
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState, StopContainer
 
 
 def renewals(state: PodState, now: Instant) -> tuple[Instance, ...]:
@@ -64,8 +64,10 @@ def without_renewed(state: PodState, now: Instant) -> PodState:
         newest, *before = instances_of(state.observed, container.name) or (None,)
         if newest is None:
             continue
-        waits = () if newest.state is not ContainerState.CREATED else before[:1]
-        undone = newest.state is ContainerState.RUNNING and not state.inflight and newest.id not in coming
+        waits = () if newest.state is not RuntimeContainerState.CREATED else before[:1]
+        undone = (
+            newest.state is RuntimeContainerState.RUNNING and not state.inflight and newest.id not in coming
+        )
         counted = waits if undone else (newest, *waits)
         kept += [one.id for one in counted if one.id in state.memo.renewed]
     if tuple(kept) == state.memo.renewed:

@@ -27,8 +27,8 @@ from actors.rules.container.instance import running
 from actors.rules.container.role import sidecars
 from api.ids import Instant, WallNs
 from api.ports.ledger import Remember
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, StopContainer
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState, StopContainer
 
 NS = 1_000_000_000
 
@@ -56,7 +56,7 @@ def marked(state: PodState, memo: PodMemo, leave: tuple[Leaving, ...], wall: Wal
     for one in leave:
         instance = one.instance
         known = mark_of(memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
-        if known is not None or instance.state is not ContainerState.RUNNING or one.grace_s < 1:
+        if known is not None or instance.state is not RuntimeContainerState.RUNNING or one.grace_s < 1:
             continue
         handler = handler_of(state, instance, HookKind.PRE_STOP)
         if handler is None:
@@ -186,7 +186,7 @@ def queued(state: PodState, wall: WallNs) -> tuple[str, ...]:
 def is_hooked(state: PodState, instance: Instance) -> bool:
     """Tell whether a container that is to be stopped waits for its preStop hook."""
     mark = hook_mark(state, instance)
-    return mark is not None and not mark.ended and instance.state is ContainerState.RUNNING
+    return mark is not None and not mark.ended and instance.state is RuntimeContainerState.RUNNING
 
 
 def named(names: tuple[str, ...]) -> str:

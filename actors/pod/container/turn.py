@@ -16,8 +16,8 @@ from actors.rules.identity import kept_for_last
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
 from api.kube.objects.container import Container
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, RemoveContainer, RuntimePod
+from api.ports.runtime import RemoveContainer, RuntimeContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer as Instance
 
 
 @kept_for_last
@@ -57,7 +57,7 @@ def purge(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, n
     pruning = state.hold(PRUNING)
     if not pod.spec.init_containers or (pruning is not None and now < pruning.until):
         return None
-    gone = (ContainerState.EXITED, ContainerState.CREATED)
+    gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)
     old = [
         one
         for one in observed.containers

@@ -15,7 +15,7 @@ from actors.rules.container.role import names_of
 from api.ids import WallNs
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.messages.events import EventSeen
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 
 
 def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
@@ -52,7 +52,7 @@ def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
     ran = {one.id for one in running(before.observed)}
     shown = names_of(after.desired.spec) if after.desired is not None else ()
     for one in after.observed.containers:
-        if one.id in ran and one.state is ContainerState.EXITED and one.name not in shown:
+        if one.id in ran and one.state is RuntimeContainerState.EXITED and one.name not in shown:
             told = f": {one.message}" if one.message else ""
             reason = one.reason or ("Completed" if one.exit_code == 0 else "Error")
             text = f"Container {one.name} exited with code {one.exit_code} ({reason}){told}"

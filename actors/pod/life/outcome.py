@@ -53,20 +53,20 @@ from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
 from api.ports.logs import LinkContainerLog, RemoveContainerLogs
 from api.ports.node import DescribeNode, NodeDescribed, NodeFiles
 from api.ports.podfiles import (
-    Ending,
     MakePodFolders,
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
     RemovePodFolders,
+    TerminationMessage,
 )
 from api.ports.runtime import (
-    ContainerState,
     CreateContainer,
     InspectPod,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     RuntimePod,
     SandboxSpec,
     StartContainer,
@@ -171,7 +171,7 @@ def host_answered(  # noqa: C901  # one case per call
         case PrepareContainer(container=name, attempt=attempt):
             others = (row for row in state.prepared if row[0] != name)
             return replace(state, prepared=(*others, (name, attempt)))
-        case ReadEnding() if isinstance(result, Ending):
+        case ReadEnding() if isinstance(result, TerminationMessage):
             return with_ending(state, call, result.message)
         case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
             return grouped(state, call, result, now, wall)
@@ -269,7 +269,7 @@ def runtime_answered(  # noqa: C901  # one case per call
         case StopSandbox(sandbox_id=stopped):
             return stopped_sandbox(state, stopped)
         case RemoveContainer(container_id=removed):
-            if newest is not None and newest.id == removed and newest.state is ContainerState.CREATED:
+            if newest is not None and newest.id == removed and newest.state is RuntimeContainerState.CREATED:
                 state = replace(state, base=never_started(state.base, removed))
             hold = state.hold(name)
             return with_hold(state, replace(hold, instance="")) if hold else state
@@ -286,7 +286,7 @@ def stopped_sandbox(state: PodState, sandbox_id: str) -> PodState:
 def linked_log(state: PodState, container_id: str) -> PodState:
     """Return the state that does not link this container's log again, whether there was something to link or not."""
     observed = state.observed.containers if state.observed is not None else ()
-    alive = {one.id for one in observed if one.state is ContainerState.RUNNING}
+    alive = {one.id for one in observed if one.state is RuntimeContainerState.RUNNING}
     return replace(state, linked=(*(one for one in state.linked if one in alive), container_id))
 
 
@@ -317,7 +317,9 @@ def started_container(state: PodState, container_id: str, name: str, wall: WallN
     """Take in that a start returned: the container runs, or its command could not be run."""
     newest = newest_of(state.observed, name)
     state = without_hold(state, name)
-    refused = newest is not None and newest.state is ContainerState.EXITED and newest.reason == "StartError"
+    refused = (
+        newest is not None and newest.state is RuntimeContainerState.EXITED and newest.reason == "StartError"
+    )
     if newest is not None and newest.id == container_id and refused:
         return with_event(state, wall, "Warning", "Failed", f"Error: {newest.message}", name)
     return with_event(state, wall, "Normal", "Started", "Container started", name)

@@ -27,8 +27,8 @@ from actors.rules.container.restart import RESTART_ALL, rule_of
 from actors.rules.container.role import in_order, is_init
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, RemoveContainer, RuntimePod
+from api.ports.runtime import RemoveContainer, RuntimeContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer as Instance
 
 
 def restart_all(
@@ -46,7 +46,9 @@ def restart_all(
         memo = msgspec.structs.replace(state.memo, kill=None, restarting=False)
         why = "remembering that all its containers are gone and may start again"
         return remember(state, memo, why, durable=True)
-    alive = [one for one in left if one.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+    alive = [
+        one for one in left if one.state in (RuntimeContainerState.RUNNING, RuntimeContainerState.UNKNOWN)
+    ]
     if alive:
         calls = tuple(stop(state, one, 0) for one in alive)
         return Stage(calls=calls, why="stopping all its containers, to restart them")
@@ -82,7 +84,7 @@ def who_asks(spec: v1.PodSpec, observed: RuntimePod) -> tuple[str, ...]:
     asking = []
     for container in in_order(spec):
         newest = newest_of(observed, container.name)
-        if newest is None or newest.state is not ContainerState.EXITED:
+        if newest is None or newest.state is not RuntimeContainerState.EXITED:
             continue
         code = newest.exit_code if newest.exit_code is not None else 255
         rule = rule_of(container, code)

@@ -35,12 +35,12 @@ from api.ports.runtime import (
     QUEUE_S,
     QUEUED,
     SANDBOX_TIMES,
-    Container,
-    ContainerState,
     InspectPod,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     SandboxState,
     StopContainer,
@@ -151,7 +151,7 @@ def node_files(state: PodState) -> PortCall:
     return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
 
 
-def stop(state: PodState, container: Container, grace_s: int) -> PortCall:
+def stop(state: PodState, container: RuntimeContainer, grace_s: int) -> PortCall:
     """Return the call that stops a container; its deadline leaves room for the grace.
 
     A second is sent as one; the floor is for a grace that is none, or used up.
@@ -191,9 +191,9 @@ def grace_left_s(kill: Kill, wall: WallNs) -> int:
     return int(min(max(left_s, MIN_STOP_S), kill.grace_s))
 
 
-def is_changed(container: v1.Container | v1.EphemeralContainer, instance: Container) -> bool:
+def is_changed(container: v1.Container | v1.EphemeralContainer, instance: RuntimeContainer) -> bool:
     """Tell whether a live instance was made from another definition of its container."""
-    if instance.state not in (ContainerState.RUNNING, ContainerState.CREATED):
+    if instance.state not in (RuntimeContainerState.RUNNING, RuntimeContainerState.CREATED):
         return False
     recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")
     return recorded != container_hash(container.name, container.image)
@@ -204,7 +204,7 @@ def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str
     uid = observed.uid
     known = {c.name for c in in_order(pod.spec)}
     old = [c for name in sorted(known) for c in instances_of(observed, name)[2:]]
-    dead = [c for c in old if c.state is ContainerState.EXITED]
+    dead = [c for c in old if c.state is RuntimeContainerState.EXITED]
     if dead:
         records = (runtime_call(state, RemoveContainer(uid=uid, container_id=c.id)) for c in dead)
         logs = (host_call("podfiles", removal_of_logs(observed, c)) for c in dead if c.log_path)
@@ -214,7 +214,7 @@ def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str
     return tuple(runtime_call(state, RemoveSandbox(uid=uid, sandbox_id=s.id)) for s in left)
 
 
-def removal_of_logs(observed: RuntimePod, instance: Container) -> RemoveContainerLogs:
+def removal_of_logs(observed: RuntimePod, instance: RuntimeContainer) -> RemoveContainerLogs:
     """Return the call that removes the files of an instance that is removed."""
     return RemoveContainerLogs(
         uid=observed.uid,
@@ -233,12 +233,12 @@ def backoff_of(state: PodState, container: v1.Container | v1.EphemeralContainer)
 def crash_wait_s(
     state: PodState,
     container: v1.Container | v1.EphemeralContainer,
-    newest: Container | None,
+    newest: RuntimeContainer | None,
     wall: WallNs,
     attempt: int,
 ) -> float:
     """Return how long the crash-loop back-off still holds a container."""
-    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+    if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.finished_at is None:
         return 0.0
     return wait_s(backoff_of(state, container), newest.finished_at, wall, attempt)
 
@@ -246,13 +246,13 @@ def crash_wait_s(
 def counted_memo(
     state: PodState,
     container: v1.Container | v1.EphemeralContainer,
-    newest: Container | None,
+    newest: RuntimeContainer | None,
     wall: WallNs,
     attempt: int,
 ) -> PodMemo:
     """Return the memo that counts the start of a container; the first start needs no entry."""
     memo = msgspec.structs.replace(state.memo, kill=None)
-    if newest is None or newest.state is not ContainerState.EXITED or newest.finished_at is None:
+    if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.finished_at is None:
         return memo
     entry, limit_s = backoff_of(state, container), state.restart_limit_s
     return memo.with_backoff(counted(entry, container, newest.finished_at, wall, attempt, limit_s))

@@ -19,14 +19,14 @@ SEARCH_NAME_LIMIT = 253
 FORMING = "DNSConfigForming"
 
 
-class Resolver(msgspec.Struct, frozen=True, kw_only=True):
+class ResolvConf(msgspec.Struct, frozen=True, kw_only=True):
     """What a pod's resolv.conf is to hold, and what had to be cut."""
 
     dns: Dns = Dns()
     warnings: tuple[ConfigWarning, ...] = ()
 
 
-def resolver(pod: Pod, node: NodeFacts, files: NodeFiles) -> Resolver:
+def resolver(pod: Pod, node: NodeFacts, files: NodeFiles) -> ResolvConf:
     """Return the pod's resolver. Raises `Unfit` when the node's own is needed and cannot be read."""
     spec = pod.spec
     warnings: list[ConfigWarning] = []
@@ -56,7 +56,7 @@ def resolver(pod: Pod, node: NodeFacts, files: NodeFiles) -> Resolver:
             refuse(f"unknown dnsPolicy {policy}", SANDBOX)
     dns = with_pods_own(dns, spec.dns_config) if spec.dns_config is not None else dns
     limited = within_limits(dns)
-    return Resolver(dns=limited.dns, warnings=(*warnings, *limited.warnings))
+    return ResolvConf(dns=limited.dns, warnings=(*warnings, *limited.warnings))
 
 
 def of_node(node: NodeFacts, files: NodeFiles, *, must: bool = True) -> tuple[Dns, tuple[ConfigWarning, ...]]:
@@ -95,7 +95,7 @@ def with_pods_own(dns: Dns, config: PodDNSConfig) -> Dns:
     )
 
 
-def within_limits(dns: Dns) -> Resolver:
+def within_limits(dns: Dns) -> ResolvConf:
     """Return what resolvers take of it, and a warning for each list that had to be cut."""
     warnings = []
     servers = dns.servers[:SERVER_LIMIT]
@@ -114,7 +114,7 @@ def within_limits(dns: Dns) -> Resolver:
             f" {' '.join(searches)}"
         )
         warnings.append(ConfigWarning(reason=FORMING, message=message))
-    return Resolver(
+    return ResolvConf(
         dns=Dns(servers=servers, searches=searches, options=dns.options), warnings=tuple(warnings)
     )
 

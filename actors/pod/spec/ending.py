@@ -5,8 +5,8 @@ from api.ports.podfiles import ReadEnding
 from api.ports.runtime import (
     ANNOTATION_TERMINATION_PATH,
     ANNOTATION_TERMINATION_POLICY,
-    Container,
-    ContainerState,
+    RuntimeContainer,
+    RuntimeContainerState,
 )
 
 ALL_MESSAGES_BYTES = 12_288
@@ -14,12 +14,12 @@ ALL_MESSAGES_BYTES = 12_288
 CANNOT_RUN = "ContainerCannotRun"
 
 
-def ending_call(uid: Uid, instance: Container) -> ReadEnding | None:
+def ending_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding | None:
     """Return the call that reads what an ended instance left, None when there is nothing to read.
 
     What was mounted and how to fall back is in the instance's own annotations: its pod may have changed since.
     """
-    if instance.state is not ContainerState.EXITED:
+    if instance.state is not RuntimeContainerState.EXITED:
         return None
     annotations = dict(instance.annotations)
     path = instance.termination_log if annotations.get(ANNOTATION_TERMINATION_PATH) else ""

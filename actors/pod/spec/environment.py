@@ -13,7 +13,7 @@ from api.kube.objects.meta import ResourceFieldSelector
 from api.kube.objects.pod import Pod
 from api.kube.quantity import NANO, Amount, ceil_div, parse
 from api.ports.node import NodeFacts
-from api.ports.runtime import EnvVar
+from api.ports.runtime import EnvironmentVariable
 
 REFERENCE = re.compile(r"\$(\$|\(([^)]*)\))")
 SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']*)'\]")
@@ -22,7 +22,7 @@ HUGE_PAGES = "hugepages-"
 
 def environment(
     container: Container | EphemeralContainer, pod: Pod, node: NodeFacts, ips: tuple[str, ...]
-) -> tuple[EnvVar, ...]:
+) -> tuple[EnvironmentVariable, ...]:
     """Return the environment in definition order; a later variable may refer to earlier ones, the last of a name wins.
 
     `ips` are the pod's, as its sandbox shows them. Raises `Unfit` for what is no field of a pod.
@@ -33,7 +33,7 @@ def environment(
             values[variable.name] = expand(variable.value, values)
         else:
             values[variable.name] = sourced(variable.value_from, container, pod, node, ips)
-    return tuple(EnvVar(name, value) for name, value in values.items())
+    return tuple(EnvironmentVariable(name, value) for name, value in values.items())
 
 
 def expand(text: str, values: dict[str, str]) -> str:

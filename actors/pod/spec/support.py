@@ -177,7 +177,7 @@ CONFINED |= of_ephemeral(CONFINED)
 REGULAR, INIT = "spec.containers[]", "spec.initContainers[]"
 
 
-class Table(msgspec.Struct, frozen=True):
+class SupportTable(msgspec.Struct, frozen=True):
     """What is honoured on one kind of runtime."""
 
     rows: Mapping[str, tuple[object, ...]]
@@ -185,7 +185,7 @@ class Table(msgspec.Struct, frozen=True):
     """Every pattern above a row: what lies below them is walked, all else is named as a whole."""
 
 
-def table(rows: Mapping[str, tuple[object, ...]]) -> Table:
+def table(rows: Mapping[str, tuple[object, ...]]) -> SupportTable:
     """Return a table with these rows; what is honoured of a regular container is so of an init container."""
     rows = {**rows, **{INIT + row[len(REGULAR) :]: rows[row] for row in rows if row.startswith(REGULAR)}}
     above = {"spec.volumes", "spec.volumes[]"}
@@ -195,7 +195,7 @@ def table(rows: Mapping[str, tuple[object, ...]]) -> Table:
                 above.add(row[:end])
             if letter == "]":
                 above.add(row[: end + 1])
-    return Table(rows, frozenset(above))
+    return SupportTable(rows, frozenset(above))
 
 
 ANYWHERE = table(HONOURED)
@@ -231,7 +231,7 @@ def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:
     return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
 
 
-def unhonoured(table: Table, value: object, path: str, pattern: str) -> Iterator[str]:
+def unhonoured(table: SupportTable, value: object, path: str, pattern: str) -> Iterator[str]:
     """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
     accepted = table.rows.get(pattern)
     if accepted is not None:

@@ -44,8 +44,8 @@ from api.kube.objects.podstatus import (
     PodStatus,
 )
 from api.ports.node import NodeFacts
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState as Runs
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState as Runs
 from api.ports.runtime import RuntimePod, SandboxState
 from api.wallclock import rfc3339
 

@@ -12,8 +12,8 @@ from api.kube.objects.podstatus import ContainerUser, LinuxContainerUser, Volume
 from api.kube.quantity import NANO, Amount, ceil_div, parse
 from api.ports.confinement import Resources
 from api.ports.node import NodeFacts
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
 
 SHARES_PER_CPU = 1024
 LEAST_SHARES = 2
@@ -39,7 +39,7 @@ def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequire
     """Return what a container may use: what was granted, and where it runs what the runtime says it is held to."""
     granted = container.resources
     told = instance.resources
-    if told is None or instance.state is not ContainerState.RUNNING:
+    if told is None or instance.state is not RuntimeContainerState.RUNNING:
         return granted
     return msgspec.structs.replace(
         granted, limits=limits_told(granted.limits, told), requests=requests_told(granted.requests, told)

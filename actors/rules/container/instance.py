@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
-from api.ports.runtime import Container, ContainerState, RuntimePod, Sandbox, SandboxState
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod, Sandbox, SandboxState
 
 
-def newest_of(observed: RuntimePod | None, name: str) -> Container | None:
+def newest_of(observed: RuntimePod | None, name: str) -> RuntimeContainer | None:
     """Return the newest instance of a container over all sandboxes of the pod."""
     # Asked for each container with every message to a pod: the first one found is enough.
     for instance in observed.containers if observed else ():
@@ -14,14 +14,14 @@ def newest_of(observed: RuntimePod | None, name: str) -> Container | None:
     return None
 
 
-def instances_of(observed: RuntimePod | None, name: str) -> tuple[Container, ...]:
+def instances_of(observed: RuntimePod | None, name: str) -> tuple[RuntimeContainer, ...]:
     """Return all instances of a container, newest first."""
     return tuple(c for c in (observed.containers if observed else ()) if c.name == name)
 
 
-def running(observed: RuntimePod | None) -> tuple[Container, ...]:
+def running(observed: RuntimePod | None) -> tuple[RuntimeContainer, ...]:
     """Return the containers that run or may run: an unknown state counts as running."""
-    alive = (ContainerState.RUNNING, ContainerState.UNKNOWN)
+    alive = (RuntimeContainerState.RUNNING, RuntimeContainerState.UNKNOWN)
     return tuple(c for c in (observed.containers if observed else ()) if c.state in alive)
 
 
@@ -37,10 +37,15 @@ def is_alive(observed: RuntimePod | None) -> bool:
 
 def not_back(before: RuntimePod | None, view: RuntimePod) -> RuntimePod:
     """Return a view in which what had ended has ended: of calls side by side the last answer may be the oldest look."""
-    ended = {one.id: one for one in before.containers if one.state is ContainerState.EXITED} if before else {}
-    if not any(one.id in ended and one.state is not ContainerState.EXITED for one in view.containers):
+    ended = (
+        {one.id: one for one in before.containers if one.state is RuntimeContainerState.EXITED}
+        if before
+        else {}
+    )
+    if not any(one.id in ended and one.state is not RuntimeContainerState.EXITED for one in view.containers):
         return view
     containers = (
-        one if one.state is ContainerState.EXITED else ended.get(one.id, one) for one in view.containers
+        one if one.state is RuntimeContainerState.EXITED else ended.get(one.id, one)
+        for one in view.containers
     )
     return replace(view, containers=tuple(containers))

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from api.kube.objects.podstatus import ContainerStateTerminated, PodStatus
-from api.ports.runtime import Container, ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.wallclock import wall_ns
 
 GUESSES = ("ContainerStatusUnknown", "Unknown")
@@ -27,14 +27,14 @@ def with_known_ends(view: RuntimePod, before: RuntimePod | None, status: PodStat
     return replace(view, containers=tuple(containers))
 
 
-def is_guess(one: Container) -> bool:
+def is_guess(one: RuntimeContainer) -> bool:
     """Tell whether a runtime shows an end that nobody saw."""
-    return one.state is ContainerState.EXITED and (one.exit_code is None or one.reason in GUESSES)
+    return one.state is RuntimeContainerState.EXITED and (one.exit_code is None or one.reason in GUESSES)
 
 
-def is_seen(one: Container) -> bool:
+def is_seen(one: RuntimeContainer) -> bool:
     """Tell whether a runtime shows an end that it saw."""
-    return one.state is ContainerState.EXITED and not is_guess(one)
+    return one.state is RuntimeContainerState.EXITED and not is_guess(one)
 
 
 def told_ends(status: PodStatus) -> dict[str, ContainerStateTerminated]:
@@ -46,7 +46,7 @@ def told_ends(status: PodStatus) -> dict[str, ContainerStateTerminated]:
     return {end.container_id: end for end in ends if end.container_id and end.reason not in GUESSES}
 
 
-def as_told(one: Container, end: ContainerStateTerminated | None) -> Container:
+def as_told(one: RuntimeContainer, end: ContainerStateTerminated | None) -> RuntimeContainer:
     """Return a container with the end that its status tells of, if it does."""
     if end is None:
         return one

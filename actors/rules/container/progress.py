@@ -21,7 +21,7 @@ from actors.rules.container.instance import instances_of, newest_of
 from actors.rules.container.restart import ended_well, restarts_after, should_start
 from actors.rules.container.role import is_sidecar
 from api.kube.objects import pod as v1
-from api.ports.runtime import Container, ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """Every regular container ended for good: only sidecars may be left."""
 
 
-class Walk(msgspec.Struct, frozen=True, kw_only=True):
+class InitProgress(msgspec.Struct, frozen=True, kw_only=True):
     """What the walk over the init containers found."""
 
     due: tuple[str, ...] = ()
@@ -59,7 +59,9 @@ def progress(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: t
         return Progress(due=regular, initialised=True)
     walk = walk_init(spec, observed, sandbox_id, started)
     newest = (newest_of(observed, one.name) for one in spec.containers)
-    over = not regular and all(one is not None and one.state is ContainerState.EXITED for one in newest)
+    over = not regular and all(
+        one is not None and one.state is RuntimeContainerState.EXITED for one in newest
+    )
     if over and (walk.initialised or began(spec, observed, sandbox_id)):
         return Progress(initialised=True, over=True)
     if not walk.initialised:
@@ -67,7 +69,9 @@ def progress(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: t
     return Progress(due=(*walk.due, *regular), initialised=True)
 
 
-def walk_init(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: tuple[str, ...]) -> Walk:
+def walk_init(
+    spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: tuple[str, ...]
+) -> InitProgress:
     """Walk the init containers, of which there is at least one, up to the last one that was made in the sandbox."""
     here = {
         one.name: newest
@@ -76,53 +80,62 @@ def walk_init(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: 
     }
     if is_serving(spec, observed, sandbox_id):
         resting = (one.name for one in spec.init_containers if rests(spec, one, here.get(one.name)))
-        return Walk(due=tuple(resting), initialised=True)
+        return InitProgress(due=tuple(resting), initialised=True)
     past = began(spec, observed, sandbox_id)
     reached = [index for index, one in enumerate(spec.init_containers) if past or one.name in here]
     if not reached:
-        return Walk(due=(spec.init_containers[0].name,))
+        return InitProgress(due=(spec.init_containers[0].name,))
     last = reached[-1]
     earlier = tuple(one.name for one in spec.init_containers[:last] if rests(spec, one, here.get(one.name)))
     current = spec.init_containers[last]
     step = step_of(spec, current, here.get(current.name), started, past=past)
     if step.initialised and last + 1 < len(spec.init_containers):
-        step = Walk(due=(spec.init_containers[last + 1].name,))
+        step = InitProgress(due=(spec.init_containers[last + 1].name,))
     return msgspec.structs.replace(step, due=(*earlier, *step.due) if not step.failed else ())
 
 
 def step_of(
-    spec: v1.PodSpec, current: v1.Container, newest: Container | None, started: tuple[str, ...], *, past: bool
-) -> Walk:
+    spec: v1.PodSpec,
+    current: v1.Container,
+    newest: RuntimeContainer | None,
+    started: tuple[str, ...],
+    *,
+    past: bool,
+) -> InitProgress:
     """Judge the last init container that was made: initialised means that whatever comes after it may start.
 
     `past`: something after it was made before, so that what runs alone had done its part and has no record any more maybe.
     """
     if past and not is_sidecar(spec, current):
-        return Walk(initialised=True)
+        return InitProgress(initialised=True)
     if newest is None:
-        return Walk(due=(current.name,))
-    if newest.state is ContainerState.CREATED:
-        return Walk(due=(current.name,))
+        return InitProgress(due=(current.name,))
+    if newest.state is RuntimeContainerState.CREATED:
+        return InitProgress(due=(current.name,))
     if is_sidecar(spec, current):
-        if newest.state is not ContainerState.RUNNING:
-            return Walk(due=(current.name,))
-        return Walk(initialised=True) if current.name in started else Walk(awaited=current.name)
+        if newest.state is not RuntimeContainerState.RUNNING:
+            return InitProgress(due=(current.name,))
+        return (
+            InitProgress(initialised=True) if current.name in started else InitProgress(awaited=current.name)
+        )
     match newest.state:
-        case ContainerState.RUNNING:
-            return Walk(awaited=current.name)
-        case ContainerState.UNKNOWN:
+        case RuntimeContainerState.RUNNING:
+            return InitProgress(awaited=current.name)
+        case RuntimeContainerState.UNKNOWN:
             tries = (current.restart_policy or spec.restart_policy) != "Never"
-            return Walk(due=(current.name,)) if tries else Walk(failed=current.name)
-        case ContainerState.EXITED:
+            return InitProgress(due=(current.name,)) if tries else InitProgress(failed=current.name)
+        case RuntimeContainerState.EXITED:
             if ended_well(newest):
-                return Walk(initialised=True)
+                return InitProgress(initialised=True)
             again = should_start(spec, current, newest)
-            return Walk(due=(current.name,)) if again else Walk(failed=current.name)
+            return InitProgress(due=(current.name,)) if again else InitProgress(failed=current.name)
 
 
-def rests(spec: v1.PodSpec, container: v1.Container, newest: Container | None) -> bool:
+def rests(spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None) -> bool:
     """Tell whether an init container whose turn is over is a sidecar that does not run though it should."""
-    return is_sidecar(spec, container) and (newest is None or newest.state is not ContainerState.RUNNING)
+    return is_sidecar(spec, container) and (
+        newest is None or newest.state is not RuntimeContainerState.RUNNING
+    )
 
 
 def began(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
@@ -134,7 +147,7 @@ def began(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
 def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
     """Tell whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
     names = {one.name for one in spec.containers}
-    live = (ContainerState.CREATED, ContainerState.RUNNING)
+    live = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
     return any(
         one.sandbox_id == sandbox_id and one.name in names and one.state in live
         for one in observed.containers
@@ -149,7 +162,7 @@ def is_past(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, name: str) 
     return made or began(spec, observed, sandbox_id)
 
 
-def newest_here(observed: RuntimePod, name: str, sandbox_id: str) -> Container | None:
+def newest_here(observed: RuntimePod, name: str, sandbox_id: str) -> RuntimeContainer | None:
     """Return the newest instance of a container in one sandbox."""
     return next((one for one in instances_of(observed, name) if one.sandbox_id == sandbox_id), None)
 
@@ -160,14 +173,14 @@ def active_id(observed: RuntimePod | None) -> str:
 
 
 def is_due(
-    spec: v1.PodSpec, container: v1.Container, newest: Container | None, *, sandbox_id: str = ""
+    spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None, *, sandbox_id: str = ""
 ) -> bool:
     """Tell whether a regular container is to be started in a sandbox; an empty id means one that is made for it.
 
     A new sandbox starts everything anew but what succeeded under OnFailure (reference section 6.2); it is made for no
     pod whose policy is Never.
     """
-    if newest is None or newest.state is not ContainerState.EXITED or newest.sandbox_id == sandbox_id:
+    if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.sandbox_id == sandbox_id:
         return should_start(spec, container, newest)
     code = newest.exit_code if newest.exit_code is not None else 255
     anew = container.restart_policy == "Never" and spec.restart_policy != "Never"

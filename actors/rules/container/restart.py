@@ -6,7 +6,7 @@ come before the pod's policy; an init container that ended well is done, whateve
 
 from actors.rules.container.role import is_plain_init
 from api.kube.objects import pod as v1
-from api.ports.runtime import Container, ContainerState
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState
 
 RESTART_ALL = "RestartAllContainers"
 """Action of a rule that restarts every container of the pod."""
@@ -15,16 +15,16 @@ OUT_OF_MEMORY = "OOMKilled"
 """Reason of an end that is never a good one, whatever exit code comes with it."""
 
 
-def should_start(spec: v1.PodSpec, container: v1.Container, newest: Container | None) -> bool:
+def should_start(spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None) -> bool:
     """Decide for the newest instance of `container`, None when there never was one."""
     if newest is None:
         return True
     match newest.state:
-        case ContainerState.RUNNING:
+        case RuntimeContainerState.RUNNING:
             return False
-        case ContainerState.CREATED | ContainerState.UNKNOWN:
+        case RuntimeContainerState.CREATED | RuntimeContainerState.UNKNOWN:
             return True
-        case ContainerState.EXITED:
+        case RuntimeContainerState.EXITED:
             code = newest.exit_code if newest.exit_code is not None else 255
             if is_plain_init(spec, container):
                 return not is_success(code, newest.reason) and restarts_after(
@@ -33,10 +33,10 @@ def should_start(spec: v1.PodSpec, container: v1.Container, newest: Container | 
             return restarts_after(spec, container, code)
 
 
-def ended_well(instance: Container) -> bool:
+def ended_well(instance: RuntimeContainer) -> bool:
     """Tell whether an ended init container has done its work."""
     code = instance.exit_code if instance.exit_code is not None else 255
-    return instance.state is ContainerState.EXITED and is_success(code, instance.reason)
+    return instance.state is RuntimeContainerState.EXITED and is_success(code, instance.reason)
 
 
 def is_success(exit_code: int, reason: str) -> bool:

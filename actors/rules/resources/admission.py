@@ -16,7 +16,7 @@ import msgspec
 from actors.rules.container.apparmor import asks_for_apparmor
 from actors.rules.container.sysctl import forbidden_sysctl
 from actors.rules.identity import kept_for_last
-from actors.rules.resources.fit import PODS, Load, Shortage, clashes, shortages
+from actors.rules.resources.fit import PODS, ResourceSum, Shortage, clashes, shortages
 from actors.rules.resources.placement import is_selected, is_untolerated, wrong_os, wrong_os_label
 from actors.rules.resources.preemption import (
     Candidate,
@@ -57,8 +57,8 @@ class House(msgspec.Struct, frozen=True, kw_only=True):
     """Everybody who takes something of the node."""
 
     tenants: tuple[Tenant, ...] = ()
-    load: Load = Load()
-    staying: Load = Load()
+    load: ResourceSum = ResourceSum()
+    staying: ResourceSum = ResourceSum()
     """Without those who are leaving."""
 
     def without(self, uid: Uid) -> "House":

@@ -33,7 +33,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceSum(msgspec.Struct, frozen=True, kw_only=True):
     """What some pods take together."""
 
     pods: int = 0
@@ -43,7 +43,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     scalars: tuple[tuple[str, int], ...] = ()
     ports: tuple[HostPort, ...] = ()
 
-    def plus(self, claim: Claim) -> "Load":
+    def plus(self, claim: Claim) -> "ResourceSum":
         """Return the load with one pod more."""
         scalars = self.scalars
         if claim.scalars:
@@ -51,7 +51,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             for name, amount in claim.scalars:
                 sums[name] = sums.get(name, 0) + amount
             scalars = tuple(sorted(sums.items()))
-        return Load(
+        return ResourceSum(
             pods=self.pods + 1,
             cpu_milli=self.cpu_milli + claim.cpu_milli,
             memory_bytes=self.memory_bytes + claim.memory_bytes,
@@ -61,7 +61,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def shortages(claim: Claim, load: Load, node: NodeFacts) -> tuple[Shortage, ...]:
+def shortages(claim: Claim, load: ResourceSum, node: NodeFacts) -> tuple[Shortage, ...]:
     """Return what the claim lacks beside this load: the number of pods, CPU, memory, disk, then the rest by name."""
     capacity, used = dict(node.allocatable_scalars), dict(load.scalars)
     rows = [
@@ -87,6 +87,6 @@ def is_extended(resource: str) -> bool:
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
-def clashes(claim: Claim, load: Load) -> bool:
+def clashes(claim: Claim, load: ResourceSum) -> bool:
     """Tell whether the claim needs a port of the node that is taken."""
     return any(mine.clashes(other) for mine in claim.ports for other in load.ports)

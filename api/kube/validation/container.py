@@ -46,7 +46,7 @@ ENV_RESOURCES = tuple(
 )
 
 
-class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+class PodContext(msgspec.Struct, frozen=True, kw_only=True):
     """What a container's rules need to know of its pod."""
 
     volumes: frozenset[str]
@@ -57,9 +57,9 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     host_users: bool
 
 
-def surroundings(spec: PodSpec) -> Surroundings:
+def surroundings(spec: PodSpec) -> PodContext:
     """Return what the rules of `spec`'s containers need to know of it."""
-    return Surroundings(
+    return PodContext(
         volumes=frozenset(volume.name for volume in spec.volumes),
         claims=frozenset(claim.name for claim in spec.resource_claims),
         containers=frozenset(one.name for one in (*spec.containers, *spec.init_containers)),
@@ -70,7 +70,7 @@ def surroundings(spec: PodSpec) -> Surroundings:
 
 
 def check_container(
-    check: Check, container: Container | EphemeralContainer, path: str, pod: Surroundings
+    check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext
 ) -> None:
     """Check what holds for every container."""
     check.matches(f"{path}.name", container.name, names.LABEL)
@@ -104,14 +104,14 @@ def check_container(
         )
 
 
-def check_regular(check: Check, container: Container, path: str, pod: Surroundings) -> None:
+def check_regular(check: Check, container: Container, path: str, pod: PodContext) -> None:
     """Check one of the pod's own containers."""
     check_container(check, container, path, pod)
     check_handlers(check, container, path, pod)
     check_restart(check, container, path)
 
 
-def check_init(check: Check, container: Container, path: str, pod: Surroundings) -> None:
+def check_init(check: Check, container: Container, path: str, pod: PodContext) -> None:
     """Check an init container; one with restartPolicy Always is a sidecar and may be probed."""
     check_container(check, container, path, pod)
     check_restart(check, container, path)
@@ -132,7 +132,7 @@ def check_init(check: Check, container: Container, path: str, pod: Surroundings)
             )
 
 
-def check_ephemeral(check: Check, container: EphemeralContainer, path: str, pod: Surroundings) -> None:
+def check_ephemeral(check: Check, container: EphemeralContainer, path: str, pod: PodContext) -> None:
     """Check an ephemeral container, which is never restarted, probed or given resources."""
     check_container(check, container, path, pod)
     target = container.target_container_name
@@ -156,7 +156,7 @@ def check_ephemeral(check: Check, container: EphemeralContainer, path: str, pod:
             check.note(f"{path}.volumeMounts[{index}]", "a sub path", "none: an ephemeral container has none")
 
 
-def check_handlers(check: Check, container: Container, path: str, pod: Surroundings) -> None:
+def check_handlers(check: Check, container: Container, path: str, pod: PodContext) -> None:
     """Check hooks and probes."""
     check_lifecycle(check, container.lifecycle, f"{path}.lifecycle", pod.grace_s)
     check_probe(check, container.liveness_probe, f"{path}.livenessProbe", "livenessProbe")
@@ -184,7 +184,7 @@ def check_ports(check: Check, ports: tuple[ContainerPort, ...], path: str, on_ho
 
 
 def check_environment(
-    check: Check, container: Container | EphemeralContainer, path: str, pod: Surroundings
+    check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext
 ) -> None:
     """Check variables; what a variable holds is never repeated."""
     for index, variable in enumerate(container.env):
@@ -210,7 +210,7 @@ def check_environment(
                 check.required(f"{place}.{name}.name", reference.name, "a name")
 
 
-def check_source(check: Check, variable: EnvVar, path: str, pod: Surroundings) -> None:
+def check_source(check: Check, variable: EnvVar, path: str, pod: PodContext) -> None:
     """Check where a variable's value comes from."""
     source = variable.value_from
     if source is None:
@@ -228,7 +228,7 @@ def check_source(check: Check, variable: EnvVar, path: str, pod: Surroundings) -
     check_references(check, source, path, pod)
 
 
-def check_references(check: Check, source: EnvVarSource, path: str, pod: Surroundings) -> None:
+def check_references(check: Check, source: EnvVarSource, path: str, pod: PodContext) -> None:
     """Check what each kind of source needs."""
     if source.field_ref is not None:
         check_field(check, source.field_ref, f"{path}.fieldRef", ENV_FIELDS, ENV_FIELDS_EXPECTED)
@@ -256,9 +256,7 @@ def check_references(check: Check, source: EnvVarSource, path: str, pod: Surroun
             )
 
 
-def check_mounts(
-    check: Check, container: Container | EphemeralContainer, path: str, pod: Surroundings
-) -> None:
+def check_mounts(check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext) -> None:
     """Check mounts and block devices: each of a volume of the pod, each at its own place."""
     privileged = container.security_context is not None and container.security_context.privileged is True
     for index, mount in enumerate(container.volume_mounts):
@@ -278,7 +276,7 @@ def check_mounts(
         check.required(f"{place}.devicePath", device.device_path, "a path")
 
 
-def check_mount(check: Check, mount: VolumeMount, path: str, pod: Surroundings, *, privileged: bool) -> None:
+def check_mount(check: Check, mount: VolumeMount, path: str, pod: PodContext, *, privileged: bool) -> None:
     """Check one mount."""
     if check.required(f"{path}.name", mount.name, "the name of a volume") and mount.name not in pod.volumes:
         known = shortened(", ".join(sorted(pod.volumes)), KNOWN_LIMIT) or "there are none"

@@ -27,21 +27,21 @@ from runtime.drivers.cri import mark, request, shown
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
-from runtime.drivers.cri.view import View, is_ready
+from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.view import PodLister, is_ready
 from runtime.drivers.cri.watch import ExitWatch
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
 
-LIVE = (c.ContainerState.CREATED, c.ContainerState.RUNNING)
+LIVE = (c.RuntimeContainerState.CREATED, c.RuntimeContainerState.RUNNING)
 """States in which a container can be confined otherwise."""
 
 
 class Calls:
     """The steps of each call; what they need is passed in once."""
 
-    def __init__(self, link: Link, known: Known, view: View, gate: Gate, watch: ExitWatch) -> None:
+    def __init__(self, link: Channels, known: Known, view: PodLister, gate: Gate, watch: ExitWatch) -> None:
         self._link, self._known, self._view = link, known, view
         self._gate, self._watch = gate, watch
 
@@ -178,22 +178,22 @@ class Calls:
             # Made by an earlier agent: what it is before the call decides what a failure of the call means.
             yield from self._view.pod(call.uid)
         before = self._known.container(identity)
-        if before is not None and before.state is not c.ContainerState.CREATED:
+        if before is not None and before.state is not c.RuntimeContainerState.CREATED:
             raise _not_startable(call, before)
         try:
             yield from self._heavy(START, cri.START, pb.StartContainerRequest(container_id=identity))
         except OperatingError as error:
             pod = yield from self._look_after(error, call.uid)
             now = next((one for one in pod.containers if one.id == call.container_id), None)
-            if now is None or now.state is c.ContainerState.CREATED:
+            if now is None or now.state is c.RuntimeContainerState.CREATED:
                 raise error from None
-            if now.state is not c.ContainerState.EXITED:
+            if now.state is not c.RuntimeContainerState.EXITED:
                 raise _not_startable(call, now) from None
             return self._with_reason(pod, now, str(error))
         sandbox_id = before.sandbox_id if before is not None else ""
         return (yield from self._view.after_start(call.uid, sandbox_id, identity))
 
-    def _with_reason(self, pod: c.RuntimePod, failed: c.Container, message: str) -> c.RuntimePod:
+    def _with_reason(self, pod: c.RuntimePod, failed: c.RuntimeContainer, message: str) -> c.RuntimePod:
         """Return a pod whose container says why it could not be started, also where the runtime forgot it."""
         identity = request.bare(failed.id)
         self._known.tell_start_failure(identity, message)
@@ -219,13 +219,16 @@ class Calls:
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         known = self._known.container(identity)
-        if known is None or known.state not in (c.ContainerState.CREATED, c.ContainerState.EXITED):
+        if known is None or known.state not in (
+            c.RuntimeContainerState.CREATED,
+            c.RuntimeContainerState.EXITED,
+        ):
             try:
                 yield from self._view.look(identity)
             except NotFoundError:
                 return (yield from self._view.pod(call.uid))
             known = self._known.container(identity)
-        if known is not None and known.state is c.ContainerState.RUNNING:
+        if known is not None and known.state is c.RuntimeContainerState.RUNNING:
             raise ConflictError(f"container {known.name} runs; stop it before it is removed")
         yield from self._quietly(cri.REMOVE, pb.RemoveContainerRequest(container_id=identity))
         return (yield from self._view.pod(call.uid))
@@ -311,7 +314,7 @@ class Calls:
         self,
         identity: str,
         error: OperatingError,
-        fine: tuple[c.ContainerState, ...] = (c.ContainerState.RUNNING,),
+        fine: tuple[c.RuntimeContainerState, ...] = (c.RuntimeContainerState.RUNNING,),
     ) -> Steps[None]:
         """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
         if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
@@ -320,7 +323,7 @@ class Calls:
             reply = yield self._view.look_at_container(identity, verbose=False)
         except OperatingError:
             raise error from None
-        state = shown.STATES.get(reply.status.state, c.ContainerState.UNKNOWN)
+        state = shown.STATES.get(reply.status.state, c.RuntimeContainerState.UNKNOWN)
         if state not in fine:
             raise ConflictError(
                 f"container {reply.status.metadata.name} does not run: it is {state}"
@@ -351,12 +354,12 @@ def _is_reserved(error: OperatingError) -> bool:
     return error.kind is FailureKind.ALREADY_EXISTS or "reserve" in str(error)
 
 
-def _is_made_from(one: c.Container, call: c.CreateContainer) -> bool:
+def _is_made_from(one: c.RuntimeContainer, call: c.CreateContainer) -> bool:
     wanted = (call.sandbox_id, call.spec.name, call.spec.attempt)
     return (one.sandbox_id, one.name, one.attempt) == wanted
 
 
-def _not_startable(call: c.StartContainer, known: c.Container) -> ConflictError:
+def _not_startable(call: c.StartContainer, known: c.RuntimeContainer) -> ConflictError:
     return ConflictError(
         f"container {known.name} ({call.container_id}) is {known.state} already: it is started once"
     )

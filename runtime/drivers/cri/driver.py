@@ -19,11 +19,11 @@ from runtime.drivers.cri.gate import HEAVY_AT_ONCE, Gate
 from runtime.drivers.cri.hint import Hints
 from runtime.drivers.cri.image import ImageCalls
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import OnBug, Poller
 from runtime.drivers.cri.stat import StatCalls
-from runtime.drivers.cri.view import View
+from runtime.drivers.cri.view import PodLister
 from runtime.drivers.cri.watch import ExitWatch
 from runtime.wire import cri
 from runtime.wire.endpoint import parse_endpoint
@@ -72,13 +72,13 @@ class CriRuntime:
     ) -> None:
         runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
-        self._link = Link(runtime, images, request_timeout_s)
+        self._link = Channels(runtime, images, request_timeout_s)
         self._poller = Poller("cri", on_bug)
         self.events = Hints(self._poller, self._listened_to)
         self._watch = ExitWatch(self._link, self._poller, self.events.now)
         self._known = Known(self._watch.add, self._watch.forget)
         self._watch.known = self._known
-        self._view = View(self._link, self._known, self._poller)
+        self._view = PodLister(self._link, self._known, self._poller)
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
         gate = Gate(self._poller.after, heavy_at_once)
         self._calls = Calls(self._link, self._known, self._view, gate, self._watch)

@@ -11,7 +11,7 @@ from api.errors import Failure
 from api.ids import Uid
 from api.ports.port import Undo
 from runtime.drivers.cri.errand import nothing
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.poller import Poller
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -30,7 +30,7 @@ class EventFollower:
 
     def __init__(
         self,
-        link: Link,
+        link: Channels,
         poller: Poller,
         now: Callable[[Uid], None],
         soon: Callable[[Uid], None],

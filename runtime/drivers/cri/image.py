@@ -15,7 +15,7 @@ from api.errors import (
 from api.ports import images as i
 from runtime.drivers.cri import request, shown
 from runtime.drivers.cri.errand import Steps
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
@@ -35,7 +35,7 @@ _NO_REFERENCE = re.compile(
 class ImageCalls:
     """The steps of each call on images."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Channels) -> None:
         self._link = link
 
     def list_images(self) -> Steps[i.ImageListing]:

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from api.ids import Uid
 from api.ports.confinement import Resources
-from api.ports.runtime import LABEL_POD_UID, Container, ContainerState, Sandbox, SandboxState
+from api.ports.runtime import LABEL_POD_UID, RuntimeContainer, RuntimeContainerState, Sandbox, SandboxState
 from runtime.drivers.cri import mark, shown
 from runtime.wire.generated import cri_pb2 as pb
 
-RANKS = {ContainerState.CREATED: 0, ContainerState.RUNNING: 1, ContainerState.EXITED: 2}
+RANKS = {RuntimeContainerState.CREATED: 0, RuntimeContainerState.RUNNING: 1, RuntimeContainerState.EXITED: 2}
 Lives = Callable[[str, Uid, int, bool], None]
 """Told (id on the wire, UID of the pod, pid, whether it is a sandbox) when something is first seen to run."""
 
@@ -35,7 +35,7 @@ class Known:
         self._since: dict[str, int] = {}
         """When each id was first seen, as a count of sightings."""
         self._sandboxes: dict[str, Sandbox] = {}
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, RuntimeContainer] = {}
         self._settled: set[str] = set()
         self._resized: dict[str, int] = {}
         """The moment at which the amounts of each container may last have become others."""
@@ -50,7 +50,7 @@ class Known:
         """Return what is known of a sandbox."""
         return self._sandboxes.get(identity)
 
-    def container(self, identity: str) -> Container | None:
+    def container(self, identity: str) -> RuntimeContainer | None:
         """Return what is known of a container."""
         return self._containers.get(identity)
 
@@ -127,7 +127,7 @@ class Known:
                 self._containers[row.id] = shown.container(row, self.scheme)
                 self._number(row)
                 return
-            state = shown.STATES.get(row.state, ContainerState.UNKNOWN)
+            state = shown.STATES.get(row.state, RuntimeContainerState.UNKNOWN)
             if overtakes(state, known.state):
                 self._containers[row.id] = replace(known, state=state)
                 self._settled.discard(row.id)
@@ -156,18 +156,18 @@ class Known:
         """
         with self._lock:
             known = self._containers.get(status.id)
-            if known is None or (known.state is ContainerState.EXITED and status.id in self._settled):
+            if known is None or (known.state is RuntimeContainerState.EXITED and status.id in self._settled):
                 return False
             if self._resized.get(status.id, 0) > begun:
                 return True
             container = shown.with_details(known, status, pid)
             self._containers[status.id] = container
-            if container.state is ContainerState.UNKNOWN or is_unfinished(status):
+            if container.state is RuntimeContainerState.UNKNOWN or is_unfinished(status):
                 self._settled.discard(status.id)
             else:
                 self._settled.add(status.id)
             sandbox = self._sandboxes.get(container.sandbox_id)
-        if container.state is ContainerState.RUNNING and container.pid:
+        if container.state is RuntimeContainerState.RUNNING and container.pid:
             uid = sandbox.uid if sandbox is not None else Uid(status.labels.get(LABEL_POD_UID, ""))
             self._lives(status.id, uid, container.pid, False)
         return is_unfinished(status)
@@ -176,7 +176,7 @@ class Known:
         """Say why a container that was to be started ended without ever running, where the runtime does not."""
         with self._lock:
             known = self._containers.get(identity)
-            if known is None or known.state is not ContainerState.EXITED:
+            if known is None or known.state is not RuntimeContainerState.EXITED:
                 return
             if known.started_at is None or known.exit_code == shown.UNKNOWN_EXIT:
                 self._containers[identity] = replace(
@@ -209,11 +209,11 @@ class Known:
             self._gone(identity)
 
 
-def overtakes(state: ContainerState, known: ContainerState) -> bool:
+def overtakes(state: RuntimeContainerState, known: RuntimeContainerState) -> bool:
     """Say whether a listed state is newer than the known one: an exit is final, the rest goes forward."""
-    if known is ContainerState.EXITED or state is known:
+    if known is RuntimeContainerState.EXITED or state is known:
         return False
-    return ContainerState.UNKNOWN in (state, known) or RANKS[state] > RANKS[known]
+    return RuntimeContainerState.UNKNOWN in (state, known) or RANKS[state] > RANKS[known]
 
 
 def is_unfinished(status: pb.ContainerStatus) -> bool:

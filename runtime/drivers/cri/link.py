@@ -24,7 +24,7 @@ class Unary:
         return self._channel.begin(self._rpc, self._request, limit_s, answer, what=self._what)
 
 
-class Link:
+class Channels:
     """The channels to a runtime; images may be kept by another server.
 
     `request_timeout_s` is what a call may take, if nothing else is said of it.

@@ -17,7 +17,7 @@ from api.ports.port import Undo
 from api.ports.runtime import LABEL_POD_UID
 from runtime.drivers.cri.errand import Answer, Together, nothing
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.poller import After
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -68,7 +68,7 @@ class Batch:
 class Rows:
     """Lists for whoever asks. Its methods may be called on any thread; `after` is how it comes back to who waits."""
 
-    def __init__(self, link: Link, known: Known, after: After) -> None:
+    def __init__(self, link: Channels, known: Known, after: After) -> None:
         self._link, self._known, self._after = link, known, after
         self._lock = threading.Lock()
         self._under_way: list[Batch] = []

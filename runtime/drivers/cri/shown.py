@@ -14,9 +14,9 @@ from api.ports.confinement import Resources
 from api.ports.images import ImageRow
 from api.ports.runtime import (
     ANNOTATION_TERMINATION_PATH,
-    Container,
     ContainerIds,
-    ContainerState,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimeHandler,
     RuntimeInfo,
     Sandbox,
@@ -26,10 +26,10 @@ from runtime.drivers.cri import mark
 from runtime.wire.generated import cri_pb2 as pb
 
 STATES = {
-    pb.CONTAINER_CREATED: ContainerState.CREATED,
-    pb.CONTAINER_RUNNING: ContainerState.RUNNING,
-    pb.CONTAINER_EXITED: ContainerState.EXITED,
-    pb.CONTAINER_UNKNOWN: ContainerState.UNKNOWN,
+    pb.CONTAINER_CREATED: RuntimeContainerState.CREATED,
+    pb.CONTAINER_RUNNING: RuntimeContainerState.RUNNING,
+    pb.CONTAINER_EXITED: RuntimeContainerState.EXITED,
+    pb.CONTAINER_UNKNOWN: RuntimeContainerState.UNKNOWN,
 }
 UNKNOWN_EXIT = 255
 START_FAILED = 128
@@ -94,16 +94,16 @@ def with_network(known: Sandbox, status: pb.PodSandboxStatus) -> Sandbox:
     )
 
 
-def container(row: pb.Container, scheme: str) -> Container:
+def container(row: pb.Container, scheme: str) -> RuntimeContainer:
     """Return what a listing shows of a container; times, exit code and log path are not in it."""
-    return Container(
+    return RuntimeContainer(
         id=f"{scheme}://{row.id}",
         sandbox_id=row.pod_sandbox_id,
         name=row.metadata.name,
         attempt=row.metadata.attempt,
         image=row.image.user_specified_image or row.image.image,
         image_id=row.image_id or row.image_ref,
-        state=STATES.get(row.state, ContainerState.UNKNOWN),
+        state=STATES.get(row.state, RuntimeContainerState.UNKNOWN),
         created_at=row.created_at,
         labels=mark.without_added(row.labels, row.annotations),
         annotations=mark.without_own(row.annotations),
@@ -169,29 +169,29 @@ def _ids(status: pb.ContainerStatus) -> ContainerIds | None:
     return ContainerIds(user=user.uid, group=user.gid, groups=tuple(user.supplemental_groups))
 
 
-def with_details(known: Container, status: pb.ContainerStatus, pid: int) -> Container:
+def with_details(known: RuntimeContainer, status: pb.ContainerStatus, pid: int) -> RuntimeContainer:
     """Return a container as an inspection shows it.
 
     An exit that the runtime has not recorded to its end yet is shown as running still: its code would be a guess.
     """
-    state = STATES.get(status.state, ContainerState.UNKNOWN)
-    unfinished = state is ContainerState.EXITED and status.finished_at <= 0
+    state = STATES.get(status.state, RuntimeContainerState.UNKNOWN)
+    unfinished = state is RuntimeContainerState.EXITED and status.finished_at <= 0
     shown = replace(
         known,
-        state=ContainerState.RUNNING if unfinished else state,
+        state=RuntimeContainerState.RUNNING if unfinished else state,
         created_at=status.created_at or known.created_at,
         image=status.image.image or known.image if _ID.fullmatch(known.image) else known.image,
         image_id=status.image_id or known.image_id,
         image_ref=status.image_ref,
         started_at=status.started_at if status.started_at > 0 else None,
-        pid=pid if state is ContainerState.RUNNING else 0,
+        pid=pid if state is RuntimeContainerState.RUNNING else 0,
         log_path=status.log_path,
         termination_log=_termination_log(known, status),
         image_mounts=tuple(m.image.image for m in status.mounts if m.HasField("image") and m.image.image),
         ids=_ids(status),
         resources=_resources(status) or known.resources,
     )
-    if shown.state is not ContainerState.EXITED:
+    if shown.state is not RuntimeContainerState.EXITED:
         return shown
     if 0 < status.started_at <= status.created_at:
         # CRI-O says of one that could not be started that it began and ended when it was created.
@@ -229,7 +229,7 @@ def _resources(status: pb.ContainerStatus) -> Resources | None:
     )
 
 
-def _termination_log(known: Container, status: pb.ContainerStatus) -> str:
+def _termination_log(known: RuntimeContainer, status: pb.ContainerStatus) -> str:
     """Return the host's path of what is mounted where the container's last words go."""
     path = dict(known.annotations).get(ANNOTATION_TERMINATION_PATH, "")
     if not path:

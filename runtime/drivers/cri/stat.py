@@ -7,8 +7,8 @@ from api.ports.usage import ContainerStat, ContainerStats
 from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
-from runtime.drivers.cri.view import View
+from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.view import PodLister
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import UNIMPLEMENTED
@@ -17,7 +17,7 @@ from runtime.wire.status import UNIMPLEMENTED
 class StatCalls:
     """The steps of the call on stats."""
 
-    def __init__(self, link: Link, known: Known, view: View) -> None:
+    def __init__(self, link: Channels, known: Known, view: PodLister) -> None:
         self._link, self._known, self._view = link, known, view
 
     def read(self) -> Steps[ContainerStats]:

@@ -12,8 +12,8 @@ from api.ports.runtime import (
     ANNOTATION_OWNER,
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
-    Container,
     PodListing,
+    RuntimeContainer,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -21,7 +21,7 @@ from api.ports.runtime import (
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.errand import Ask, Steps, Together
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import Poller
 from runtime.drivers.cri.process import only_process
@@ -35,10 +35,10 @@ UNFINISHED_LOOKS = 50
 """How often is looked again, above all for an exit whose code is not recorded yet."""
 
 
-class View:
+class PodLister:
     """Lists and inspects; its answers are as new as the call."""
 
-    def __init__(self, link: Link, known: Known, poller: Poller) -> None:
+    def __init__(self, link: Channels, known: Known, poller: Poller) -> None:
         self._link, self._known, self._poller = link, known, poller
         self._rows = Rows(link, known, poller.after)
 
@@ -221,7 +221,7 @@ class View:
 
 
 def _put_together(
-    uid: Uid, sandboxes: Sequence[Sandbox], containers: Sequence[Container], labels: Mapping[str, str]
+    uid: Uid, sandboxes: Sequence[Sandbox], containers: Sequence[RuntimeContainer], labels: Mapping[str, str]
 ) -> RuntimePod:
     """Return a pod; without a sandbox its containers' labels name it."""
     sandboxes, containers = in_time(sandboxes, containers)
@@ -238,8 +238,8 @@ def _put_together(
 
 
 def in_time(
-    sandboxes: Sequence[Sandbox], containers: Sequence[Container]
-) -> tuple[list[Sandbox], list[Container]]:
+    sandboxes: Sequence[Sandbox], containers: Sequence[RuntimeContainer]
+) -> tuple[list[Sandbox], list[RuntimeContainer]]:
     """Return both newest first, with creation times that strictly increase within the pod, also where the clock stood."""
     things = [(s.created_at, 0, s.attempt, s.id) for s in sandboxes]
     things += [(k.created_at, 1, k.attempt, k.id) for k in containers]

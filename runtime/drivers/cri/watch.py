@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 from api.errors import Failure, FailureKind
 from api.ids import Uid
-from api.ports.runtime import ContainerState, SandboxState
+from api.ports.runtime import RuntimeContainerState, SandboxState
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.known import Known
-from runtime.drivers.cri.link import Link
+from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.poller import Poller
 from runtime.drivers.cri.process import is_of
 from runtime.wire import cri
@@ -50,7 +50,7 @@ class _Watched:
 class ExitWatch:
     """Watches processes on the poller's thread and pushes hints. Its public methods may be called anywhere."""
 
-    def __init__(self, link: Link, poller: Poller, changed: Callable[[Uid], None]) -> None:
+    def __init__(self, link: Channels, poller: Poller, changed: Callable[[Uid], None]) -> None:
         self._link, self._poller, self._changed = link, poller, changed
         self._watched: dict[str, _Watched] = {}
         self._held: dict[str, int] = {}
@@ -137,7 +137,7 @@ class ExitWatch:
             sandbox = self.known.sandbox(entry.identity)
             return sandbox is not None and sandbox.state is SandboxState.NOT_READY
         container = self.known.container(entry.identity)
-        ended = container is not None and container.state is ContainerState.EXITED
+        ended = container is not None and container.state is RuntimeContainerState.EXITED
         return ended and self.known.settled(entry.identity)
 
     def _ask(self, entry: _Watched) -> None:

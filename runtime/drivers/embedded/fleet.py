@@ -144,7 +144,7 @@ class Fleet:
             kept = self.add(place.name)
             try:
                 kept.load()
-            except store.DamagedError as error:
+            except store.DamagedRecordError as error:
                 damaged[kept.id] = str(error)
             except OSError as error:
                 self._kept.clear()
@@ -282,12 +282,12 @@ class Fleet:
             self._loop.after(0.01, self._sweep)
         self._check_adopted()
 
-    def _left_behind(self) -> dict[str, list[process.Seen]]:
+    def _left_behind(self) -> dict[str, list[process.ProcessStat]]:
         boot = process.boot_id()
         here = [
             k for i in self._settling if (k := self._kept[i]).record is not None and k.record.boot == boot
         ]
-        found: dict[str, list[process.Seen]] = {}
+        found: dict[str, list[process.ProcessStat]] = {}
         if not here:
             # The machine was started anew: numbers in older records name other processes now.
             return found
@@ -323,7 +323,7 @@ class Fleet:
             return ""
         return lines[-1] if lines else ""
 
-    def _finish_settling(self, kept: Kept, record: records.Record) -> None:
+    def _finish_settling(self, kept: Kept, record: records.SandboxRecord) -> None:
         kept.is_joining = False
         for group in record.cgroups:
             cgroup.remove(group)

@@ -46,7 +46,7 @@ class Kept:
     ) -> None:
         self.id = identity
         self.folder = folder
-        self.record: records.Record | None = None
+        self.record: records.SandboxRecord | None = None
         self.keeper: records.KeeperRow | None = None
         self.is_joining = False
         self.is_settling = False
@@ -59,7 +59,7 @@ class Kept:
         self._changed = changed
         self._lost = lost
         self._sock: socket.socket | None = None
-        self._inbox = frame.Inbox()
+        self._inbox = frame.FrameReader()
         self._unsent = bytearray()
         self._is_waiting_to_send = False
         self._number = 0
@@ -203,17 +203,17 @@ class Kept:
         try:
             self.record = records.decode(body)
         except msgspec.ValidationError as error:
-            raise store.DamagedError(f"{self.folder}/{store.NAME}: {error}") from None
+            raise store.DamagedRecordError(f"{self.folder}/{store.NAME}: {error}") from None
 
     def is_stored(self) -> bool:
         """Return whether the record on disk is the one that is known. Raises OSError."""
         try:
             body = store.read(os.fspath(self.folder))
             return body is not None and records.decode(body) == self.record
-        except (store.DamagedError, msgspec.ValidationError):
+        except (store.DamagedRecordError, msgspec.ValidationError):
             return False
 
-    def save(self, record: records.Record) -> None:
+    def save(self, record: records.SandboxRecord) -> None:
         """Replace the record of a sandbox that has no keeper any more. Raises OSError."""
         self.record = record
         store.write(os.fspath(self.folder), records.encode(record), durable=True)

@@ -54,7 +54,7 @@ class KeeperRow(msgspec.Struct, frozen=True, kw_only=True):
     start: int
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
     """All of one sandbox, as written by its keeper."""
 
     boot: str
@@ -64,18 +64,18 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     containers: tuple[ContainerRow, ...] = ()
 
 
-def decode(body: Any) -> Record:
+def decode(body: Any) -> SandboxRecord:
     """Read a record from JSON data; raise msgspec.ValidationError for what is none."""
-    return msgspec.convert(body, ready(Record))
+    return msgspec.convert(body, ready(SandboxRecord))
 
 
-def encode(record: Record) -> dict[str, Any]:
+def encode(record: SandboxRecord) -> dict[str, Any]:
     """Return a record as JSON data."""
     body: dict[str, Any] = msgspec.to_builtins(record)
     return body
 
 
-def abandoned(record: Record, now: WallNs, why: str) -> Record:
+def abandoned(record: SandboxRecord, now: WallNs, why: str) -> SandboxRecord:
     """Return the record of a sandbox whose keeper is gone: nothing of it runs, how it ended is not known."""
     rows = []
     for row in record.containers:
@@ -99,7 +99,7 @@ def abandoned(record: Record, now: WallNs, why: str) -> Record:
     return msgspec.structs.replace(record, sandbox=sandbox, containers=tuple(rows))
 
 
-def show(uid: Uid, records: list[Record]) -> c.RuntimePod:
+def show(uid: Uid, records: list[SandboxRecord]) -> c.RuntimePod:
     """Return one pod of the port from the records of its sandboxes."""
     if not records:
         return c.RuntimePod(uid=uid, name="", namespace="", ours=True)
@@ -119,7 +119,7 @@ def show(uid: Uid, records: list[Record]) -> c.RuntimePod:
     )
 
 
-def _sandbox(record: Record) -> c.Sandbox:
+def _sandbox(record: SandboxRecord) -> c.Sandbox:
     row = record.sandbox
     spec = row.spec
     ready = row.state == "ready"
@@ -138,7 +138,7 @@ def _sandbox(record: Record) -> c.Sandbox:
     )
 
 
-def _container(record: Record, row: ContainerRow) -> c.Container:
+def _container(record: SandboxRecord, row: ContainerRow) -> c.RuntimeContainer:
     exited = row.state == "exited" and row.settled
     running = row.state == "running" or (row.state == "exited" and not row.settled)
     message = row.message
@@ -147,7 +147,7 @@ def _container(record: Record, row: ContainerRow) -> c.Container:
             f": {row.log_trouble}" if row.log_trouble else ""
         )
         message = f"{message}; {lost}" if message else lost
-    return c.Container(
+    return c.RuntimeContainer(
         id=SCHEME + row.id,
         sandbox_id=record.sandbox.id,
         name=row.name,
@@ -156,11 +156,11 @@ def _container(record: Record, row: ContainerRow) -> c.Container:
         image_id=c.HOST_IMAGE,
         image_ref=c.HOST_IMAGE,
         state=(
-            c.ContainerState.EXITED
+            c.RuntimeContainerState.EXITED
             if exited
-            else c.ContainerState.RUNNING
+            else c.RuntimeContainerState.RUNNING
             if running
-            else c.ContainerState.CREATED
+            else c.RuntimeContainerState.CREATED
         ),
         created_at=row.created_at,
         started_at=row.started_at,

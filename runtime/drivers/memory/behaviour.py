@@ -38,7 +38,7 @@ class Output(StrEnum):
     STDERR = "stderr"
 
 
-class Ending(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     """How a process ends: by itself with `code`, or by `signal` (then `code` is 128 + signal)."""
 
     code: int = 0
@@ -47,7 +47,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class OutputLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line written `after_s` seconds from the start."""
 
     after_s: float
@@ -66,9 +66,9 @@ class OnTerm(msgspec.Struct, frozen=True, kw_only=True):
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     """The whole life of a virtual process. `ends_after_s` None: it runs until it is stopped."""
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[OutputLine, ...] = ()
     ends_after_s: float | None = None
-    ending: Ending = Ending()
+    ending: ProcessExit = ProcessExit()
     on_term: OnTerm = OnTerm()
     cannot_start: str = ""
     """Why the start fails, empty when it does not."""
@@ -78,9 +78,9 @@ Behave = Callable[[ContainerSpec], Behaviour]
 """Decides what a container does; a simulation may bring its own, for example one that looks at the attempt."""
 
 
-def killed_by(signal: int, reason: str = "", message: str = "") -> Ending:
+def killed_by(signal: int, reason: str = "", message: str = "") -> ProcessExit:
     """Return the ending of a process that `signal` killed."""
-    return Ending(code=128 + signal, signal=signal, reason=reason, message=message)
+    return ProcessExit(code=128 + signal, signal=signal, reason=reason, message=message)
 
 
 def behaviour_of(spec: ContainerSpec) -> Behaviour:
@@ -99,7 +99,7 @@ def parse(words: Sequence[str]) -> Behaviour:
 
 
 def _read(words: Iterator[str]) -> Behaviour:
-    lines: list[Line] = []
+    lines: list[OutputLine] = []
     clock_s = 0.0
     on_term = OnTerm()
     runs_on = True
@@ -112,7 +112,7 @@ def _read(words: Iterator[str]) -> Behaviour:
             case "sleep":
                 clock_s, runs_on = clock_s + float(next(words)), False
             case "print":
-                lines.append(Line(after_s=clock_s, text=next(words), output=Output(next(words))))
+                lines.append(OutputLine(after_s=clock_s, text=next(words), output=Output(next(words))))
                 runs_on = False
             case "ignore-term":
                 on_term = OnTerm(ignored=True)
@@ -131,11 +131,11 @@ def _read(words: Iterator[str]) -> Behaviour:
     return Behaviour(lines=tuple(lines), ends_after_s=None if runs_on else clock_s, on_term=on_term)
 
 
-def _ending(word: str, words: Iterator[str]) -> Ending:
+def _ending(word: str, words: Iterator[str]) -> ProcessExit:
     match word:
         case "exit":
             code = int(next(words))
-            return Ending(code=code, reason="Error" if code else "Completed")
+            return ProcessExit(code=code, reason="Error" if code else "Completed")
         case "oom":
             return killed_by(SIGKILL, "OOMKilled")
         case _:

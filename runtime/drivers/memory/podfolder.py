@@ -12,7 +12,6 @@ from api.ports.manifests import Problem
 from api.ports.node import NodeFiles, parse_resolver
 from api.ports.podfiles import (
     ENDING_LIMIT_BYTES,
-    Ending,
     ListPodFolders,
     MakePodFolders,
     PodFolders,
@@ -20,6 +19,7 @@ from api.ports.podfiles import (
     ReadEnding,
     ReadNodeFiles,
     RemovePodFolders,
+    TerminationMessage,
     check_folder_container,
     check_folder_uid,
     ending_file,
@@ -147,13 +147,13 @@ class MemoryPodFolders:
     def _ending(self, call: PrepareContainer) -> str:
         return f"{self._pods_root}/{call.uid}/containers/{call.container}/{ending_file(call.attempt)}"
 
-    def _read_ending(self, call: ReadEnding) -> Ending:
+    def _read_ending(self, call: ReadEnding) -> TerminationMessage:
         check_folder_uid(call.uid)
         check_folder_container(call.container)
         found = self._files.get(call.termination_log, b"")[-ENDING_LIMIT_BYTES:] if own_ending(call) else b""
         if not found and call.fall_back and own_log(call):
             found = log_tail(self._files.get(call.log_path, b""))
-        return Ending(message=found.decode(errors="replace"))
+        return TerminationMessage(message=found.decode(errors="replace"))
 
     def _read_node(self, call: ReadNodeFiles) -> NodeFiles:
         wanted = [path for path in (call.resolv_conf, "/etc/hosts") if path]

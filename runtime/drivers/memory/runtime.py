@@ -45,7 +45,6 @@ from api.ports.port import Done, Timers, Undo
 from api.ports.runtime import (
     HOST_IMAGE,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     ExecInContainer,
     ExecResult,
@@ -59,6 +58,7 @@ from api.ports.runtime import (
     RunSandbox,
     RuntimeCall,
     RuntimeChanged,
+    RuntimeContainerState,
     RuntimeInfo,
     RuntimePod,
     RuntimeStatus,
@@ -379,7 +379,7 @@ class MemoryRuntime:
         """Send a signal to a container from outside the agent; SIGTERM as its script takes it."""
         with self._turn():
             container = self._world.containers.get(container_id)
-            if container is None or container.state is not ContainerState.RUNNING:
+            if container is None or container.state is not RuntimeContainerState.RUNNING:
                 return
             if signal == SIGTERM:
                 self._world.send_term(container, Cause.WORLD)

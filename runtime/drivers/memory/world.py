@@ -16,15 +16,15 @@ from api.ports.images import IMAGE_MISSING, ImageRow
 from api.ports.port import Timers, Undo
 from api.ports.runtime import (
     ANNOTATION_OWNER,
-    Container,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     PodListing,
     RemoveContainer,
     RemoveSandbox,
     ReopenContainerLog,
     RunSandbox,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxSpec,
@@ -38,8 +38,8 @@ from runtime.drivers.memory.behaviour import (
     SIGTERM,
     Behave,
     Behaviour,
-    Ending,
-    Line,
+    OutputLine,
+    ProcessExit,
     killed_by,
 )
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow
@@ -49,7 +49,7 @@ FIRST_PID = 1000
 
 
 @dataclass
-class Process:
+class VirtualProcess:
     """A running container's process and what waits for its end."""
 
     behaviour: Behaviour
@@ -78,8 +78,8 @@ class World:
         self.registry: tuple[ImageRow, ...] = ()
         """Images that are not held and can be fetched."""
         self.sandboxes: dict[str, Sandbox] = {}
-        self.containers: dict[str, Container] = {}
-        self.processes: dict[str, Process] = {}
+        self.containers: dict[str, RuntimeContainer] = {}
+        self.processes: dict[str, VirtualProcess] = {}
         self.logs: dict[str, list[tuple[str, str]]] = {}
         self.history: list[HistoryRow] = []
         self._behave = behave
@@ -120,19 +120,19 @@ class World:
         found = self.sandboxes.get(sandbox_id)
         return found if found and found.uid == uid else None
 
-    def container(self, uid: Uid, container_id: str) -> Container | None:
+    def container(self, uid: Uid, container_id: str) -> RuntimeContainer | None:
         """Return a container of this pod."""
         found = self.containers.get(container_id)
         return found if found and self.uid_of(found) == uid else None
 
-    def known_container(self, uid: Uid, container_id: str) -> Container:
+    def known_container(self, uid: Uid, container_id: str) -> RuntimeContainer:
         """Return a container of this pod; raises `NotFoundError`."""
         found = self.container(uid, container_id)
         if found is None:
             raise NotFoundError(f"the runtime has no container {container_id} in pod {uid}")
         return found
 
-    def uid_of(self, container: Container) -> Uid:
+    def uid_of(self, container: RuntimeContainer) -> Uid:
         """Return the UID of the pod that a container belongs to."""
         return self.sandboxes[container.sandbox_id].uid
 
@@ -213,7 +213,7 @@ class World:
                 reason=IMAGE_MISSING,
             )
         self._count += 1
-        container = Container(
+        container = RuntimeContainer(
             id=f"{SCHEME}{self._count:012x}",
             sandbox_id=sandbox.id,
             name=spec.name,
@@ -221,7 +221,7 @@ class World:
             image=spec.image,
             image_id=image.id,
             image_ref=image.id,
-            state=ContainerState.CREATED,
+            state=RuntimeContainerState.CREATED,
             created_at=self._created_at(call.uid),
             labels=spec.labels,
             annotations=spec.annotations,
@@ -252,7 +252,7 @@ class World:
     def start_container(self, call: StartContainer) -> Uid:
         """Start a created container."""
         container = self.known_container(call.uid, call.container_id)
-        if container.state is not ContainerState.CREATED:
+        if container.state is not RuntimeContainerState.CREATED:
             raise ConflictError(
                 f"container {container.name} ({container.id}) is {container.state.value}; only a created one starts"
             )
@@ -261,17 +261,17 @@ class World:
         behaviour = self._behave(self._container_specs[container.id])
         if behaviour.cannot_start:
             text = f"container {container.name}: {behaviour.cannot_start}"
-            self._exit(container.id, Ending(code=128, reason="StartError", message=text), Cause.ITSELF)
+            self._exit(container.id, ProcessExit(code=128, reason="StartError", message=text), Cause.ITSELF)
             return call.uid
         self._count += 1
         started = replace(
             container,
-            state=ContainerState.RUNNING,
+            state=RuntimeContainerState.RUNNING,
             started_at=max(self.timers.wall(), container.created_at),
             pid=FIRST_PID + self._count,
         )
         self.containers[container.id] = started
-        process = Process(behaviour=behaviour, log=self.logs.setdefault(container.log_path, []))
+        process = VirtualProcess(behaviour=behaviour, log=self.logs.setdefault(container.log_path, []))
         self.processes[container.id] = process
         self._tell(Happening.STARTED, started)
         for line in behaviour.lines:
@@ -280,13 +280,13 @@ class World:
             self._exit_later(container.id, process, behaviour.ends_after_s, behaviour.ending, Cause.ITSELF)
         return call.uid
 
-    def stop_container(self, container: Container, grace_s: float) -> Process | None:
+    def stop_container(self, container: RuntimeContainer, grace_s: float) -> VirtualProcess | None:
         """Begin to stop a container; return the process to wait for, None when nothing runs (any more)."""
         process = self.processes.get(container.id)
         if process is None:
-            if container.state is ContainerState.UNKNOWN:
+            if container.state is RuntimeContainerState.UNKNOWN:
                 # Nobody can tell how it ended; what is certain is that it does not run any more.
-                self._exit(container.id, Ending(code=255, reason="ContainerStatusUnknown"), Cause.AGENT)
+                self._exit(container.id, ProcessExit(code=255, reason="ContainerStatusUnknown"), Cause.AGENT)
             return None
         if grace_s <= 0:
             self._exit(container.id, killed_by(SIGKILL), Cause.AGENT)
@@ -315,7 +315,7 @@ class World:
     def update_container(self, call: UpdateContainer) -> Uid:
         """Confine a container otherwise; what is 0 or empty stays."""
         container = self.known_container(call.uid, call.container_id)
-        if container.state not in (ContainerState.CREATED, ContainerState.RUNNING):
+        if container.state not in (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING):
             raise ConflictError(
                 f"container {container.name} ({container.id}) is {container.state.value}; it cannot be resized"
             )
@@ -333,7 +333,7 @@ class World:
 
     # ------------------------------------------------------------ signals and ends
 
-    def send_term(self, container: Container, cause: Cause) -> None:
+    def send_term(self, container: RuntimeContainer, cause: Cause) -> None:
         """Send SIGTERM to a running container."""
         process = self.processes[container.id]
         process.term_sent = True
@@ -342,13 +342,13 @@ class World:
         if on_term.ignored:
             return
         code = on_term.code
-        ending = killed_by(SIGTERM) if code is None else Ending(code=code)
+        ending = killed_by(SIGTERM) if code is None else ProcessExit(code=code)
         if on_term.takes_s > 0:
             self._exit_later(container.id, process, on_term.takes_s, ending, cause)
         else:
             self._exit(container.id, ending, cause)
 
-    def end(self, container_id: str, ending: Ending, cause: Cause) -> None:
+    def end(self, container_id: str, ending: ProcessExit, cause: Cause) -> None:
         """End a running container now; nothing happens to one that does not run."""
         if container_id in self.processes:
             self._exit(container_id, ending, cause)
@@ -357,15 +357,15 @@ class World:
         """Make the runtime lose track of a container's process: its state becomes unknown."""
         process = self.processes.pop(container_id)
         self._retire(process)
-        container = replace(self.containers[container_id], state=ContainerState.UNKNOWN, pid=0)
+        container = replace(self.containers[container_id], state=RuntimeContainerState.UNKNOWN, pid=0)
         self.containers[container_id] = container
         self._changed(self.uid_of(container))
 
     def reboot(self) -> None:
         """End everything at once, as a power cut does: the records stay, containers exited 255."""
         for container in list(self.containers.values()):
-            if container.state is not ContainerState.EXITED:
-                ending = Ending(code=255, reason="Error", message="the machine was restarted")
+            if container.state is not RuntimeContainerState.EXITED:
+                ending = ProcessExit(code=255, reason="Error", message="the machine was restarted")
                 self._exit(container.id, ending, Cause.WORLD)
         for sandbox in list(self.sandboxes.values()):
             self.stop_sandbox(StopSandbox(uid=sandbox.uid, sandbox_id=sandbox.id), Cause.WORLD)
@@ -374,23 +374,23 @@ class World:
         for container_id in [i for i in self.processes if self.containers[i].sandbox_id == sandbox_id]:
             self._exit(container_id, killed_by(SIGKILL), cause)
 
-    def remove_record(self, container: Container, cause: Cause) -> None:
+    def remove_record(self, container: RuntimeContainer, cause: Cause) -> None:
         """Remove a container's record, killing it first when it runs."""
         self._remove(container, cause)
 
-    def _remove(self, container: Container, cause: Cause) -> None:
+    def _remove(self, container: RuntimeContainer, cause: Cause) -> None:
         running = container.id in self.processes
         self._tell(Happening.REMOVED, container, cause, running=running)
         self.end(container.id, killed_by(SIGKILL), cause)
         del self.containers[container.id], self._container_specs[container.id]
 
-    def _exit(self, container_id: str, ending: Ending, cause: Cause) -> None:
+    def _exit(self, container_id: str, ending: ProcessExit, cause: Cause) -> None:
         process = self.processes.pop(container_id, None)
         container = self.containers[container_id]
         since = container.started_at or container.created_at
         container = replace(
             container,
-            state=ContainerState.EXITED,
+            state=RuntimeContainerState.EXITED,
             finished_at=max(self.timers.wall(), since),
             exit_code=ending.code,
             signal=ending.signal,
@@ -403,14 +403,14 @@ class World:
         if process is not None:
             self._retire(process)
 
-    def _retire(self, process: Process) -> None:
+    def _retire(self, process: VirtualProcess) -> None:
         for undo in process.undo:
             undo()
         for waiting in process.on_exit:
             waiting()
 
     def _exit_later(
-        self, container_id: str, process: Process, after_s: float, ending: Ending, cause: Cause
+        self, container_id: str, process: VirtualProcess, after_s: float, ending: ProcessExit, cause: Cause
     ) -> Undo:
         def end() -> None:
             if self.processes.get(container_id) is process:
@@ -420,7 +420,7 @@ class World:
         process.undo.append(undo)
         return undo
 
-    def _write_later(self, container: Container, process: Process, line: Line) -> None:
+    def _write_later(self, container: RuntimeContainer, process: VirtualProcess, line: OutputLine) -> None:
         def write() -> None:
             if self.processes.get(container.id) is process:
                 process.log.append((line.output.value, line.text))
@@ -454,7 +454,7 @@ class World:
     def _tell(
         self,
         what: Happening,
-        container: Container,
+        container: RuntimeContainer,
         cause: Cause = Cause.AGENT,
         *,
         running: bool = False,
@@ -478,7 +478,7 @@ class World:
         if changed:
             self._changed(uid)
 
-    def tell_executed(self, container: Container) -> None:
+    def tell_executed(self, container: RuntimeContainer) -> None:
         """Write down that the agent ran a command in a container."""
         self._tell(Happening.EXECUTED, container, changed=False)
 
@@ -501,7 +501,7 @@ class World:
                 )
             )
 
-    def running(self) -> Iterator[Container]:
+    def running(self) -> Iterator[RuntimeContainer]:
         """Yield the containers that run, oldest first."""
         for container_id in self.processes:
             yield self.containers[container_id]

@@ -20,8 +20,8 @@ from api.shortening import shortened
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httptext import (
     FOLLOWED,
-    Answer,
     MalformedError,
+    ResponseReader,
     Target,
     following,
     request_bytes,
@@ -49,7 +49,7 @@ class HttpConversation(Conversation):
         self._target = Target(scheme=call.scheme, host=call.host, port=call.port, path=path)
         self._asked = self._target.url
         self._hops = 0
-        self._answer = Answer(call.limit_bytes)
+        self._answer = ResponseReader(call.limit_bytes)
         self._unsent = b""
         self._tls: Tls | None = None
 
@@ -146,7 +146,7 @@ class HttpConversation(Conversation):
             if self._hops >= REDIRECT_LIMIT:
                 self.fail(FailureKind.UNAVAILABLE, self._text(f"stopped after {REDIRECT_LIMIT} redirects"))
                 return
-            self._target, self._answer = onward, Answer(self._call.limit_bytes)
+            self._target, self._answer = onward, ResponseReader(self._call.limit_bytes)
             self._asked = onward.url
             self.go(onward.host, onward.port)
             return

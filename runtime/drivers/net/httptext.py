@@ -65,7 +65,7 @@ def following(target: Target, location: str) -> Target | None:
     return Target(scheme=parts.scheme, host=target.host, port=port or DEFAULT_PORT[parts.scheme], path=path)
 
 
-class Answer:
+class ResponseReader:
     """Reads an answer as it comes; of the body it keeps `limit_bytes`."""
 
     def __init__(self, limit_bytes: int) -> None:

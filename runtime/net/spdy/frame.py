@@ -27,7 +27,7 @@ INITIAL_WINDOW_SIZE = 7
 """The id of the setting that says how much each stream may send before it is told more."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """Kinds of control frames."""
 
     SYN_STREAM = 1
@@ -78,7 +78,7 @@ class RstStream(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     status: int
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class SettingsFrame(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Says how the sender wants the connection to be: pairs of id and value."""
 
     entries: tuple[tuple[int, int], ...] = ()
@@ -124,7 +124,7 @@ class Data(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return f"Data(stream={self.stream}, {len(self.data)} bytes, finish={self.finish})"
 
 
-Frame = SynStream | SynReply | RstStream | Settings | Ping | GoAway | HeadersFrame | WindowUpdate | Data
+Frame = SynStream | SynReply | RstStream | SettingsFrame | Ping | GoAway | HeadersFrame | WindowUpdate | Data
 
 
 class Encoder:
@@ -142,22 +142,22 @@ class Encoder:
             case SynStream():
                 flags = _flags(frame.finish) | (UNIDIRECTIONAL if frame.unidirectional else 0)
                 start = struct.pack(">IIBB", frame.stream, frame.associated, frame.priority << 5, 0)
-                return _control(Kind.SYN_STREAM, start + self._packer.pack(frame.headers), flags)
+                return _control(FrameKind.SYN_STREAM, start + self._packer.pack(frame.headers), flags)
             case SynReply() | HeadersFrame():
-                kind = Kind.SYN_REPLY if isinstance(frame, SynReply) else Kind.HEADERS
+                kind = FrameKind.SYN_REPLY if isinstance(frame, SynReply) else FrameKind.HEADERS
                 block = struct.pack(">I", frame.stream) + self._packer.pack(frame.headers)
                 return _control(kind, block, _flags(frame.finish))
             case RstStream():
-                return _control(Kind.RST_STREAM, struct.pack(">II", frame.stream, frame.status))
-            case Settings():
+                return _control(FrameKind.RST_STREAM, struct.pack(">II", frame.stream, frame.status))
+            case SettingsFrame():
                 entries = b"".join(struct.pack(">II", id_, value) for id_, value in frame.entries)
-                return _control(Kind.SETTINGS, struct.pack(">I", len(frame.entries)) + entries)
+                return _control(FrameKind.SETTINGS, struct.pack(">I", len(frame.entries)) + entries)
             case Ping():
-                return _control(Kind.PING, struct.pack(">I", frame.id))
+                return _control(FrameKind.PING, struct.pack(">I", frame.id))
             case GoAway():
-                return _control(Kind.GOAWAY, struct.pack(">II", frame.last, frame.status))
+                return _control(FrameKind.GOAWAY, struct.pack(">II", frame.last, frame.status))
             case WindowUpdate():
-                return _control(Kind.WINDOW_UPDATE, struct.pack(">II", frame.stream, frame.delta))
+                return _control(FrameKind.WINDOW_UPDATE, struct.pack(">II", frame.stream, frame.delta))
 
 
 class Decoder:
@@ -200,7 +200,7 @@ class Decoder:
     def _control(self, kind: int, flags: int, payload: bytes) -> Frame | None:
         finish = bool(flags & FINISH)
         match kind:
-            case Kind.SYN_STREAM:
+            case FrameKind.SYN_STREAM:
                 stream, associated, priority, _slot = struct.unpack_from(">IIBB", payload)
                 return SynStream(
                     stream=stream & STREAM_MASK,
@@ -210,15 +210,15 @@ class Decoder:
                     finish=finish,
                     unidirectional=bool(flags & UNIDIRECTIONAL),
                 )
-            case Kind.SYN_REPLY | Kind.HEADERS:
-                made = SynReply if kind == Kind.SYN_REPLY else HeadersFrame
+            case FrameKind.SYN_REPLY | FrameKind.HEADERS:
+                made = SynReply if kind == FrameKind.SYN_REPLY else HeadersFrame
                 (stream,) = struct.unpack_from(">I", payload)
                 headers = self._unpacker.unpack(payload[4:])
                 return made(stream=stream & STREAM_MASK, headers=headers, finish=finish)
-            case Kind.RST_STREAM:
+            case FrameKind.RST_STREAM:
                 stream, status = struct.unpack(">II", payload)
                 return RstStream(stream=stream & STREAM_MASK, status=status)
-            case Kind.SETTINGS:
+            case FrameKind.SETTINGS:
                 (count,) = struct.unpack_from(">I", payload)
                 if len(payload) != 4 + 8 * count:
                     raise SpdyError("the peer sent settings whose number is not the one that it says")
@@ -226,13 +226,13 @@ class Decoder:
                 entries = tuple(
                     (id_ & 0xFF_FFFF, value) for id_, value in struct.iter_unpack(">II", payload[4:])
                 )
-                return Settings(entries=entries)
-            case Kind.PING:
+                return SettingsFrame(entries=entries)
+            case FrameKind.PING:
                 return Ping(id=struct.unpack(">I", payload)[0])
-            case Kind.GOAWAY:
+            case FrameKind.GOAWAY:
                 last, status = struct.unpack(">II", payload)
                 return GoAway(last=last & STREAM_MASK, status=status)
-            case Kind.WINDOW_UPDATE:
+            case FrameKind.WINDOW_UPDATE:
                 stream, delta = struct.unpack(">II", payload)
                 return WindowUpdate(stream=stream & STREAM_MASK, delta=delta & STREAM_MASK)
             case _:
@@ -243,5 +243,5 @@ def _flags(finish: bool) -> int:
     return FINISH if finish else 0
 
 
-def _control(kind: Kind, payload: bytes, flags: int = 0) -> bytes:
+def _control(kind: FrameKind, payload: bytes, flags: int = 0) -> bytes:
     return struct.pack(">HHI", 0x8000 | VERSION, kind, flags << 24 | len(payload)) + payload

@@ -35,7 +35,7 @@ from runtime.net.spdy.frame import (
     HeadersFrame,
     Ping,
     RstStream,
-    Settings,
+    SettingsFrame,
     Status,
     SynReply,
     SynStream,
@@ -75,7 +75,7 @@ class Received(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return f"Received(stream={self.stream}, {len(self.data)} bytes)"
 
 
-class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class HalfClosed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The peer will send nothing more on a stream; we may."""
 
     stream: int
@@ -100,7 +100,7 @@ class GoneAway(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     status: int
 
 
-Event = Opened | Replied | Received | Finished | Broken | Ponged | GoneAway
+Event = Opened | Replied | Received | HalfClosed | Broken | Ponged | GoneAway
 
 
 class _Window(msgspec.Struct):
@@ -230,7 +230,7 @@ class Session:
                 self._take_reset(frame, events)
             case WindowUpdate():
                 self._take_window(frame, events)
-            case Settings():
+            case SettingsFrame():
                 self._take_settings(frame)
             case Ping():
                 self._take_ping(frame, events)
@@ -258,7 +258,7 @@ class Session:
         else:
             events.append(Ponged(id=frame.id))
 
-    def _take_settings(self, frame: Settings) -> None:
+    def _take_settings(self, frame: SettingsFrame) -> None:
         for id_, value in frame.entries:
             if id_ == INITIAL_WINDOW_SIZE:
                 self._resize(value)
@@ -327,7 +327,7 @@ class Session:
     def _finish_peer(self, stream: _Stream, finish: bool, events: list[Event]) -> None:
         if finish and not stream.peer_closed:
             stream.peer_closed = True
-            events.append(Finished(stream=stream.id))
+            events.append(HalfClosed(stream=stream.id))
             self._forget_if_over(stream)
 
     def _forget_if_over(self, stream: _Stream) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import assert_never
 
 from api.ports.confinement import NamespaceMode, Namespaces
-from api.ports.runtime import Container
+from api.ports.runtime import RuntimeContainer
 from runtime.drivers.cri.driver import CriRuntime
 from tests.conformance.containers.driver import Driver
 from tests.conformance.containers.script import (
@@ -85,7 +85,7 @@ class CriDriver(Driver):
                 assert_never(script)
         return ("/bin/sh", "-c"), (text,)
 
-    def amounts(self, container: Container) -> tuple[int, int, int]:
+    def amounts(self, container: RuntimeContainer) -> tuple[int, int, int]:
         shown = container.resources
         groups = cgroups_of(container.pid)
         real = tuple(
@@ -100,7 +100,7 @@ class CriDriver(Driver):
         assert (shown.cpu_quota_us, shown.cpu_shares, shown.memory_limit_bytes) == real
         return real
 
-    def listens(self, container: Container) -> bool:
+    def listens(self, container: RuntimeContainer) -> bool:
         # Process number 1 of a namespace loses a SIGTERM that it has no handler for yet.
         status = Path(f"/proc/{container.pid}/status").read_text()
         caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))

@@ -23,9 +23,7 @@ from api.ports.runtime import (
     LABEL_POD_NAME,
     LABEL_POD_NAMESPACE,
     LABEL_POD_UID,
-    Container,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     ExecInContainer,
     InspectPod,
@@ -34,6 +32,8 @@ from api.ports.runtime import (
     RemoveSandbox,
     RunSandbox,
     RuntimeChanged,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxSpec,
@@ -57,7 +57,7 @@ class Driver(ABC):
     """An image that this runtime runs."""
     unknown_image: ClassVar[str] = "registry.invalid/nobody/nothing:1"
     shows_signals: ClassVar[bool] = True
-    """Whether `Container.signal` is known; CRI does not tell it."""
+    """Whether `RuntimeContainer.signal` is known; CRI does not tell it."""
     escalates_after_cancel: ClassVar[bool] = True
     """Whether a cancelled stop still kills at the end of its grace."""
     pushes_events: ClassVar[bool] = True
@@ -90,13 +90,13 @@ class Driver(ABC):
         """Return what else a sandbox's spec needs for nothing of it to be left on this machine."""
         return {}
 
-    def amounts(self, container: Container) -> tuple[int, int, int]:
+    def amounts(self, container: RuntimeContainer) -> tuple[int, int, int]:
         """Return CPU quota (us), CPU shares and memory limit (bytes) that a running container is confined by."""
         now = container.resources
         assert now is not None
         return now.cpu_quota_us, now.cpu_shares, now.memory_limit_bytes
 
-    def listens(self, container: Container) -> bool:
+    def listens(self, container: RuntimeContainer) -> bool:
         """Tell whether a container that runs `Run` would obey SIGTERM by now."""
         return True
 
@@ -129,7 +129,7 @@ class Driver(ABC):
         file = Path(path)
         return list(_cri_lines(file.read_text())) if file.exists() else []
 
-    def log_lines(self, container: Container) -> list[tuple[str, str]]:
+    def log_lines(self, container: RuntimeContainer) -> list[tuple[str, str]]:
         """Return (stream, text) of every full line in a container's log, in order."""
         return self.lines_of(container.log_path)
 
@@ -314,7 +314,7 @@ class Bench:
 
     def create(
         self, sandbox: Sandbox, script: Script, name: str = "main", attempt: int = 0, **fields: Any
-    ) -> Container:
+    ) -> RuntimeContainer:
         """Create a container and return it."""
         spec = self.container_spec(script, name, attempt, **fields)
         pod = self.call(self.creation(sandbox, spec))
@@ -322,50 +322,52 @@ class Bench:
             c for c in pod.containers if (c.sandbox_id, c.name, c.attempt) == (sandbox.id, name, attempt)
         )
 
-    def start(self, sandbox: Sandbox, container: Container) -> Container:
+    def start(self, sandbox: Sandbox, container: RuntimeContainer) -> RuntimeContainer:
         """Start a container and return what the outcome shows of it."""
         pod = self.call(StartContainer(uid=sandbox.uid, container_id=container.id))
         return one(pod, container.id)
 
     def run(
         self, sandbox: Sandbox, script: Script, name: str = "main", attempt: int = 0, **fields: Any
-    ) -> Container:
+    ) -> RuntimeContainer:
         """Create and start a container."""
         return self.start(sandbox, self.create(sandbox, script, name, attempt, **fields))
 
-    def look(self, sandbox: Sandbox, container: Container) -> Container:
+    def look(self, sandbox: Sandbox, container: RuntimeContainer) -> RuntimeContainer:
         """Ask for one container's present state."""
         return one(self.inspect(sandbox.uid), container.id)
 
-    def exited(self, sandbox: Sandbox, container: Container, within_s: float = DEADLINE_S) -> Container:
+    def exited(
+        self, sandbox: Sandbox, container: RuntimeContainer, within_s: float = DEADLINE_S
+    ) -> RuntimeContainer:
         """Wait until a container exited and return it."""
         self.until(
-            lambda: self.look(sandbox, container).state is ContainerState.EXITED,
+            lambda: self.look(sandbox, container).state is RuntimeContainerState.EXITED,
             "the container's exit",
             within_s,
         )
         return self.look(sandbox, container)
 
-    def amounts(self, container: Container) -> tuple[int, int, int]:
+    def amounts(self, container: RuntimeContainer) -> tuple[int, int, int]:
         """Return CPU quota (us), CPU shares and memory limit (bytes) that a running container is confined by."""
         return self.driver.amounts(container)
 
-    def listening(self, container: Container) -> None:
+    def listening(self, container: RuntimeContainer) -> None:
         """Wait until a container that runs `Run` would obey SIGTERM."""
         self.until(lambda: self.driver.listens(container), "it listens for SIGTERM")
 
-    def printed(self, container: Container, text: str) -> None:
+    def printed(self, container: RuntimeContainer, text: str) -> None:
         """Wait until a container printed a line."""
         self.until(
             lambda: text in [line for _, line in self.driver.log_lines(container)], f"the line {text!r}"
         )
 
-    def stop(self, sandbox: Sandbox, container: Container, grace_s: float) -> Pending:
+    def stop(self, sandbox: Sandbox, container: RuntimeContainer, grace_s: float) -> Pending:
         """Begin to stop a container."""
         call = StopContainer(uid=sandbox.uid, container_id=container.id, grace_s=grace_s)
         return self.begin(call, deadline_s=grace_s + DEADLINE_S)
 
-    def exec(self, sandbox: Sandbox, container: Container, script: Script, **fields: Any) -> Any:
+    def exec(self, sandbox: Sandbox, container: RuntimeContainer, script: Script, **fields: Any) -> Any:
         """Run a script in a container and wait."""
         command, args = self.driver.command_for(script)
         values: dict[str, Any] = {"timeout_s": 5.0} | fields
@@ -421,11 +423,11 @@ class Bench:
             self.driver.close()
 
 
-def one(pod: RuntimePod, container_id: str) -> Container:
+def one(pod: RuntimePod, container_id: str) -> RuntimeContainer:
     """Return the container of this id."""
     return next(c for c in pod.containers if c.id == container_id)
 
 
-def remove(sandbox: Sandbox, container: Container) -> RemoveContainer:
+def remove(sandbox: Sandbox, container: RuntimeContainer) -> RemoveContainer:
     """Return the call that removes a container."""
     return RemoveContainer(uid=sandbox.uid, container_id=container.id)

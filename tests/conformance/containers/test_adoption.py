@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.ports.runtime import ContainerState, RunSandbox, StartContainer
+from api.ports.runtime import RunSandbox, RuntimeContainerState, StartContainer
 from tests.conformance.containers.driver import one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SleepThenExit
 
@@ -49,7 +49,7 @@ def test_an_exit_while_nobody_looked_keeps_its_code(bench):
     container = bench.run(sandbox, SleepThenExit(0.3, 44))
     bench.reopen()
     ended = bench.exited(sandbox, container)
-    assert (ended.exit_code, ended.state) == (44, ContainerState.EXITED)
+    assert (ended.exit_code, ended.state) == (44, RuntimeContainerState.EXITED)
 
 
 def test_an_exit_after_the_restart_brings_a_hint(bench):
@@ -90,7 +90,7 @@ def test_a_kill_in_progress_goes_on_without_its_driver(bench):
     began = bench.driver.now()
     bench.until(lambda: bench.driver.now() - began > 0.1, "a tenth of a second")
     bench.reopen()
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
     assert one(bench.wait(bench.stop(sandbox, container, grace_s=1)), container.id).exit_code == 137
 
 
@@ -101,6 +101,6 @@ def test_a_container_is_made_and_run_in_a_sandbox_of_another_agent(bench):
     bench.reopen()
     second = bench.run(sandbox, Run(), attempt=1)
     assert (first.sandbox_id, first.exit_code) == (sandbox.id, 3)
-    assert (second.sandbox_id, second.state) == (sandbox.id, ContainerState.RUNNING)
+    assert (second.sandbox_id, second.state) == (sandbox.id, RuntimeContainerState.RUNNING)
     assert [s.id for s in bench.inspect(sandbox.uid).sandboxes] == [sandbox.id]
     assert second.log_path == first.log_path.replace("0.log", "1.log")

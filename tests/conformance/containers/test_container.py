@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import FailureKind
-from api.ports.runtime import ContainerState, EnvVar, StartContainer
+from api.ports.runtime import EnvironmentVariable, RuntimeContainerState, StartContainer
 from tests.conformance.containers.driver import CallFailedError, one, remove
 from tests.conformance.containers.script import (
     DieBySignal,
@@ -22,7 +22,7 @@ def test_a_created_container_echoes_what_it_was_made_from(bench):
     (container,) = pod.containers
     assert container.id.startswith(bench.driver.scheme)
     assert (container.sandbox_id, container.name, container.attempt) == (sandbox.id, "web", 2)
-    assert (container.image, container.state) == (spec.image, ContainerState.CREATED)
+    assert (container.image, container.state) == (spec.image, RuntimeContainerState.CREATED)
     assert dict(container.labels) == dict(spec.labels)
     assert dict(container.annotations) == dict(spec.annotations)
     assert container.log_path == f"{bench.sandbox_spec(sandbox.uid).log_directory}/web/2.log"
@@ -55,7 +55,7 @@ def test_a_started_container_runs_and_says_since_when(bench):
     sandbox = bench.run_sandbox()
     created = bench.create(sandbox, Run())
     running = bench.start(sandbox, created)
-    assert running.state is ContainerState.RUNNING
+    assert running.state is RuntimeContainerState.RUNNING
     assert running.id == created.id
     assert running.created_at == created.created_at
     assert created.created_at <= running.started_at <= bench.latest()
@@ -75,7 +75,7 @@ def test_an_exit_code_is_shown_as_it_was(bench, code):
 def test_a_container_that_works_for_a_while_runs_first(bench):
     sandbox = bench.run_sandbox()
     container = bench.run(sandbox, SleepThenExit(0.3, 3))
-    assert container.state is ContainerState.RUNNING
+    assert container.state is RuntimeContainerState.RUNNING
     assert bench.exited(sandbox, container).exit_code == 3
 
 
@@ -92,7 +92,7 @@ def test_a_death_by_signal_is_128_and_the_signal(bench, signal):
 def test_a_program_that_does_not_exist_leaves_an_exited_container_that_says_why(bench):
     sandbox = bench.run_sandbox()
     container = bench.run(sandbox, Missing())
-    assert container.state is ContainerState.EXITED
+    assert container.state is RuntimeContainerState.EXITED
     assert (container.exit_code, container.reason) == (128, "StartError")
     assert container.message
     assert container.finished_at >= container.created_at
@@ -113,7 +113,7 @@ def test_a_refused_container_leaves_its_name_free(bench):
     sandbox = bench.run_sandbox()
     with pytest.raises(CallFailedError):
         bench.create(sandbox, Run(), image=bench.driver.unknown_image)
-    assert bench.run(sandbox, Run()).state is ContainerState.RUNNING
+    assert bench.run(sandbox, Run()).state is RuntimeContainerState.RUNNING
 
 
 def test_starting_an_unknown_container_fails_with_not_found(bench):
@@ -158,7 +158,7 @@ def test_removing_a_container_removes_its_record_and_nothing_else(bench):
     stays = bench.run(sandbox, Run(), "stays")
     pod = bench.call(remove(sandbox, gone))
     assert [c.id for c in pod.containers] == [stays.id]
-    assert one(pod, stays.id).state is ContainerState.RUNNING
+    assert one(pod, stays.id).state is RuntimeContainerState.RUNNING
     assert bench.call(remove(sandbox, gone)) == pod
 
 
@@ -194,6 +194,6 @@ def test_a_log_stays_after_its_container_is_removed(bench):
 
 def test_an_environment_value_is_shown_nowhere(bench):
     sandbox = bench.run_sandbox()
-    container = bench.run(sandbox, Run(), env=(EnvVar("PASSWORD", "swordfish-77"),))
+    container = bench.run(sandbox, Run(), env=(EnvironmentVariable("PASSWORD", "swordfish-77"),))
     assert "swordfish-77" not in repr(bench.inspect(sandbox.uid))
     assert "swordfish-77" not in repr(container)

@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import FailureKind
-from api.ports.runtime import ContainerState, ExecInContainer
+from api.ports.runtime import ExecInContainer, RuntimeContainerState
 from tests.conformance.containers.driver import CallFailedError
 from tests.conformance.containers.script import ExitWith, Print, Run, SleepThenExit
 
@@ -40,7 +40,7 @@ def test_a_command_that_takes_too_long_times_out_and_the_container_runs_on(bench
     with pytest.raises(CallFailedError) as late:
         bench.exec(sandbox, container, SleepThenExit(30), timeout_s=1.0)
     assert late.value.kind is FailureKind.TIMED_OUT
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
 
 
 def test_a_command_in_an_unknown_container_fails_with_not_found(bench):

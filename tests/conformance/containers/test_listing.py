@@ -1,7 +1,7 @@
 """Listings and inspections: complete, sorted, and the same truth as an outcome's."""
 
 from api.ports.images import ListImages
-from api.ports.runtime import ContainerState, RuntimeStatus, StartContainer, StopSandbox
+from api.ports.runtime import RuntimeContainerState, RuntimeStatus, StartContainer, StopSandbox
 from tests.conformance.containers.script import ExitWith, Run
 
 
@@ -27,9 +27,9 @@ def test_a_listing_holds_every_pod_by_uid_with_all_its_containers(bench):
     for pod in listing.pods:
         states = [(c.name, c.state) for c in pod.containers]
         assert states == [
-            ("created", ContainerState.CREATED),
-            ("ended", ContainerState.EXITED),
-            ("runs", ContainerState.RUNNING),
+            ("created", RuntimeContainerState.CREATED),
+            ("ended", RuntimeContainerState.EXITED),
+            ("runs", RuntimeContainerState.RUNNING),
         ]
         if listing.complete:
             assert pod == bench.inspect(pod.uid)

@@ -4,7 +4,7 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.confinement import Resources
-from api.ports.runtime import ContainerState, UpdateContainer
+from api.ports.runtime import RuntimeContainerState, UpdateContainer
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, Run
 
@@ -36,7 +36,7 @@ def test_a_running_container_gets_other_amounts_and_runs_on(confining):
         memory_limit_bytes=96 * MI,
     )
     after = one(confining.call(asked), container.id)
-    assert (after.state, after.pid) == (ContainerState.RUNNING, container.pid)
+    assert (after.state, after.pid) == (RuntimeContainerState.RUNNING, container.pid)
     assert confining.amounts(after) == (80_000, 512, 96 * MI)
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.runtime import (
-    ContainerState,
     CreateContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     SandboxState,
     StopSandbox,
 )
@@ -52,7 +52,7 @@ def test_a_stopped_sandbox_keeps_its_record_and_kills_what_ran_in_it(bench):
     bench.exited(sandbox, ended)
     pod = bench.call(StopSandbox(uid=sandbox.uid, sandbox_id=sandbox.id))
     assert [(s.id, s.state) for s in pod.sandboxes] == [(sandbox.id, SandboxState.NOT_READY)]
-    assert one(pod, stubborn.id).state is ContainerState.EXITED
+    assert one(pod, stubborn.id).state is RuntimeContainerState.EXITED
     assert one(pod, stubborn.id).exit_code == 137
     assert one(pod, ended.id).exit_code == 4
     assert bench.call(StopSandbox(uid=sandbox.uid, sandbox_id=sandbox.id)) == pod

@@ -3,7 +3,7 @@
 import pytest
 
 from api.errors import FailureKind
-from api.ports.runtime import ContainerState, StopContainer
+from api.ports.runtime import RuntimeContainerState, StopContainer
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run, SlowTerm
 
@@ -16,7 +16,7 @@ def test_a_container_that_obeys_ends_at_once_by_sigterm(bench):
     pod = bench.wait(bench.stop(sandbox, container, grace_s=30))
     assert bench.driver.now() - began < 5
     ended = one(pod, container.id)
-    assert (ended.state, ended.exit_code, ended.reason) == (ContainerState.EXITED, 143, "Error")
+    assert (ended.state, ended.exit_code, ended.reason) == (RuntimeContainerState.EXITED, 143, "Error")
     if bench.driver.shows_signals:
         assert ended.signal == 15
 
@@ -112,10 +112,10 @@ def test_a_cancelled_stop_still_kills_when_its_grace_is_over_or_leaves_that_to_t
     began = bench.driver.now()
     bench.until(lambda: bench.driver.now() - began > 0.1, "a tenth of a second")
     pending.cancel()
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
     if not bench.driver.escalates_after_cancel:
         bench.until(lambda: bench.driver.now() - began > 1.3, "the grace and a moment")
-        assert bench.look(sandbox, container).state is ContainerState.RUNNING
+        assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
         bench.wait(bench.stop(sandbox, container, grace_s=0))
     assert bench.exited(sandbox, container).exit_code == 137
 
@@ -128,7 +128,7 @@ def test_a_stop_past_its_deadline_says_that_its_outcome_is_unknown(bench):
     with pytest.raises(CallFailedError) as late:
         bench.call(call, deadline_s=0.3)
     assert late.value.kind is FailureKind.TIMED_OUT
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
 
 
 def test_stopping_what_does_not_run_succeeds_and_changes_nothing(bench):

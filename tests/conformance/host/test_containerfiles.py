@@ -5,16 +5,16 @@ import pytest
 from api.errors import RejectedError
 from api.ports.call import Done
 from api.ports.podfiles import (
-    Ending,
     ListPodFolders,
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
     RemovePodFolders,
+    TerminationMessage,
     ending_path,
     hosts_path,
 )
-from runtime.drivers.host.podfiles.podfolder import PodFolders as FolderDriver
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver as FolderDriver
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 
@@ -141,7 +141,7 @@ def test_bytes_that_are_no_text_are_shown_as_such(bench):
 
 def test_who_left_nothing_has_no_last_words(bench):
     assert ending(bench) == ""
-    assert ask(bench, ReadEnding(uid="u1", container="main")) == Ending()
+    assert ask(bench, ReadEnding(uid="u1", container="main")) == TerminationMessage()
     prepare(bench)
     assert ending(bench) == ""
 

@@ -22,7 +22,7 @@ from api.ports.logs import (
     RotateLog,
 )
 from runtime.drivers.host.logs.logfile import LogFiles
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.drivers.memory.logs import MemoryLogFiles
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 
@@ -39,7 +39,7 @@ class RealBench:
         self.logs = root / "pods"
         self.links = root / "containers"
         self.port = LogFiles(self.logs, self.links)
-        self.podfiles = PodFolders(root / "state", self.logs, self.links)
+        self.podfiles = PodFolderDriver(root / "state", self.logs, self.links)
 
     def write(self, path, lines):
         path.parent.mkdir(parents=True, exist_ok=True)

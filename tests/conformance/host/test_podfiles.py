@@ -7,7 +7,7 @@ import pytest
 from api.errors import RejectedError
 from api.ports.call import Done
 from api.ports.podfiles import ListPodFolders, MakePodFolders, PodFolders, RemovePodFolders
-from runtime.drivers.host.podfiles.podfolder import PodFolders as FolderDriver
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver as FolderDriver
 from runtime.drivers.memory.podfolder import MemoryPodFolders
 
 

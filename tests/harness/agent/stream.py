@@ -10,7 +10,7 @@ from pathlib import Path
 
 from runtime.drivers.host.logs.containerlog import open_log
 from runtime.net.endpoint import listen_unix
-from runtime.net.spdy.session import Finished, Opened, Received, Session
+from runtime.net.spdy.session import HalfClosed, Opened, Received, Session
 from runtime.server.server import Server
 from runtime.server.view import Admin
 from runtime.wire.generated import cri_pb2 as cri
@@ -215,7 +215,7 @@ class Command:
                 echoed = {"echo": "stdin", "size": "resize"}.get(self.command[0])
                 if self.kinds[stream] == echoed:
                     self._say("stdout", data)
-            case Finished(stream=stream) if self.kinds[stream] == "stdin" and self.command[0] not in {
+            case HalfClosed(stream=stream) if self.kinds[stream] == "stdin" and self.command[0] not in {
                 "size",
                 "mute",
             }:

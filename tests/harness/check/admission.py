@@ -10,7 +10,7 @@ from api.ids import Path, Uid
 from api.messages import Message
 from api.messages.kernel import Outcome
 from api.ports.ledger import Remember
-from api.ports.runtime import Container
+from api.ports.runtime import RuntimeContainer
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow
 from tests.harness.world.world import World
 
@@ -141,7 +141,7 @@ def is_left(world: World, uid: Uid) -> bool:
     return lives or bool(world.runtime._world.pod(uid).sandboxes)
 
 
-def shares_shown(container: Container) -> int:
+def shares_shown(container: RuntimeContainer) -> int:
     """Return the CPU shares that a container has of a request; as few as there can be are no request."""
     shares = container.resources.cpu_shares if container.resources is not None else 0
     return shares if shares > MIN_SHARES else 0

@@ -40,7 +40,7 @@ from api.messages import Message
 from api.messages.kernel import Alarm, Outcome
 from api.messages.pod import KillCause
 from api.messages.podconfig import PodsSeen
-from api.ports.runtime import Container
+from api.ports.runtime import RuntimeContainer
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee
 from runtime.kernel.sim import SimSystem
 from tests.harness.check import statuscheck
@@ -139,7 +139,7 @@ class Checker:
             found = self.books[uid] = Book()
         return found
 
-    def knows_later(self, newest: Container, status: ContainerStatus | None) -> bool:
+    def knows_later(self, newest: RuntimeContainer, status: ContainerStatus | None) -> bool:
         """Tell whether a status shows the true end of a later instance, whose record the world removed."""
         ended = status.state.terminated if status is not None else None
         return (

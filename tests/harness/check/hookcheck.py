@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from actors.pod.container.mark import HookKind, HookRun, mark_of
 from actors.pod.state import Flight, PodState, Syncing, Terminating
 from api.kube.objects.container import Lifecycle
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, CreateContainer, StartContainer, StopContainer
+from api.ports.runtime import CreateContainer, RuntimeContainerState, StartContainer, StopContainer
+from api.ports.runtime import RuntimeContainer as Instance
 
 if TYPE_CHECKING:
     from tests.harness.check.check import Book, Checker
@@ -62,7 +62,7 @@ def stop_waits_for_its_hook(checker: Checker, book: Book, before: PodState | Non
         instance = instance_with(after, call.container_id)
         if (
             instance is None
-            or instance.state is not ContainerState.RUNNING
+            or instance.state is not RuntimeContainerState.RUNNING
             or hooks.get(instance.name) is None
         ):
             continue
@@ -112,7 +112,7 @@ def sidecars_end_last(checker: Checker, book: Book, before: PodState | None, aft
     if not sidecars or used_up or checker.wall_jumps:
         return ""
     truth = checker.world.runtime._world.pod(after.uid)
-    running = {c.name for c in truth.containers if c.state is ContainerState.RUNNING}
+    running = {c.name for c in truth.containers if c.state is RuntimeContainerState.RUNNING}
     for flight in fresh_flights(before, after):
         call = flight.what.call
         instance = instance_with(after, call.container_id) if isinstance(call, StopContainer) else None

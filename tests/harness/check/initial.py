@@ -7,7 +7,7 @@ from actors.rules.container.role import is_sidecar
 from api.ids import Uid
 from api.kube.objects.pod import PodSpec
 from api.kube.objects.podstatus import ContainerStatus
-from api.ports.runtime import Container, ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod
 from runtime.drivers.memory.history import Happening, HistoryRow
 
 
@@ -77,7 +77,7 @@ def init_complaint(state: PodState, truth: RuntimePod | None) -> tuple[str, bool
     here = [one for one in truth.containers if one.sandbox_id == truth.sandboxes[0].id]
     regular = {one.name for one in spec.containers}
     begun = any(one.name in regular for one in here)
-    live = (ContainerState.CREATED, ContainerState.RUNNING)
+    live = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
     serves = any(one.name in regular and one.state in live for one in here)
     last = spec.init_containers[-1]
     made = [index for index, one in enumerate(spec.init_containers) if any(c.name == one.name for c in here)]
@@ -98,7 +98,7 @@ def init_complaint(state: PodState, truth: RuntimePod | None) -> tuple[str, bool
 
 
 def resting_place(
-    spec: PodSpec, name: str, newest: Container | None, status: ContainerStatus | None, *, passed: bool
+    spec: PodSpec, name: str, newest: RuntimeContainer | None, status: ContainerStatus | None, *, passed: bool
 ) -> tuple[str, bool]:
     """Return what is not as it must be of one init container, and whether what comes after it is to run."""
     sidecar = any(one.name == name and one.restart_policy == "Always" for one in spec.init_containers)
@@ -108,9 +108,9 @@ def resting_place(
         return "" if status.ready else "its turn is over and it is not ready", True
     if newest is None:
         return "it never ran", False
-    if newest.state is ContainerState.RUNNING:
+    if newest.state is RuntimeContainerState.RUNNING:
         return "" if status.state.running else "it runs and is not called running", sidecar
-    if newest.state is not ContainerState.EXITED:
+    if newest.state is not RuntimeContainerState.EXITED:
         return f"it is {newest.state}", False
     if newest.exit_code == 0 and not sidecar:
         return "" if status.ready else "it ended well and is not ready", True

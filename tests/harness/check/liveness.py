@@ -20,8 +20,8 @@ from api.kube.objects.pod import PodSpec
 from api.kube.objects.podstatus import ContainerStatus
 from api.messages.pod import KillCause
 from api.ports.podfiles import ListPodFolders
-from api.ports.runtime import Container as Instance
-from api.ports.runtime import ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState, RuntimePod
 from api.shown.introspection import ActorState
 from tests.harness.check.initial import init_complaint
 from tests.harness.eviction.evictionrule import eviction_complaints
@@ -146,7 +146,7 @@ def pod_complaints(
     if isinstance(state.life, Finished):
         if state.base.phase not in TERMINAL and state.uid not in world.damaged:
             yield f"pod {state.uid} is finished in phase {state.base.phase}"
-        if truth is not None and any(c.state is ContainerState.RUNNING for c in truth.containers):
+        if truth is not None and any(c.state is RuntimeContainerState.RUNNING for c in truth.containers):
             yield f"pod {state.uid} is finished and runs"
         if world.volumes.paths_of(state.uid):
             yield f"pod {state.uid} is finished and its volumes are left"
@@ -190,7 +190,7 @@ def is_over(spec: PodSpec, truth: RuntimePod | None) -> bool:
     """Tell whether every regular container of a pod ended for good."""
     for container in spec.containers:
         newest = next((c for c in (truth.containers if truth else ()) if c.name == container.name), None)
-        if newest is None or newest.state is not ContainerState.EXITED or newest.exit_code is None:
+        if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.exit_code is None:
             return False
         if restarts_after(spec, container, newest.exit_code):
             return False
@@ -233,7 +233,7 @@ def container_complaint(
             # Somebody removed the record of what had ended for good.
             return ""
         return "it never ran"
-    if newest.state is ContainerState.RUNNING:
+    if newest.state is RuntimeContainerState.RUNNING:
         if not status.state.running or status.ready != (word_of(container.readiness_probe) != "ill"):
             return "it runs and is not called running, or not called ready when it should, or should not"
         if (
@@ -242,7 +242,7 @@ def container_complaint(
         ):
             return f"its liveness probe fails and it has run for more than {KILLED_S:g} s"
         return ""
-    if newest.state is not ContainerState.EXITED or newest.exit_code is None:
+    if newest.state is not RuntimeContainerState.EXITED or newest.exit_code is None:
         return f"it is {newest.state}"
     if restarts_after(state.desired.spec, container, newest.exit_code):
         backs_off = waiting is not None and waiting.reason in ("CrashLoopBackOff", "PostStartHookError")

@@ -21,7 +21,7 @@ from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.messages.pod import KillCause, ProbeResult
 from api.messages.probes import ProbeKind
 from api.ports.ledger import Remember
-from api.ports.runtime import ANNOTATION_POD_GRACE, Container, ContainerState, StopContainer
+from api.ports.runtime import ANNOTATION_POD_GRACE, RuntimeContainer, RuntimeContainerState, StopContainer
 from tests.harness.check import statuscheck
 from tests.harness.check.hookcheck import HOOK_RULES
 from tests.harness.world.probescript import word_of
@@ -147,7 +147,9 @@ def kill_has_a_cause(checker: Checker, book: Book, before: PodState | None, afte
             truth = checker.world.runtime._world.pod(after.uid)
             beside = {c.name for c in sidecars(after.desired.spec)} if after.desired is not None else set()
             alive = [
-                c.name for c in truth.containers if c.state is ContainerState.RUNNING and c.name not in beside
+                c.name
+                for c in truth.containers
+                if c.state is RuntimeContainerState.RUNNING and c.name not in beside
             ]
             return f"completed while {alive} run" if alive else ""
     return ""
@@ -233,7 +235,11 @@ def end_is_whole(checker: Checker, book: Book, before: PodState | None, after: P
     if not isinstance(after.life, Terminated) or (before is not None and isinstance(before.life, Terminated)):
         return ""
     truth = checker.world.runtime._world.pod(after.uid)
-    alive = [c.name for c in truth.containers if c.state in (ContainerState.RUNNING, ContainerState.UNKNOWN)]
+    alive = [
+        c.name
+        for c in truth.containers
+        if c.state in (RuntimeContainerState.RUNNING, RuntimeContainerState.UNKNOWN)
+    ]
     if alive:
         return f"containers {alive} still run"
     if after.desired is None:
@@ -241,14 +247,14 @@ def end_is_whole(checker: Checker, book: Book, before: PodState | None, after: P
     for container in in_order(after.desired.spec):
         newest = next((c for c in truth.containers if c.name == container.name), None)
         status = next((s for s in all_statuses(after.base) if s.name == container.name), None)
-        if newest is not None and newest.state is ContainerState.EXITED:
+        if newest is not None and newest.state is RuntimeContainerState.EXITED:
             said = lost_code(newest, status)
             if said and not checker.knows_later(newest, status):
                 return said
     return ""
 
 
-def lost_code(newest: Container, status: ContainerStatus | None) -> str:
+def lost_code(newest: RuntimeContainer, status: ContainerStatus | None) -> str:
     """Return what is missing of a container's end in its status, empty when nothing is."""
     ended = status.state.terminated if status is not None else None
     if ended is None:

@@ -17,7 +17,7 @@ from api.kube.poddefault import default_pod
 from api.ports.node import NodeFacts, NodeFiles
 from api.ports.runtime import ANNOTATION_OWNER, SandboxSpec
 from runtime.drivers.cri import request, shown
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.wire.generated import cri_pb2 as cri
 
 RUNTIME = "/runtime.v1.RuntimeService/"
@@ -42,7 +42,7 @@ class BareCri:
             cgroup_version=1,
             memory_bytes=1 << 34,
         )
-        self._folders = PodFolders(folder / "pods", folder / "logs")
+        self._folders = PodFolderDriver(folder / "pods", folder / "logs")
         self._numbers = itertools.count(1)
 
     def call(self, name: str, request: object, answer: type) -> object:

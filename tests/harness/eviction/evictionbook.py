@@ -22,7 +22,7 @@ from api.messages.pod import KillCause
 from api.messages.supervisor import NodePressure
 from api.messages.usage import UsageRead
 from api.ports.images import RemoveImage
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 from api.usage import Usage
 from tests.harness.eviction.evictionreckon import ON_DISK, is_critical, keeps_out, levels, weight
 from tests.harness.world.coverage import Coverage
@@ -219,7 +219,7 @@ class EvictionBook:
     def _left(self, uid: Uid) -> str:
         """Return what is left of a pod that takes something of the node."""
         pod = self._world.runtime._world.pod(uid)
-        alive = [one.name for one in pod.containers if one.state is ContainerState.RUNNING]
+        alive = [one.name for one in pod.containers if one.state is RuntimeContainerState.RUNNING]
         if alive:
             return f"its containers {alive} run"
         volumes = [path for path in self._world.volumes.paths_of(uid) if path in self._world.volumes.volumes]

@@ -10,7 +10,7 @@ from random import Random
 import msgspec
 
 from api.ids import Uid
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 from tests.harness.check.check import Checker
 from tests.harness.world.resize import resizable, resized
 from tests.harness.world.workload import FOLDER, REGISTRY, URL, Wish, draw_wish
@@ -299,7 +299,7 @@ class Hands:
 
     # ------------------------------------------------------------ acts on containers
 
-    def ours(self, *states: ContainerState) -> list[str]:
+    def ours(self, *states: RuntimeContainerState) -> list[str]:
         """Return the ids of our containers in these states."""
         return [
             c.id
@@ -311,7 +311,7 @@ class Hands:
 
     def kill_container(self) -> None:
         """Send a signal to a running container."""
-        running = self.ours(ContainerState.RUNNING)
+        running = self.ours(RuntimeContainerState.RUNNING)
         if running:
             container, signal = self.random.choice(running), self.random.choice((9, 11, 15))
             self.world.runtime.kill_container(container, signal)
@@ -327,7 +327,7 @@ class Hands:
 
     def remove_container(self) -> None:
         """Remove a container with another tool."""
-        there = self.ours(ContainerState.RUNNING, ContainerState.EXITED)
+        there = self.ours(RuntimeContainerState.RUNNING, RuntimeContainerState.EXITED)
         if there:
             container = self.random.choice(there)
             self.world.runtime.remove_behind_our_back(container)
@@ -343,7 +343,7 @@ class Hands:
 
     def lose_track(self) -> None:
         """Let the runtime lose track of a container."""
-        running = self.ours(ContainerState.RUNNING)
+        running = self.ours(RuntimeContainerState.RUNNING)
         if running:
             container = self.random.choice(running)
             self.world.runtime.lose_track(container)

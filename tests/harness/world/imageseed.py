@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
-from actors.imagegc.state import Policy
+from actors.imagegc.state import ImageGCPolicy
 from api.messages.imagegc import CollectImages
 from api.ports.images import ImageFs, ImageRow
 from runtime.drivers.memory.disk import Disk
@@ -17,7 +17,7 @@ STEPS = 60
 STEP_S = 45.0
 HEALED_S = 1800.0
 HIGH = 85
-POLICY = Policy(high_percent=HIGH, low_percent=70, min_age_s=60.0, period_s=60.0)
+POLICY = ImageGCPolicy(high_percent=HIGH, low_percent=70, min_age_s=60.0, period_s=60.0)
 """Rounds come often, so that each meets something new."""
 PATIENT_S = 5.0
 """Space that shows within this is never taken for missing."""

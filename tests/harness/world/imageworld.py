@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc.actor import ImageGCManager
-from actors.imagegc.state import SELF, ImageGCState, Policy
+from actors.imagegc.state import SELF, ImageGCPolicy, ImageGCState
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.messages.imagegc import CollectImages, ImageDropped
@@ -115,7 +115,7 @@ class ImageWorld:
         seed: int = 0,
         *,
         images: tuple[ImageRow, ...] = (),
-        policy: Policy | None = None,
+        policy: ImageGCPolicy | None = None,
         disk: Disk | None = None,
         complete: bool = True,
         puller: bool = True,
@@ -142,7 +142,7 @@ class ImageWorld:
         self.port = ImagePort(self)
         if puller:
             self.system.spawn(Puller.options(name="images").bind(self))
-        self.policy = policy or Policy()
+        self.policy = policy or ImageGCPolicy()
         state = ImageGCState(policy=self.policy, node_name="n1", deadline_s=10.0)
         self.handle = self.system.spawn(
             ImageGCManager.options(name="imagegc").bind(state, {"runtime": self.port})

@@ -14,7 +14,7 @@ from actors.oom.state import OOMS, SELF, OomState
 from api.eviction import MEMORY_SIGNALS, MemoryCrossed
 from api.faults import AnyFault, CrashActor, CutStream, DropItem
 from api.ports.ooms import OomKill
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 from tests.harness.eviction.evictionrule import EPOCH_S
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Kernel:
             (pod.uid, one)
             for pod in self._world.runtime.snapshot().pods
             for one in pod.containers
-            if one.state is ContainerState.RUNNING
+            if one.state is RuntimeContainerState.RUNNING
         ]
         if not running:
             return

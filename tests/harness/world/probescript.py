@@ -17,7 +17,7 @@ from zlib import crc32
 
 from api.kube.objects.container import Probe as Asked
 from api.ports.net import AnyNetCall, GrpcHealth, HttpGet
-from runtime.drivers.memory.behaviour import Behaviour, Ending
+from runtime.drivers.memory.behaviour import Behaviour, ProcessExit
 from runtime.drivers.memory.net import Peer
 
 CALM_AT = 600.0
@@ -108,7 +108,7 @@ class Answers:
             case "well":
                 return Behaviour(ends_after_s=0.02)
             case "ill":
-                return Behaviour(ends_after_s=0.02, ending=Ending(code=1, reason="Error"))
+                return Behaviour(ends_after_s=0.02, ending=ProcessExit(code=1, reason="Error"))
             case "silent":
                 return Behaviour()
             case _:

@@ -21,7 +21,7 @@ from api.faults import AnyFault, FailOperation, FaultPlan, HangOperation, When
 from api.ids import Path, Uid
 from api.kube.quantity import parse
 from api.ports.confinement import Resources
-from api.ports.runtime import ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainerState, RuntimePod
 from tests.harness.world.workload import Wish
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def resize_complaints(
         rows = {row.container: row for row in verdict.allocated}
         for container in (*pod.spec.init_containers, *pod.spec.containers):
             newest = newest_of(truth.get(uid), container.name)
-            if newest is None or newest.state is not ContainerState.RUNNING:
+            if newest is None or newest.state is not RuntimeContainerState.RUNNING:
                 continue
             given = confinement(rows.get(container.name))
             shown = newest.resources or Resources()

@@ -22,7 +22,7 @@ from random import Random
 from api.eviction import Signal
 from api.ids import Uid
 from api.ports.images import ImageRow
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 from runtime.drivers.memory.runtime import MemoryRuntime
 from runtime.drivers.memory.volume import MemoryVolumes
 from tests.harness.world.workload import REGISTRY
@@ -187,7 +187,7 @@ class Scarcity:
         found: dict[Uid, int] = {}
         world = self._runtime._world
         for container in world.containers.values():
-            if container.state is ContainerState.RUNNING:
+            if container.state is RuntimeContainerState.RUNNING:
                 uid = world.sandboxes[container.sandbox_id].uid
                 found[uid] = found.get(uid, 0) + 1
         return found

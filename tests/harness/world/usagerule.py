@@ -13,7 +13,7 @@ from actors.usage.state import SELF, Part, UsageState
 from api.errors import FailureKind
 from api.faults import AnyFault, CrashActor, DelayOperation, FailOperation, HangOperation, When
 from api.ids import Uid
-from api.ports.runtime import ContainerState, RuntimePod
+from api.ports.runtime import RuntimeContainerState, RuntimePod
 from api.ports.usage import GroupReading
 from api.usage import CpuUsage, FsUsage, MemoryUsage
 from runtime.drivers.memory.usage import Load, MemoryUsageReader
@@ -162,7 +162,7 @@ def usage_complaints(world: World, truth: dict[Uid, RuntimePod]) -> Iterator[str
         steady = [
             c
             for c in pod.containers
-            if c.state is ContainerState.RUNNING
+            if c.state is RuntimeContainerState.RUNNING
             and c.started_at is not None
             and (world.time.wall() - c.started_at) / 1e9 > STEADY_S
         ]

@@ -22,12 +22,12 @@ from api.ports.ledger import Forget, Recall, RecallAll
 from api.ports.node import NodeFacts
 from api.ports.port import Done, Undo
 from api.ports.runtime import (
-    ContainerState,
     CreateContainer,
     InspectPod,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     StartContainer,
     StopContainer,
     StopSandbox,
@@ -168,7 +168,7 @@ class WatchedVolumes(MemoryVolumes):
             alive = [
                 c.name
                 for c in self._runtime._world.pod(call.uid).containers
-                if c.state is ContainerState.RUNNING
+                if c.state is RuntimeContainerState.RUNNING
             ]
             if alive:
                 self.torn.append(f"the volumes of pod {call.uid} are removed while {alive} run")

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.disk import need_bytes, used_percent
-from actors.imagegc.state import IMAGES, SELF, ImageGCState, Policy
+from actors.imagegc.state import IMAGES, SELF, ImageGCPolicy, ImageGCState
 from actors.images.actor import ImagePuller
 from actors.images.state import ImagesState
 from actors.views.images import ImageView
@@ -27,7 +27,7 @@ from tests.harness.eviction.smalldisk import SmallDisk
 from tests.harness.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
-POLICY = Policy(high_percent=70, low_percent=50, min_age_s=2.0, period_s=600.0)
+POLICY = ImageGCPolicy(high_percent=70, low_percent=50, min_age_s=2.0, period_s=600.0)
 DISK_MB = 400
 EACH_MB = 12
 

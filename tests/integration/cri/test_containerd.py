@@ -10,12 +10,12 @@ from api.ports.runtime import (
     ANNOTATION_OWNER,
     LABEL_POD_UID,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     InspectPod,
     RemoveSandbox,
     ReopenContainerLog,
     RunSandbox,
+    RuntimeContainerState,
     RuntimeStatus,
     SandboxSpec,
     SandboxState,
@@ -111,7 +111,7 @@ def test_an_exit_is_heard_of_within_moments_and_the_truth_is_there(pod):
     # A tenth of what a listing every second would take on average, and room for a machine that is busy.
     assert pod.heard[0] - killed_at < 0.25
     [ended] = pod.look().containers
-    assert (ended.state, ended.exit_code) == (ContainerState.EXITED, 137)
+    assert (ended.state, ended.exit_code) == (RuntimeContainerState.EXITED, 137)
 
 
 def test_the_death_of_a_sandbox_is_heard_of(pod):
@@ -132,7 +132,7 @@ def test_a_pod_outlives_containerd_and_is_known_again_when_it_is_back(pod, conta
     containerd.start()
     until(lambda: hasattr(pod.look(), "containers"), "it answers again")
     [same] = pod.look().containers
-    assert (same.id, same.state, same.pid) == (container.id, ContainerState.RUNNING, container.pid)
+    assert (same.id, same.state, same.pid) == (container.id, RuntimeContainerState.RUNNING, container.pid)
     pod.heard.clear()
     os.kill(container.pid, 9)
     until(lambda: pod.heard, "the hint of the exit", 5.0)

@@ -16,7 +16,6 @@ from api.ports.runtime import (
     LABEL_POD_UID,
     QUEUE_S,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     ExecInContainer,
     InspectPod,
@@ -26,6 +25,7 @@ from api.ports.runtime import (
     RemoveSandbox,
     ReopenContainerLog,
     RunSandbox,
+    RuntimeContainerState,
     RuntimeStatus,
     SandboxSpec,
     SandboxState,
@@ -117,7 +117,7 @@ def test_an_unchanged_pod_costs_two_listings_and_no_inspection(runtime, hands):
     hands.start(sandbox, "true", name="ends")
     until(
         lambda: all(
-            one.state is ContainerState.EXITED or one.name == "runs"
+            one.state is RuntimeContainerState.EXITED or one.name == "runs"
             for one in hands.call(InspectPod(uid="u")).containers
         ),
         "the exit",
@@ -349,7 +349,7 @@ def test_without_events_of_the_runtime_exits_are_heard_of_and_the_stream_is_give
         assert not hands.heard, "a start is told by its call"
         os.kill(container.pid, 9)
         until(lambda: hands.heard, "the hint of the exit", 2.0)
-        assert hands.call(InspectPod(uid="u")).containers[0].state is ContainerState.EXITED
+        assert hands.call(InspectPod(uid="u")).containers[0].state is RuntimeContainerState.EXITED
         until(lambda: hands.runtime._follower.given_up, "the stream is given up", 15.0)
         assert runtime.server.count("GetContainerEvents") == BARREN_STREAMS
         hands.runtime.close()

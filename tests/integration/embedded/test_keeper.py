@@ -11,11 +11,11 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.runtime import (
-    ContainerState,
-    EnvVar,
+    EnvironmentVariable,
     ExecInContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     SandboxState,
     StopSandbox,
 )
@@ -57,7 +57,7 @@ def test_an_exit_is_recorded_while_no_agent_is_there(bench):
     assert (row["exit_code"], row["signal"], row["reason"]) == (44, 0, "Error")
     bench.driver.reopen()
     ended = bench.look(sandbox, container)
-    assert (ended.state, ended.exit_code) == (ContainerState.EXITED, 44)
+    assert (ended.state, ended.exit_code) == (RuntimeContainerState.EXITED, 44)
     assert 0.3e9 <= ended.finished_at - ended.started_at < 3e9
 
 
@@ -110,7 +110,7 @@ def test_the_tree_of_one_container_ends_and_its_neighbour_lives(bench):
     bench.wait(bench.stop(sandbox, first, 20))
     assert sleeping(mine) == []
     assert len(sleeping(other)) == 4
-    assert bench.look(sandbox, second).state is ContainerState.RUNNING
+    assert bench.look(sandbox, second).state is RuntimeContainerState.RUNNING
 
 
 def test_nothing_of_a_removed_pod_stays(bench):
@@ -132,7 +132,7 @@ def test_nothing_of_a_removed_pod_stays(bench):
 def test_a_container_has_its_own_session_and_only_its_own_environment(bench, monkeypatch):
     monkeypatch.setenv("AGENT_SECRET", "not for pods")
     sandbox = bench.run_sandbox()
-    variables = (EnvVar("GREETING", "hello = world"), EnvVar("EMPTY", ""))
+    variables = (EnvironmentVariable("GREETING", "hello = world"), EnvironmentVariable("EMPTY", ""))
     container = bench.run(
         sandbox, Run(), env=variables, working_dir="/usr", **shell("pwd; env; echo ready; exec sleep 1000000")
     )
@@ -169,11 +169,11 @@ def test_a_container_holds_no_descriptor_but_its_own_three(bench):
 
 def test_environment_values_are_never_on_disk(bench):
     sandbox = bench.run_sandbox()
-    container = bench.run(sandbox, Run(), env=(EnvVar("PASSWORD", "swordfish-4711"),))
+    container = bench.run(sandbox, Run(), env=(EnvironmentVariable("PASSWORD", "swordfish-4711"),))
     for path in (bench.driver.root / "run", *(bench.driver.root / "run").rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
         assert not path.is_file() or b"swordfish-4711" not in path.read_bytes()
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from api.ports.runtime import ContainerState, ExecInContainer, RuntimeStatus
+from api.ports.runtime import ExecInContainer, RuntimeContainerState, RuntimeStatus
 from runtime.drivers.embedded.keeper import process
 from tests.conformance.containers.driver import Bench
 from tests.conformance.containers.embedded import EmbeddedDriver
@@ -46,7 +46,7 @@ def test_a_full_disk_under_the_logs_stops_neither_container_nor_keeper(small_dis
         lambda: "log lines were dropped" in bench.look(sandbox, container).message, "the container to say so"
     )
     told = bench.look(sandbox, container)
-    assert told.state is ContainerState.RUNNING
+    assert told.state is RuntimeContainerState.RUNNING
     assert "No space left on device" in told.message
     result = bench.call(
         ExecInContainer(uid=sandbox.uid, container_id=container.id, command=("true",), timeout_s=5)
@@ -71,7 +71,7 @@ def test_a_container_runs_as_the_user_that_was_asked_for(bench):
         ExecInContainer(uid=sandbox.uid, container_id=container.id, command=("id", "-u"), timeout_s=5)
     )
     assert result.stdout == b"12345\n"
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
 
 
 def test_a_process_of_another_user_is_killed_with_its_container(bench):

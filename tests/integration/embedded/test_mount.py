@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from api.ports.confinement import Mount, Security
-from api.ports.runtime import ContainerState, ExecInContainer
+from api.ports.runtime import ExecInContainer, RuntimeContainerState
 from runtime.drivers.embedded.keeper import mount
 from tests.conformance.containers.script import Run
 from tests.integration.embedded.world import shell
@@ -178,5 +178,5 @@ def test_a_setuid_program_gives_no_rights_where_privilege_escalation_is_forbidde
             )
         )
         seen[name] = (bench.driver.log_lines(container)[0][1], ran.stdout.decode().strip())
-        assert bench.look(sandbox, container).state is ContainerState.RUNNING
+        assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
     assert seen == {"may": ("0", "0"), "not": (str(PLAIN), str(PLAIN))}

@@ -11,10 +11,10 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.runtime import (
-    ContainerState,
     ListPods,
     RemoveSandbox,
     ReopenContainerLog,
+    RuntimeContainerState,
     RuntimeStatus,
     SandboxState,
     StopSandbox,
@@ -79,7 +79,7 @@ def test_a_stop_under_way_succeeds_when_the_keeper_dies(bench):
     bench.printed(container, "ready")
     pending = bench.stop(sandbox, container, 60)
     kill_keeper(bench, sandbox)
-    assert one(bench.wait(pending), container.id).state is ContainerState.EXITED
+    assert one(bench.wait(pending), container.id).state is RuntimeContainerState.EXITED
     assert is_gone(container.pid)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from api.errors import FailureKind
-from api.ports.runtime import ContainerState, ExecInContainer
+from api.ports.runtime import ExecInContainer, RuntimeContainerState
 from runtime.drivers.embedded.keeper import frame
 from tests.conformance.containers.driver import CallFailedError
 from tests.conformance.containers.script import IgnoreTerm, Run
@@ -49,7 +49,7 @@ def pod(bench):
     yield sandbox, container
     assert not is_gone(keeper)
     assert not (folder_of(bench, sandbox) / "crash.txt").exists()
-    assert bench.look(sandbox, container).state is ContainerState.RUNNING
+    assert bench.look(sandbox, container).state is RuntimeContainerState.RUNNING
     assert execute(bench, sandbox, container, "echo", "well").stdout == b"well\n"
 
 
@@ -106,7 +106,7 @@ def talk(bench, sandbox, data):
         # A socket's address holds 108 bytes.
         link.connect(f"/proc/self/fd/{place}/keeper.sock")
         os.close(place)
-        inbox, heard = frame.Inbox(), []
+        inbox, heard = frame.FrameReader(), []
         link.sendall(data)
         link.shutdown(socket.SHUT_WR)
         while (bodies := inbox.receive(link)) is not None:

@@ -207,7 +207,7 @@ def test_a_kernel_without_watches_left_is_told_with_what_to_do(tmp_path, monkeyp
     def refuse(self, path):
         raise OSError(errno.ENOSPC, "No space left on device", path)
 
-    monkeypatch.setattr(inotify.Watch, "_add", refuse)
+    monkeypatch.setattr(inotify.InotifyWatch, "_add", refuse)
     listener = Listener(tmp_path)
     (failure,) = listener.ended
     assert "fs.inotify.max_user_watches" in failure.message

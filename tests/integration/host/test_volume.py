@@ -16,7 +16,7 @@ import pytest
 from api.errors import ConflictError, OperatingError, RejectedError, UnavailableError
 from api.ports.volumes import EmptyDir, HostPath, Medium, PrepareSubPath, PrepareVolume, RemoveVolumes
 from runtime.drivers.host.podfiles.emptytree import LEVELS, empty_tree
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.drivers.host.volumes import mount, volume
 from runtime.drivers.host.volumes.volume import Volumes
 from tests.harness.part import need
@@ -355,11 +355,11 @@ def test_nothing_is_deleted_through_a_mount_that_can_not_be_unmounted(port, pod)
             remove(port)
         assert (folder / "kept").read_text() == "x"
         with pytest.raises(ConflictError):
-            PodFolders(pod.parent, pod.parent / "logs").perform(pod_removal(), 5.0)
+            PodFolderDriver(pod.parent, pod.parent / "logs").perform(pod_removal(), 5.0)
     finally:
         os.close(held)
     assert remove(port).unmounted == (str(folder),)
-    PodFolders(pod.parent, pod.parent / "logs").perform(pod_removal(), 5.0)
+    PodFolderDriver(pod.parent, pod.parent / "logs").perform(pod_removal(), 5.0)
     assert not pod.exists()
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from actors.imagegc.state import Policy
+from actors.imagegc.state import ImageGCPolicy
 from api.errors import Failure, FailureKind
 from api.messages.imagegc import CollectImages
 from api.ports.images import ImageFs, ImageFsUsage, ListImages, RemoveImage
@@ -91,7 +91,7 @@ def test_what_is_pinned_or_makes_sandboxes_stays():
     pause = row(2, names=("registry.k8s.io/pause:3.9",))
     own = row(3, names=("my.local/holder:1",))
     images = (row(0), row(1, pinned=True), pause, own)
-    world = ImageWorld(images=images, policy=Policy(sandbox_image="my.local/holder:1"))
+    world = ImageWorld(images=images, policy=ImageGCPolicy(sandbox_image="my.local/holder:1"))
     world.run_for(300)
     world.collect()
     assert world.removals == [image_id(0)]
@@ -135,7 +135,7 @@ def test_a_wanted_image_is_refused_by_the_puller_and_that_is_no_failure():
 
 
 def test_an_image_past_its_maximum_age_goes_whatever_the_usage():
-    world = ImageWorld(images=(row(0), row(1)), policy=Policy(max_age_s=3600, high_percent=100))
+    world = ImageWorld(images=(row(0), row(1)), policy=ImageGCPolicy(max_age_s=3600, high_percent=100))
     world.run_pod(row(1))
     world.run_for(3500)
     assert world.removals == []
@@ -144,7 +144,7 @@ def test_an_image_past_its_maximum_age_goes_whatever_the_usage():
 
 
 def test_a_high_threshold_of_one_hundred_leaves_space_alone():
-    world = full(20, policy=Policy(high_percent=100))
+    world = full(20, policy=ImageGCPolicy(high_percent=100))
     world.run_for(3600)
     assert world.removals == []
     assert world.state.happenings == ()

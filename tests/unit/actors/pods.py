@@ -10,8 +10,8 @@ from api.ports.runtime import (
     ANNOTATION_HASH,
     ANNOTATION_OWNER,
     ANNOTATION_POD_GRACE,
-    Container,
-    ContainerState,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -43,13 +43,13 @@ def wanted(*containers, policy="Always", grace=30, uid=UID, name="web", source="
 
 def instance(name="a", state="running", attempt=0, *, code=None, at=0, sandbox="s0", grace=30, **more):
     """Return an instance of a container; `at` is seconds after `WALL` at which it started or ended."""
-    state = ContainerState(state)
-    exited = state is ContainerState.EXITED
+    state = RuntimeContainerState(state)
+    exited = state is RuntimeContainerState.EXITED
     more.setdefault(
         "annotations",
         ((ANNOTATION_HASH, container_hash(name, IMAGE)), (ANNOTATION_POD_GRACE, str(grace))),
     )
-    return Container(
+    return RuntimeContainer(
         id=f"tiny://{name}{attempt}",
         sandbox_id=sandbox,
         name=name,
@@ -57,7 +57,7 @@ def instance(name="a", state="running", attempt=0, *, code=None, at=0, sandbox="
         image=IMAGE,
         state=state,
         created_at=WALL + attempt,
-        started_at=None if state is ContainerState.CREATED else WALL,
+        started_at=None if state is RuntimeContainerState.CREATED else WALL,
         finished_at=WALL + at * NS if exited else None,
         exit_code=(0 if code is None else code) if exited else None,
         **more,
@@ -87,5 +87,5 @@ def shown(*parts, uid=UID):
         name="web",
         namespace="default",
         sandboxes=tuple(p for p in parts if isinstance(p, Sandbox)),
-        containers=tuple(p for p in parts if isinstance(p, Container)),
+        containers=tuple(p for p in parts if isinstance(p, RuntimeContainer)),
     )

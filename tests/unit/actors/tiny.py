@@ -19,16 +19,14 @@ from api.ports.logs import LinkContainerLog, LogLinked, RemoveContainerLogs
 from api.ports.net import HttpAnswer, HttpGet
 from api.ports.node import DescribeNode, NodeDescribed, NodeFacts, NodeFiles
 from api.ports.podfiles import (
-    Ending,
     MakePodFolders,
     PrepareContainer,
     ReadEnding,
     ReadNodeFiles,
     RemovePodFolders,
+    TerminationMessage,
 )
 from api.ports.runtime import (
-    Container,
-    ContainerState,
     CreateContainer,
     ExecInContainer,
     ExecResult,
@@ -36,6 +34,8 @@ from api.ports.runtime import (
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -113,20 +113,20 @@ class TinyWorld:
                     containers=tuple(c for c in view.containers if c.sandbox_id != box),
                 )
             case CreateContainer(spec=spec, sandbox_id=box):
-                made = Container(
+                made = RuntimeContainer(
                     id=f"tiny://{spec.name}-{next(self.counter)}",
                     sandbox_id=box,
                     name=spec.name,
                     attempt=spec.attempt,
                     image=spec.image,
-                    state=ContainerState.CREATED,
+                    state=RuntimeContainerState.CREATED,
                     created_at=wall,
                     annotations=spec.annotations,
                     resources=spec.resources.amounts() if spec.resources is not None else None,
                 )
                 self.view = msgspec.structs.replace(view, containers=(made, *view.containers))
             case StartContainer(container_id=one):
-                self._change(one, state=ContainerState.RUNNING, started_at=wall)
+                self._change(one, state=RuntimeContainerState.RUNNING, started_at=wall)
             case UpdateContainer(container_id=one, resources=given):
                 (now,) = (c.resources for c in self.view.containers if c.id == one)
                 self._change(one, resources=now.updated(given))
@@ -161,7 +161,7 @@ class TinyWorld:
             case ReadNodeFiles():
                 return NodeFiles()
             case ReadEnding():
-                return Ending(message=self.last_words)
+                return TerminationMessage(message=self.last_words)
             case LinkContainerLog():
                 return LogLinked(made=True)
             case PrepareVolume(volume=name):
@@ -195,8 +195,13 @@ class TinyWorld:
 
     def _end(self, container_id, code, wall):
         for one in self.view.containers:
-            if one.id == container_id and one.state in (ContainerState.RUNNING, ContainerState.UNKNOWN):
-                self._change(container_id, state=ContainerState.EXITED, exit_code=code, finished_at=wall)
+            if one.id == container_id and one.state in (
+                RuntimeContainerState.RUNNING,
+                RuntimeContainerState.UNKNOWN,
+            ):
+                self._change(
+                    container_id, state=RuntimeContainerState.EXITED, exit_code=code, finished_at=wall
+                )
 
     def _change(self, container_id, **changes):
         self.view = msgspec.structs.replace(

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from api.errors import RejectedError
-from api.ports.runtime import EnvVar
+from api.ports.runtime import EnvironmentVariable
 from api.ports.urls import FetchManifests
 from runtime.logs import LEVELS, Repeats, log_factory, setup
 
@@ -59,7 +59,7 @@ def test_secrets_and_unknown_objects_are_not_written(lines, form):
     log_factory("/node").error(
         "cannot fetch",
         call=FetchManifests(url="http://x/", headers=(("Authorization", "hunter2"),)),
-        env=(EnvVar("PASSWORD", "hunter2"),),
+        env=(EnvironmentVariable("PASSWORD", "hunter2"),),
         bearer_token="hunter2",
         headers={"Authorization": "hunter2"},
         body=b"hunter2",

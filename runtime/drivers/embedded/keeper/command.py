@@ -6,7 +6,7 @@ import binascii
 import os
 
 from runtime.drivers.embedded.keeper import process
-from runtime.drivers.embedded.keeper.container import Asker, Container
+from runtime.drivers.embedded.keeper.container import Asker, KeptContainer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ READ_BYTES = 64 << 10
 class Command:
     """One running exec; owner of its pipes."""
 
-    def __init__(self, asker: Asker, container: Container, limit_bytes: int, kill_at: float) -> None:
+    def __init__(self, asker: Asker, container: KeptContainer, limit_bytes: int, kill_at: float) -> None:
         self.asker = asker
         self.container = container
         self.kill_at = kill_at

@@ -8,7 +8,7 @@ import signal
 import time
 
 from runtime.drivers.embedded.keeper import mount, process
-from runtime.drivers.embedded.keeper.log import Log
+from runtime.drivers.embedded.keeper.log import LogWriter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Asker:
         self.number = number
 
 
-class Container:
+class KeptContainer:
     """A container of this keeper, or of a keeper's record."""
 
     def __init__(self, identity: str, spec: dict[str, Any], log_path: str, created_at: int) -> None:
@@ -53,7 +53,7 @@ class Container:
         """The main process's id also after its death: its session's name."""
         self.groups: tuple[str, ...] = ()
         self.pipes: dict[int, str] = {}
-        self.log: Log | None = None
+        self.log: LogWriter | None = None
         self.ending_since: float | None = None
         """Monotonic instant since when the main process is dead and the rest is being removed."""
         self.kill_at: float | None = None
@@ -95,7 +95,7 @@ class Container:
             pid, pipes = process.spawn(self.launch(sandbox, argv, own_score))
         except process.NotStartedError as error:
             why = str(error)
-            Log(self.row["log_path"]).close()
+            LogWriter(self.row["log_path"]).close()
             now = time.time_ns()
             self.row |= {
                 "started_at": now,
@@ -107,7 +107,7 @@ class Container:
                 "settled": True,
             }
             return why
-        self.log = Log(self.row["log_path"])
+        self.log = LogWriter(self.row["log_path"])
         self.row["started_at"] = time.time_ns()
         self.pid = self.session = pid
         seen = process.look(pid)

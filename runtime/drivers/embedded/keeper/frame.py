@@ -55,7 +55,7 @@ def pack(body: Body) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-class Inbox:
+class FrameReader:
     """Bytes in, objects out."""
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:

@@ -10,8 +10,8 @@ import socket
 import time
 from collections.abc import Callable
 
-from runtime.drivers.embedded.keeper.frame import MAX_REQUEST_BYTES, Body, Inbox, pack, peer_uid
-from runtime.drivers.embedded.keeper.loop import Loop
+from runtime.drivers.embedded.keeper.frame import MAX_REQUEST_BYTES, Body, FrameReader, pack, peer_uid
+from runtime.drivers.embedded.keeper.loop import KeeperLoop
 
 MAX_UNSENT_BYTES = 32 << 20
 """A driver that leaves so much unread is hung: its connection is dropped."""
@@ -20,12 +20,12 @@ ACCEPT_PAUSE_S = 1.0
 """How long nobody is let in after this process had no descriptor for one: the listener stays readable meanwhile."""
 
 
-class Link:
+class DriverConnection:
     """One driver's connection."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.inbox = Inbox(MAX_REQUEST_BYTES)
+        self.inbox = FrameReader(MAX_REQUEST_BYTES)
         self.unsent = bytearray()
         sock.setblocking(False)
 
@@ -35,16 +35,16 @@ class Links:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: KeeperLoop,
         greeting: Callable[[], Body],
-        answer: Callable[[Link, Body], None],
+        answer: Callable[[DriverConnection, Body], None],
         left_alone: Callable[[], None],
     ) -> None:
         self._loop = loop
         self._greeting = greeting
         self._answer = answer
         self._left_alone = left_alone
-        self._links: list[Link] = []
+        self._links: list[DriverConnection] = []
 
     def listen(self, name: str) -> None:
         """Let drivers in at a socket of this name, which only its owner may open."""
@@ -57,12 +57,12 @@ class Links:
 
     def greet(self, sock: socket.socket) -> None:
         """Begin to talk to a driver."""
-        link = Link(sock)
+        link = DriverConnection(sock)
         self._links.append(link)
         self._loop.watch(sock, lambda mask: self._serve(link, mask))
         self.send(link, self._greeting())
 
-    def send(self, link: Link, body: Body) -> None:
+    def send(self, link: DriverConnection, body: Body) -> None:
         """Send an object to a driver, which may have gone."""
         if link in self._links:
             self._push(link, pack(body))
@@ -96,7 +96,7 @@ class Links:
             return
         self.greet(sock)
 
-    def _serve(self, link: Link, mask: int) -> None:
+    def _serve(self, link: DriverConnection, mask: int) -> None:
         if mask & selectors.EVENT_WRITE:
             self._flush(link)
         if not mask & selectors.EVENT_READ or link not in self._links:
@@ -108,11 +108,11 @@ class Links:
         for body in bodies:
             self._answer(link, body)
 
-    def _push(self, link: Link, frame: bytes) -> None:
+    def _push(self, link: DriverConnection, frame: bytes) -> None:
         link.unsent += frame
         self._flush(link)
 
-    def _flush(self, link: Link) -> None:
+    def _flush(self, link: DriverConnection) -> None:
         try:
             while link.unsent:
                 del link.unsent[: link.sock.send(link.unsent)]
@@ -126,7 +126,7 @@ class Links:
             return
         self._loop.watch_for(link.sock, selectors.EVENT_READ | (selectors.EVENT_WRITE if link.unsent else 0))
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: DriverConnection) -> None:
         if link not in self._links:
             return
         self._links.remove(link)

@@ -14,7 +14,7 @@ LOOK_AGAIN_S = 1.0
 """How often the path is compared with the open file, so that a rotated log is opened anew."""
 
 
-class Log:
+class LogWriter:
     """Writes one container's output; owner of the open file and of half lines."""
 
     def __init__(self, path: str) -> None:

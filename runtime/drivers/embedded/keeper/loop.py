@@ -15,7 +15,7 @@ LONGEST_WAIT_S = 3600.0
 """A selector refuses to wait for more than some 24 days at a time; a later instant is looked at again."""
 
 
-class Loop:
+class KeeperLoop:
     """Calls whoever watches a descriptor that is ready, and whoever asked for an instant that has come."""
 
     def __init__(self) -> None:

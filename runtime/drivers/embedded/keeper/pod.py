@@ -17,10 +17,10 @@ from functools import partial
 from runtime.drivers.embedded.keeper import cgroup, process, store
 from runtime.drivers.embedded.keeper.belonging import alive, belonging
 from runtime.drivers.embedded.keeper.command import Command
-from runtime.drivers.embedded.keeper.container import Asker, Container
+from runtime.drivers.embedded.keeper.container import Asker, KeptContainer
 from runtime.drivers.embedded.keeper.frame import NEWEST, OLDEST, Body
-from runtime.drivers.embedded.keeper.link import Link, Links
-from runtime.drivers.embedded.keeper.loop import Loop
+from runtime.drivers.embedded.keeper.link import DriverConnection, Links
+from runtime.drivers.embedded.keeper.loop import KeeperLoop
 from runtime.drivers.embedded.keeper.text import quoted, reason
 
 TYPE_CHECKING = False
@@ -60,10 +60,10 @@ class Keeper:
         self._groups = tuple(f"{place}/{sandbox}" for place in survey.places)
         self._limiting = survey.limiting
         self._own_score = own_score
-        self._containers: dict[str, Container] = {}
+        self._containers: dict[str, KeptContainer] = {}
         self._commands: dict[int, Command] = {}
         self._sandbox: dict[str, Any] | None = None
-        self._loop = Loop()
+        self._loop = KeeperLoop()
         self._links = Links(self._loop, self._greeting, self._answer, self._left_alone)
         self._last_created_at = 0
         self._stopping_since: float | None = None
@@ -143,7 +143,7 @@ class Keeper:
                 os.rmdir(self._directory)  # noqa: PTH106
             self._done = True
 
-    def _answer(self, link: Link, body: Body) -> None:
+    def _answer(self, link: DriverConnection, body: Body) -> None:
         if "op" not in body:
             return
         asker = Asker(link, body.get("id", 0))
@@ -236,7 +236,7 @@ class Keeper:
         self._last_created_at = max(time.time_ns(), self._last_created_at + 1, floor + 1)
         return self._last_created_at
 
-    def _find(self, body: Body) -> Container:
+    def _find(self, body: Body) -> KeptContainer:
         found = self._containers.get(body["container"])
         if found is None:
             raise RefusedError("NotFound", f"no container {body['container']} in sandbox {self._id}")
@@ -292,7 +292,7 @@ class Keeper:
                 )
         path = self._sandbox["spec"]["log_directory"] + "/" + spec["log_path"]
         created_at = self._new_created_at(body["created_after"])
-        container = Container(body["container"], spec, path, created_at)
+        container = KeptContainer(body["container"], spec, path, created_at)
         self._containers[container.identity] = container
         try:
             self._try_record(f"container {spec['name']}")
@@ -407,7 +407,7 @@ class Keeper:
 
     # -- output
 
-    def _read(self, container: Container, pipe: int, _: int) -> None:
+    def _read(self, container: KeptContainer, pipe: int, _: int) -> None:
         if not container.read(pipe):
             self._loop.forget(pipe)
             os.close(pipe)
@@ -460,13 +460,13 @@ class Keeper:
             if seen is not None:
                 process.kill_exactly(seen)
 
-    def _end(self, container: Container, status: int) -> None:
+    def _end(self, container: KeptContainer, status: int) -> None:
         oom = any(cgroup.oom_kills(group) for group in container.groups)
         container.died(status, oom_killed=oom)
         container.ending_since = time.monotonic()
         self._sweep(container, 0.002)
 
-    def _stop(self, container: Container, grace_s: float) -> str:
+    def _stop(self, container: KeptContainer, grace_s: float) -> str:
         """Begin to stop a container; return why that cannot be, as those who wait are told, or an empty text."""
         begun = container.kill_at is not None
         kill_at = time.monotonic() + max(0.0, grace_s)
@@ -477,11 +477,11 @@ class Keeper:
             self._loop.at(kill_at, lambda: self._kill_when_due(container))
         return "" if begun else self._refused(container, self._signal(container, signal.SIGTERM))
 
-    def _kill_when_due(self, container: Container) -> None:
+    def _kill_when_due(self, container: KeptContainer) -> None:
         if container.pid and container.kill_at is not None and container.kill_at <= time.monotonic():
             self._kill(container)
 
-    def _kill(self, container: Container) -> str:
+    def _kill(self, container: KeptContainer) -> str:
         """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile. Returns as `_stop`."""
         done = [cgroup.kill_members(group) for group in container.groups]
         for seen in belonging(container, self._containers.values(), self._commands):
@@ -489,7 +489,7 @@ class Keeper:
         why = self._signal(container, signal.SIGKILL)
         return "" if any(done) else self._refused(container, why)
 
-    def _signal(self, container: Container, number: int) -> str:
+    def _signal(self, container: KeptContainer, number: int) -> str:
         """Signal the main process, if there is one; return why that cannot be, or an empty text."""
         if not container.pid:
             return ""
@@ -502,7 +502,7 @@ class Keeper:
             )
         return ""
 
-    def _refused(self, container: Container, why: str) -> str:
+    def _refused(self, container: KeptContainer, why: str) -> str:
         """Answer those who wait for a container's end where there is a reason why not; the next stop begins again."""
         if why:
             container.kill_at = None
@@ -514,7 +514,7 @@ class Keeper:
             self._tell(asker, {"error": {"kind": "Denied", "message": why, "reason": ""}})
         askers.clear()
 
-    def _sweep(self, container: Container, pause_s: float) -> None:
+    def _sweep(self, container: KeptContainer, pause_s: float) -> None:
         """Kill what a dead container left behind, again until there is nothing, then show the exit."""
         rest = belonging(container, self._containers.values(), self._commands)
         waited = time.monotonic() - (container.ending_since or 0.0)
@@ -544,7 +544,7 @@ class Keeper:
         if self._stopping_since is not None:
             self._advance_stop()
 
-    def _remove_groups(self, container: Container) -> None:
+    def _remove_groups(self, container: KeptContainer) -> None:
         container.groups = tuple(group for group in container.groups if not cgroup.remove(group))
 
     # -- the end of the sandbox

@@ -75,7 +75,7 @@ class Launch:
         """Whether no program that it runs may gain rights, as by setuid."""
 
 
-class Seen:
+class ProcessStat:
     """A process as /proc shows it. `start` is in clock ticks since boot: with the boot id it names one process for ever."""
 
     __slots__ = ("parent", "pid", "session", "start", "state")
@@ -99,7 +99,7 @@ def become_subreaper() -> None:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
 
-def look(pid: int) -> Seen | None:
+def look(pid: int) -> ProcessStat | None:
     """Return what /proc says of a process, None when there is none or it cannot be told."""
     try:
         return _read(pid)
@@ -107,11 +107,11 @@ def look(pid: int) -> Seen | None:
         return None
 
 
-def _read(pid: int) -> Seen:
+def _read(pid: int) -> ProcessStat:
     """Return what /proc says of a process. Raises OSError."""
     line = small.read(f"/proc/{pid}/stat")
     fields = line[line.rindex(b")") + 2 :].split()
-    return Seen(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
+    return ProcessStat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def is_alive(pid: int, start: int) -> bool:
@@ -167,7 +167,7 @@ def marks(pid: int) -> tuple[str, str]:
     return sandbox.decode("ascii", "replace"), container.decode("ascii", "replace")
 
 
-def kill_exactly(seen: Seen, number: int = signal.SIGKILL) -> None:
+def kill_exactly(seen: ProcessStat, number: int = signal.SIGKILL) -> None:
     """Signal the process that was seen, never a later one of the same number."""
     try:
         fd = os.pidfd_open(seen.pid)

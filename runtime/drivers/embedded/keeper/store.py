@@ -27,7 +27,7 @@ SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """What reading fails with when the reader lacks something: that says nothing about the record."""
 
 
-class DamagedError(Exception):
+class DamagedRecordError(Exception):
     """A record is there and cannot be read."""
 
 
@@ -70,7 +70,7 @@ def read(directory: str) -> dict[str, Any] | None:
     except (OSError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno in SHORTAGE:
             raise
-        raise DamagedError(f"{path}: {error}") from None
+        raise DamagedRecordError(f"{path}: {error}") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
-        raise DamagedError(f"{path}: not a record of version {VERSION}")
+        raise DamagedRecordError(f"{path}: not a record of version {VERSION}")
     return record

@@ -11,7 +11,7 @@ from runtime.net.loop import Loop
 PATIENCE_S = 1.0
 
 
-class Source(Protocol):
+class KernelStream(Protocol):
     """One open stream. All methods on the thread, or once that has ended."""
 
     def begin(self, loop: Loop, fail: Callable[[Failure], None]) -> None:
@@ -29,9 +29,9 @@ class KernelEvents:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: Loop | None = None
-        self._open: dict[Source, Callable[[Failure | None], None]] = {}
+        self._open: dict[KernelStream, Callable[[Failure | None], None]] = {}
 
-    def add(self, source: Source, ended: Callable[[Failure | None], None]) -> Undo:
+    def add(self, source: KernelStream, ended: Callable[[Failure | None], None]) -> Undo:
         """Have `source` wait; `ended` is told when it ends by itself. The returned undo closes it."""
         with self._lock:
             loop = self._loop
@@ -55,17 +55,17 @@ class KernelEvents:
                 source.close()
         loop.stop(PATIENCE_S)
 
-    def _begin(self, loop: Loop, source: Source) -> None:
+    def _begin(self, loop: Loop, source: KernelStream) -> None:
         if source in self._open:
             source.begin(loop, lambda failure: self._fail(source, failure))
 
-    def _undo(self, loop: Loop, source: Source) -> None:
+    def _undo(self, loop: Loop, source: KernelStream) -> None:
         with self._lock:
             known = self._open.pop(source, None)
         if known is not None and not loop.submit(source.close):
             source.close()
 
-    def _fail(self, source: Source, failure: Failure) -> None:
+    def _fail(self, source: KernelStream, failure: Failure) -> None:
         with self._lock:
             ended = self._open.pop(source, None)
         if ended is not None:

@@ -35,13 +35,13 @@ class KernelLog:
     def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
         """Begin to feed `push` with what is logged from now on. Raises `OperatingError` where it may not be read."""
         try:
-            reader = LogReader(self._path, push)
+            reader = KernelLogReader(self._path, push)
         except OSError as error:
             raise translate(error, f"could not open the kernel's log {self._path}") from error
         return self._events.add(reader, ended)
 
 
-class LogReader:
+class KernelLogReader:
     """One open log. `begin` and all that follows on the thread of the kernel's events."""
 
     def __init__(self, path: str, push: Callable[[Message], None]) -> None:

@@ -25,7 +25,7 @@ from runtime.drivers.host.kernel.kernelevent import KernelEvents
 from runtime.drivers.host.kernel.memorybell import EVENTS, PRESSURE, Bell, LevelBell, StallBell
 from runtime.drivers.host.oserror import translate
 from runtime.drivers.host.usage import usagefile as files
-from runtime.drivers.host.usage.usagegroup import Hierarchies, Place
+from runtime.drivers.host.usage.usagegroup import CgroupFolder, Hierarchies
 from runtime.drivers.host.usage.usagememory import group_memory, machine_memory
 from runtime.net.loop import Loop
 
@@ -114,19 +114,19 @@ class WatchedGroup:
             bell.close()
         self.bells = []
 
-    def _place(self) -> Place | None:
+    def _place(self) -> CgroupFolder | None:
         if self._names is None:
             return self._hierarchies.root("memory")
         places = (self._hierarchies.below_root("memory", name) for name in self._names)
         return next((place for place in places if place is not None), None)
 
-    def _memory(self, place: Place | None) -> MemoryUsage | None:
+    def _memory(self, place: CgroupFolder | None) -> MemoryUsage | None:
         if self._names is None:
             meminfo = files.read_if_there(f"{self._proc}/meminfo")
             return machine_memory(self._hierarchies, meminfo)[0]
         return group_memory(place)[0] if place is not None else None
 
-    def _ring_at(self, place: Place | None, memory: MemoryUsage, available: int) -> None:
+    def _ring_at(self, place: CgroupFolder | None, memory: MemoryUsage, available: int) -> None:
         if place is not None and not place.v2 and self._has_levels:
             try:
                 self._ring_at_levels(place.folder, memory, available)
@@ -232,7 +232,7 @@ class MemoryWatch:
             self._push(MemoryCrossed(thresholds=tuple(crossed)))
 
 
-def identity_of(place: Place | None) -> object:
+def identity_of(place: CgroupFolder | None) -> object:
     """Return what tells a group from another one of its name, made after it was removed."""
     if place is None:
         return None

@@ -26,7 +26,7 @@ from runtime.drivers.host.logs.crilog import (
     HEADER_LIMIT_BYTES,
     Joiner,
     LineStarts,
-    Record,
+    LogRecord,
     Splitter,
     nanoseconds,
 )
@@ -130,14 +130,14 @@ class ContainerLog:
             self._offset += len(data)
             yield from self._emit(self._splitter.feed(data))
 
-    def _emit(self, records: Iterator[Record]) -> Iterator[bytes]:
+    def _emit(self, records: Iterator[LogRecord]) -> Iterator[bytes]:
         # One piece of output for each chunk of input: a chunk of HTTP for each line would cost more than the line.
         if out := b"".join(
             piece for record in records if self._wanted(record) for piece in self._joiner.feed(record)
         ):
             yield out
 
-    def _wanted(self, record: Record) -> bool:
+    def _wanted(self, record: LogRecord) -> bool:
         if left := self._skip.get(record.stream, 0):
             self._skip[record.stream] = left - record.whole
             return False

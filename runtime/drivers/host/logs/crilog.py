@@ -21,7 +21,7 @@ WAITING_LIMIT_BYTES = 256 << 10
 HEADER_LIMIT_BYTES = 128
 
 
-class Record(msgspec.Struct, frozen=True):
+class LogRecord(msgspec.Struct, frozen=True):
     """One record of a log, or a part of a very long one."""
 
     stream: bytes
@@ -32,16 +32,16 @@ class Record(msgspec.Struct, frozen=True):
     """The line ends here: an F record, or the last part of one."""
 
 
-def parse(line: bytes, *, whole: bool = True) -> Record:
+def parse(line: bytes, *, whole: bool = True) -> LogRecord:
     """Read one line, without its newline; `whole` False says that the rest of it is still to come."""
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in {b"stdout", b"stderr"} or not parts[0][:4].isdigit():
-        return Record(stream=b"", stamp=b"", text=line, whole=whole)
+        return LogRecord(stream=b"", stamp=b"", text=line, whole=whole)
     tag = parts[2].split(b":", 1)[0]
     if tag not in {b"P", b"F"}:
-        return Record(stream=b"", stamp=b"", text=line, whole=whole)
+        return LogRecord(stream=b"", stamp=b"", text=line, whole=whole)
     text = parts[3] if len(parts) == 4 else b""
-    return Record(stream=parts[1], stamp=parts[0], text=text, whole=whole and tag == b"F")
+    return LogRecord(stream=parts[1], stamp=parts[0], text=text, whole=whole and tag == b"F")
 
 
 class Splitter:
@@ -49,10 +49,10 @@ class Splitter:
 
     def __init__(self) -> None:
         self._rest = b""
-        self._long: Record | None = None
+        self._long: LogRecord | None = None
         """Header of the very long line that we are in the middle of."""
 
-    def feed(self, data: bytes) -> Iterator[Record]:
+    def feed(self, data: bytes) -> Iterator[LogRecord]:
         """Take the next bytes and return the records that they complete."""
         lines = (self._rest + data).split(b"\n")
         self._rest = lines.pop()
@@ -62,24 +62,24 @@ class Splitter:
             part, self._rest = self._rest, b""
             yield self._part(part)
 
-    def end(self) -> Iterator[Record]:
+    def end(self) -> Iterator[LogRecord]:
         """Return what the file ends with when its last newline is missing: the writer was killed."""
         rest, self._rest = self._rest, b""
         if rest or self._long is not None:
             yield self._line(rest)
 
-    def _line(self, line: bytes) -> Record:
+    def _line(self, line: bytes) -> LogRecord:
         if self._long is None:
             return parse(line)
         head, self._long = self._long, None
         return msgspec.structs.replace(head, text=line)
 
-    def _part(self, part: bytes) -> Record:
+    def _part(self, part: bytes) -> LogRecord:
         if self._long is None:
             # Whether the long line ends with its newline is in its header: keep P or F for its last part.
             self._long = parse(part)
             return msgspec.structs.replace(self._long, whole=False)
-        return Record(stream=self._long.stream, stamp=self._long.stamp, text=part, whole=False)
+        return LogRecord(stream=self._long.stream, stamp=self._long.stamp, text=part, whole=False)
 
 
 class Joiner:
@@ -88,7 +88,7 @@ class Joiner:
     def __init__(self, *, timestamps: bool) -> None:
         self._timestamps = timestamps
         self._open: bytes | None = None
-        self._waiting: list[Record] = []
+        self._waiting: list[LogRecord] = []
         self._waiting_bytes = 0
 
     @property
@@ -96,7 +96,7 @@ class Joiner:
         """Say whether another stream waits for the open line to end."""
         return bool(self._waiting)
 
-    def feed(self, record: Record) -> Iterator[bytes]:
+    def feed(self, record: LogRecord) -> Iterator[bytes]:
         """Take one record and return the output that is now in order."""
         if self._open is not None and record.stream != self._open:
             self._waiting.append(record)
@@ -131,7 +131,7 @@ class Joiner:
                 else:
                     yield self._piece(record)
 
-    def _piece(self, record: Record) -> bytes:
+    def _piece(self, record: LogRecord) -> bytes:
         begins = self._open is None
         self._open = None if record.whole else record.stream
         piece = record.text + b"\n" if record.whole else record.text

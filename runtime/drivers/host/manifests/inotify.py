@@ -45,7 +45,7 @@ class ManifestChanges:
     def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
         """Begin to feed `push`; everything that happens after the return is heard."""
         try:
-            watch = Watch(self._path, push)
+            watch = InotifyWatch(self._path, push)
         except OSError as error:
             ended(failure(self._path, error))
             return lambda: None
@@ -54,7 +54,7 @@ class ManifestChanges:
         return watch.stop
 
 
-class Watch:
+class InotifyWatch:
     """One open stream: an inotify instance and the thread that reads it."""
 
     def __init__(self, path: str, push: Callable[[Message], None]) -> None:

@@ -28,7 +28,7 @@ Stamp = tuple[int, int, int, int, int]
 """Device, inode, size, mtime and ctime in nanoseconds."""
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class CachedFile(msgspec.Struct, frozen=True, kw_only=True):
     """What was read of a file, and whether its stamp alone proves it unchanged."""
 
     stamp: Stamp
@@ -47,7 +47,7 @@ class FileManifests:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: dict[str, dict[str, Kept]] = {}
+        self._kept: dict[str, dict[str, CachedFile]] = {}
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> ManifestListing:
         """Read the path of a `ReadManifests`.
@@ -69,7 +69,7 @@ class FileManifests:
             return ManifestListing(missing=True, place=place)
         except OSError as error:
             raise unreadable(path, error) from error
-        read: dict[str, Kept] = {}
+        read: dict[str, CachedFile] = {}
         for name in names:
             if time.monotonic() > ends_at:
                 raise TimedOutError(f"reading the manifests in {path} took longer than {deadline_s:g} s")
@@ -82,7 +82,7 @@ class FileManifests:
         files = tuple(kept.file for kept in read.values())
         return ManifestListing(files=files, ignored=ignored, place=place)
 
-    def _keep(self, path: str, read: dict[str, Kept]) -> None:
+    def _keep(self, path: str, read: dict[str, CachedFile]) -> None:
         with self._lock:
             self._kept[path] = read
 
@@ -135,7 +135,7 @@ def why_no_file(entry: os.DirEntry[str]) -> str:
     return f"it is {kind(mode)}; a manifest is a regular file"
 
 
-def read_file(path: str, known: Kept | None, shown_as: str) -> Kept:
+def read_file(path: str, known: CachedFile | None, shown_as: str) -> CachedFile:
     """Read one file, as little of it as its stamp and bytes allow; problems call it `shown_as`. Raises `VanishedError`."""
     try:
         shown = os.stat(path)  # noqa: PTH116
@@ -152,7 +152,7 @@ def read_file(path: str, known: Kept | None, shown_as: str) -> Kept:
         return refused(path, shown_as, str(unreadable("it", error)), None)
 
 
-def read_open(path: str, known: Kept | None, shown_as: str) -> Kept:
+def read_open(path: str, known: CachedFile | None, shown_as: str) -> CachedFile:
     """Open and read one file. Raises OSError."""
     # The file may have been replaced since it was looked at: opening a pipe must not block and a terminal must not
     # become ours, so what was opened is looked at again.
@@ -179,10 +179,10 @@ def read_open(path: str, known: Kept | None, shown_as: str) -> Kept:
         time.time_ns() - max(after.st_mtime_ns, after.st_ctime_ns) > RACY_NS
     )
     if known is not None and known.file.digest == digest:
-        return Kept(stamp=stamp_of(opened), settled=settled, file=known.file)
+        return CachedFile(stamp=stamp_of(opened), settled=settled, file=known.file)
     document = read_document(content, shown_as)
     file = ManifestFile(path=path, digest=digest, document=document.json, problems=document.problems)
-    return Kept(stamp=stamp_of(opened), settled=settled, file=file)
+    return CachedFile(stamp=stamp_of(opened), settled=settled, file=file)
 
 
 def read_bytes(descriptor: int) -> bytes:
@@ -198,13 +198,13 @@ def read_bytes(descriptor: int) -> bytes:
     return b"".join(parts)
 
 
-def refused(path: str, shown_as: str, why: str, shown: os.stat_result | None) -> Kept:
+def refused(path: str, shown_as: str, why: str, shown: os.stat_result | None) -> CachedFile:
     """Return what is told of a file that is not read; its digest is that of its name, its size and the reason."""
     size = shown.st_size if shown else 0
     digest = hashlib.sha256(f"{path}\0{size}\0{why}".encode("utf-8", "surrogateescape")).hexdigest()
     problem = Problem(where=shown_as, message=why)
     file = ManifestFile(path=path, digest=digest, problems=(problem,))
-    return Kept(stamp=stamp_of(shown) if shown else (0, 0, 0, 0, 0), settled=False, file=file)
+    return CachedFile(stamp=stamp_of(shown) if shown else (0, 0, 0, 0, 0), settled=False, file=file)
 
 
 def stamp_of(shown: os.stat_result) -> Stamp:

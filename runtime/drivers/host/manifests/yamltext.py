@@ -171,7 +171,7 @@ def depth_over(value: Any, limit: int) -> bool:
 # YAML
 
 
-class Level:
+class OpenNode:
     """A list or object that is being read."""
 
     __slots__ = ("anchor", "key", "key_line", "merges", "size", "value")
@@ -239,7 +239,7 @@ class Builder:
     def __init__(self) -> None:
         self.documents: list[tuple[int, Any]] = []
         self.problems: list[tuple[int, str]] = []
-        self._levels: list[Level] = []
+        self._levels: list[OpenNode] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._expanded = 0
         self._started = 1
@@ -275,7 +275,7 @@ class Builder:
             raise UnreadableError(line, "a key must be a text, not a list or an object (unquoted { or [ ?)")
         if event.anchor:
             self._anchors.pop(event.anchor, None)
-        self._levels.append(Level(value, event.anchor))
+        self._levels.append(OpenNode(value, event.anchor))
 
     def _at_key(self) -> bool:
         level = self._levels[-1]

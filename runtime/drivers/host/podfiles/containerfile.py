@@ -14,9 +14,9 @@ from api.errors import ConflictError
 from api.ports.call import Done
 from api.ports.podfiles import (
     ENDING_LIMIT_BYTES,
-    Ending,
     PrepareContainer,
     ReadEnding,
+    TerminationMessage,
     check_folder_container,
     check_folder_uid,
     ending_file,
@@ -56,7 +56,7 @@ def prepare(pods: Path, call: PrepareContainer) -> Done:
     return Done()
 
 
-def read_ending(call: ReadEnding) -> Ending:
+def read_ending(call: ReadEnding) -> TerminationMessage:
     """Read a container's last words: its file, else the end of its log. A file that cannot be read says so itself."""
     check_folder_uid(call.uid)
     check_folder_container(call.container)
@@ -65,15 +65,17 @@ def read_ending(call: ReadEnding) -> Ending:
             found = _end_of(call.termination_log, 4, ENDING_LIMIT_BYTES)[0]
         except (OSError, ConflictError) as error:
             why = error.strerror if isinstance(error, OSError) else str(error)
-            return Ending(message=f"Error on reading termination log {call.termination_log}: {why}")
+            return TerminationMessage(
+                message=f"Error on reading termination log {call.termination_log}: {why}"
+            )
         if found:
-            return Ending(message=found.decode(errors="replace"))
+            return TerminationMessage(message=found.decode(errors="replace"))
     if call.fall_back and own_log(call):
         with contextlib.suppress(OSError, ConflictError):
             # What cannot be read is no message; the container's end is published without one.
             window, whole = _end_of(call.log_path, 2, LOG_WINDOW_BYTES)
-            return Ending(message=log_tail(_text(window, whole=whole)).decode(errors="replace"))
-    return Ending()
+            return TerminationMessage(message=log_tail(_text(window, whole=whole)).decode(errors="replace"))
+    return TerminationMessage()
 
 
 def _end_of(path: str, below: int, limit: int) -> tuple[bytes, bool]:

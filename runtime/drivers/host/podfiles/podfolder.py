@@ -40,7 +40,7 @@ DEPTH_LIMIT = 100
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class PodFolders:
+class PodFolderDriver:
     """The port ``podfiles`` under the roots of pods, of their logs, and of the links to logs; all may be missing."""
 
     name = "podfiles"

@@ -16,7 +16,7 @@ HUNG_LIMIT = 32
 """Threads that may hang at once; past it nothing is begun that could hang too."""
 
 
-class Turns(Generic[R]):
+class RowReader(Generic[R]):
     """Reads rows in turn. `name` is what its threads are called; a read raises an `OperatingError`."""
 
     def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -29,12 +29,12 @@ from api.ports.usage import (
     ReadNode,
     ReadPods,
 )
-from api.usage import CpuUsage, FsUsage, NetworkUsage, Process, Source, SwapUsage
+from api.usage import CpuUsage, FsUsage, NetworkUsage, Process, SwapUsage, UsageSource
 from runtime.drivers.host.oserror import translate
 from runtime.drivers.host.usage import usagefile as files
-from runtime.drivers.host.usage.turn import Turns
+from runtime.drivers.host.usage.turn import RowReader
 from runtime.drivers.host.usage.usagefolder import walk_pod
-from runtime.drivers.host.usage.usagegroup import Groups, Hierarchies, Place
+from runtime.drivers.host.usage.usagegroup import CgroupFolder, Groups, Hierarchies
 from runtime.drivers.host.usage.usagememory import group_memory, machine_memory, source_of
 from runtime.drivers.host.usage.usageprocess import STARTTIME, Processes, members, stat
 
@@ -63,9 +63,9 @@ class UsageReader:
         self._proc, self._row_s, self._statvfs = proc, row_s, statvfs
         self._hierarchies = Hierarchies(proc)
         self._groups: dict[str, tuple[Groups, Groups]] = {}
-        self._pods: Turns[PodReading] = Turns("usage.pods")
-        self._disks: Turns[DiskReading] = Turns("usage.disks")
-        self._folders: Turns[PodFoldersReading] = Turns("usage.folders")
+        self._pods: RowReader[PodReading] = RowReader("usage.pods")
+        self._disks: RowReader[DiskReading] = RowReader("usage.disks")
+        self._folders: RowReader[PodFoldersReading] = RowReader("usage.folders")
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
         """Carry out a call of `api.ports.usage`; what can not be read of a row is said in that row."""
@@ -247,7 +247,7 @@ def _folder_row(pod: FolderPlace, row: PodFoldersReading | OperatingError) -> Po
     return row
 
 
-def _cpu(place: Place) -> CpuUsage | None:
+def _cpu(place: CgroupFolder) -> CpuUsage | None:
     return files.cpu_v2(place.folder) if place.v2 else files.cpu_v1(place.folder)
 
 
@@ -273,7 +273,7 @@ def _container(container: ContainerPlace, groups: Groups, processes: Processes) 
         return row
     pids = members(groups.members) if groups.members else processes.family(container.pid)
     if groups.memory is None:
-        row = replace(row, memory=processes.memory(pids), source=Source.PROCESSES)
+        row = replace(row, memory=processes.memory(pids), source=UsageSource.PROCESSES)
     if groups.cpu is None:
         row = replace(row, cpu=processes.cpu(pids))
     if groups.pids is None:

@@ -104,7 +104,7 @@ def scan(folder: int, tally: Tally, most: int) -> list[str]:
     return folders
 
 
-class Level(msgspec.Struct):
+class OpenFolder(msgspec.Struct):
     """A folder that a walk is in or below: its name in the one above, its inode, and what of it is to be entered yet."""
 
     name: str
@@ -122,7 +122,7 @@ class Walk:
     def __init__(self, top: int, tally: Tally) -> None:
         shown = os.fstat(top)
         self._top, self._device, self._tally = top, shown.st_dev, tally
-        self._trail = [Level("", shown.st_ino, scan(top, tally, FOLDERS_LIMIT))]
+        self._trail = [OpenFolder("", shown.st_ino, scan(top, tally, FOLDERS_LIMIT))]
         self._waiting = len(self._trail[0].folders)
         """Folders to be entered yet, of all levels."""
 
@@ -152,7 +152,7 @@ class Walk:
         if not folders:
             os.close(below)
             return -1
-        self._trail.append(Level(name, os.fstat(below).st_ino, folders))
+        self._trail.append(OpenFolder(name, os.fstat(below).st_ino, folders))
         self._waiting += len(folders)
         return below
 
@@ -191,7 +191,7 @@ class Walk:
             return -1
         return opened
 
-    def _is_at(self, opened: int, level: Level) -> bool:
+    def _is_at(self, opened: int, level: OpenFolder) -> bool:
         shown = os.fstat(opened)
         return (shown.st_dev, shown.st_ino) == (self._device, level.inode)
 

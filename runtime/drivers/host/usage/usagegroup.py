@@ -21,7 +21,7 @@ CONTROLLERS = ("cpuacct", "memory", "pids")
 
 
 @dataclass(frozen=True)
-class Place:
+class CgroupFolder:
     """A cgroup's folder in the hierarchy of one controller."""
 
     folder: str
@@ -32,9 +32,9 @@ class Place:
 class Groups:
     """The cgroups that count for one thing; None where none does."""
 
-    cpu: Place | None = None
-    memory: Place | None = None
-    pids: Place | None = None
+    cpu: CgroupFolder | None = None
+    memory: CgroupFolder | None = None
+    pids: CgroupFolder | None = None
     members: str = ""
     """A cgroup whose processes are all of it, empty when there is none."""
 
@@ -45,7 +45,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Mount:
+class HierarchyMount:
     """Where a hierarchy, or the part of it below `root`, is mounted."""
 
     point: str
@@ -59,9 +59,9 @@ class Hierarchies:
         self._proc = proc
 
     @cached_property
-    def mounts(self) -> dict[str, Mount]:
+    def mounts(self) -> dict[str, HierarchyMount]:
         """Return where each controller's hierarchy is mounted, and v2's."""
-        found: dict[str, Mount] = {}
+        found: dict[str, HierarchyMount] = {}
         for line in read(f"{self._proc}/self/mountinfo").decode(errors="surrogateescape").splitlines():
             left, _, right = line.partition(" - ")
             fields, kind = left.split(), right.split()
@@ -69,35 +69,35 @@ class Hierarchies:
                 continue
             names = {"cgroup2": [V2], "cgroup": [w for w in kind[2].split(",") if w in CONTROLLERS]}
             for name in names.get(kind[0], ()):
-                mount = Mount(point=fields[4], root=fields[3])
+                mount = HierarchyMount(point=fields[4], root=fields[3])
                 if name not in found or (mount.root == "/" and found[name].root != "/"):
                     found[name] = mount
         return found
 
-    def root(self, controller: str) -> Place | None:
+    def root(self, controller: str) -> CgroupFolder | None:
         """Return the root cgroup that counts by this controller, None when it is not in sight."""
         mount = self.mounts.get(controller)
         if mount is not None and mount.root == "/":
-            return Place(folder=mount.point, v2=False)
+            return CgroupFolder(folder=mount.point, v2=False)
         unified = self.mounts.get(V2)
         if unified is None or unified.root != "/":
             return None
         needed = {"cpuacct": "cpu.stat", "memory": "memory.stat"}.get(controller, "pids.current")
         there = os.path.exists(f"{unified.point}/{needed}")  # noqa: PTH110
-        return Place(folder=unified.point, v2=True) if there else None
+        return CgroupFolder(folder=unified.point, v2=True) if there else None
 
-    def below_root(self, controller: str, path: str) -> Place | None:
+    def below_root(self, controller: str, path: str) -> CgroupFolder | None:
         """Return a cgroup of this path below the root, None where there is none."""
         root = self.root(controller)
         folder = f"{root.folder}{path}" if root is not None else ""
         if root is None or not os.path.isdir(folder):  # noqa: PTH112
             return None
-        return Place(folder=folder, v2=root.v2)
+        return CgroupFolder(folder=folder, v2=root.v2)
 
     def of(self, pid: int, identity: str, uid: Uid) -> tuple[Groups, Groups]:
         """Return the cgroups of the container that a process is in, and those of its pod. Raises OSError."""
-        own: dict[str, Place] = {}
-        pods: dict[str, Place] = {}
+        own: dict[str, CgroupFolder] = {}
+        pods: dict[str, CgroupFolder] = {}
         members = ""
         for line in read(f"{self._proc}/{pid}/cgroup").decode(errors="surrogateescape").splitlines():
             _, _, rest = line.partition(":")
@@ -112,10 +112,10 @@ class Hierarchies:
                 folder = self._folder(name, inside)
                 if not folder:
                     continue
-                own[name] = Place(folder=folder, v2=name == V2)
+                own[name] = CgroupFolder(folder=folder, v2=name == V2)
                 parent = posixpath.dirname(inside)
                 if is_pods(posixpath.basename(parent), uid):
-                    pods[name] = Place(folder=posixpath.dirname(folder), v2=name == V2)
+                    pods[name] = CgroupFolder(folder=posixpath.dirname(folder), v2=name == V2)
         return self._counting(own, members), self._counting(pods, "")
 
     def _folder(self, name: str, path: str) -> str:
@@ -128,10 +128,10 @@ class Hierarchies:
             path = path.removeprefix(mount.root)
         return mount.point.rstrip("/") + path
 
-    def _counting(self, places: dict[str, Place], members: str) -> Groups:
+    def _counting(self, places: dict[str, CgroupFolder], members: str) -> Groups:
         unified = places.get(V2)
 
-        def chosen(controller: str, file: str) -> Place | None:
+        def chosen(controller: str, file: str) -> CgroupFolder | None:
             if controller in places:
                 return places[controller]
             # v2 shows a file only where its controller is on; processor time it counts always.

@@ -2,21 +2,23 @@
 
 import time
 
-from api.usage import MemoryUsage, Source, SwapUsage, available
+from api.usage import MemoryUsage, SwapUsage, UsageSource, available
 from runtime.drivers.host.usage import usagefile as files
-from runtime.drivers.host.usage.usagegroup import Hierarchies, Place
+from runtime.drivers.host.usage.usagegroup import CgroupFolder, Hierarchies
 
 
-def group_memory(place: Place, limit_bytes: int | None = None) -> tuple[MemoryUsage | None, SwapUsage | None]:
+def group_memory(
+    place: CgroupFolder, limit_bytes: int | None = None
+) -> tuple[MemoryUsage | None, SwapUsage | None]:
     """Return memory and swap of a cgroup. Raises OSError. A limit given counts instead of its own."""
     if place.v2:
         return files.memory_v2(place.folder, limit_bytes)
     return files.memory_v1(place.folder, limit_bytes)
 
 
-def source_of(place: Place) -> str:
+def source_of(place: CgroupFolder) -> str:
     """Return what is said of where the numbers of a cgroup come from."""
-    return Source.CGROUP_V2 if place.v2 else Source.CGROUP_V1
+    return UsageSource.CGROUP_V2 if place.v2 else UsageSource.CGROUP_V1
 
 
 def machine_memory(hierarchies: Hierarchies, meminfo: bytes) -> tuple[MemoryUsage | None, str]:
@@ -42,4 +44,4 @@ def machine_memory(hierarchies: Hierarchies, meminfo: bytes) -> tuple[MemoryUsag
         available_bytes=available(total, in_use),
         rss_bytes=files.kibibytes(meminfo, b"AnonPages"),
     )
-    return memory, Source.PROC
+    return memory, UsageSource.PROC

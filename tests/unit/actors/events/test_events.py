@@ -7,7 +7,7 @@ import pytest
 
 from actors.events.core import CLAIM_S, KEEP_S, WRITE_S, begin, decide, unwritten
 from actors.events.page import COMBINED, SIMILAR_LIMIT
-from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, Page, rows
+from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, PodEvents, rows
 from actors.events.wire import event_object
 from api.errors import Failure, FailureKind
 from api.ids import Uid
@@ -126,7 +126,7 @@ def test_a_page_is_written_after_a_while_and_once_for_all_that_happened_meanwhil
     call = recorder.answer(now=14.0)
     assert isinstance(call, Remember)
     assert (call.section, call.key, call.durable) == ("events", U1, False)
-    assert [e.message for e in msgspec.msgpack.decode(call.data, type=Page).events] == [
+    assert [e.message for e in msgspec.msgpack.decode(call.data, type=PodEvents).events] == [
         "Container started",
         "other",
     ]

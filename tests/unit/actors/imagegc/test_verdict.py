@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from actors.imagegc import disk
 from actors.imagegc.look import Inventory
-from actors.imagegc.reference import Index, is_sandbox_image
-from actors.imagegc.state import Policy, Record
+from actors.imagegc.reference import ImageIndex, is_sandbox_image
+from actors.imagegc.state import ImageGCPolicy, ImageRecord
 from actors.imagegc.verdict import Goal, judge, remember
 from actors.rules.imagename import forms
 from api.ports.images import ImageFs, ImageRow
@@ -57,7 +57,7 @@ def test_an_image_is_found_by_id_short_id_tag_and_digest():
         id=f"sha256:{HEX}", names=("docker.io/library/web:1", f"docker.io/library/web@sha256:{DIGEST}")
     )
     bare = ImageRow(id="f" * 64, names=())
-    index = Index((image, bare))
+    index = ImageIndex((image, bare))
     for text in (
         HEX,
         f"sha256:{HEX}",
@@ -76,13 +76,13 @@ def test_an_image_is_found_by_id_short_id_tag_and_digest():
 
 def test_a_short_id_that_fits_several_finds_all_of_them():
     images = tuple(ImageRow(id="abcdef0" + str(n) * 57) for n in (1, 2))
-    assert Index(images).find("abcdef0") == images
+    assert ImageIndex(images).find("abcdef0") == images
 
 
 def test_a_name_wins_over_an_id_that_begins_like_it():
     named = ImageRow(id="1" * 64, names=("docker.io/library/abcdef01:latest",))
     like = ImageRow(id="abcdef01" + "2" * 56)
-    assert Index((named, like)).find("abcdef01") == (named,)
+    assert ImageIndex((named, like)).find("abcdef01") == (named,)
 
 
 def test_the_image_of_sandboxes_is_known_by_setting_and_by_the_name_all_use():
@@ -142,14 +142,14 @@ def test_a_verdict_falls_on_each_image_once_and_the_protected_stay(images, data,
     used = {i.id: ("a/b/c",) for i in images if data.draw(st.booleans())}
     ages = st.floats(0, NOW)
     records = {
-        i.id: Record(
+        i.id: ImageRecord(
             first_detected=(first := data.draw(ages)), last_used=data.draw(st.none() | st.floats(first, NOW))
         )
         for i in images
     }
     seen = Inventory(images=tuple(images), users=used)
     goal = Goal(everything=everything, need_bytes=need)
-    judged = judge(seen, records, Policy(), goal, NOW)
+    judged = judge(seen, records, ImageGCPolicy(), goal, NOW)
     assert sorted(row.id for row in judged.verdicts) == sorted(i.id for i in images)
     gone = [row for row in judged.verdicts if row.decision is ImageDecision.REMOVE]
     assert judged.verdicts[: len(gone)] == tuple(gone)
@@ -168,13 +168,17 @@ def test_a_verdict_falls_on_each_image_once_and_the_protected_stay(images, data,
 
 def test_records_begin_with_sight_and_end_with_absence():
     image = ImageRow(id="a")
-    begun = remember({"old": Record(first_detected=1.0)}, Inventory(images=(image,)), 5.0)
-    assert begun == {"a": Record(first_detected=5.0)}
+    begun = remember({"old": ImageRecord(first_detected=1.0)}, Inventory(images=(image,)), 5.0)
+    assert begun == {"a": ImageRecord(first_detected=5.0)}
     used = remember(begun, Inventory(images=(image,), users={"a": ("x",)}), 7.0)
-    assert remember(used, Inventory(images=(image,)), 9.0) == {"a": Record(first_detected=5.0, last_used=7.0)}
+    assert remember(used, Inventory(images=(image,)), 9.0) == {
+        "a": ImageRecord(first_detected=5.0, last_used=7.0)
+    }
 
 
 def test_reasons_name_few_users_and_count_the_rest():
     seen = Inventory(images=(ImageRow(id="a"),), users={"a": tuple(f"n/p{n}/c" for n in range(5))})
-    (row,) = judge(seen, {"a": Record(first_detected=0.0)}, Policy(), Goal(everything=True), NOW).verdicts
+    (row,) = judge(
+        seen, {"a": ImageRecord(first_detected=0.0)}, ImageGCPolicy(), Goal(everything=True), NOW
+    ).verdicts
     assert row.reason == "used by n/p0/c, n/p1/c, n/p2/c and 2 more"

@@ -3,7 +3,7 @@
 import itertools
 
 from actors.images.core import decide
-from actors.images.state import ImagesState, Policy
+from actors.images.state import ImagesState, PullerPolicy
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.lifecycle import Cancel, Start, Tell
@@ -51,7 +51,7 @@ class Puller:
         self.cancelled = []
         self.told = []
         self.wake_at = None
-        self.state = state or ImagesState(policy=policy or Policy(per_second=0))
+        self.state = state or ImagesState(policy=policy or PullerPolicy(per_second=0))
 
     def give(self, message):
         decision = decide(self.state, message, self.now, lambda: next(self.ops))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from actors.images import backoff
 from actors.images.drop import LEASE_S
-from actors.images.state import ImagesState, Policy
+from actors.images.state import ImagesState, PullerPolicy
 from api.messages.images import Credential, PullPolicy
 from api.messages.kernel import ChildDied
 from api.messages.pod import ImageProgress, ImageReport
@@ -134,7 +134,7 @@ def play(script, policy):
 @settings(max_examples=150)
 @given(steps, st.sampled_from((1, 2, None)))
 def test_one_pull_per_key_no_wanted_image_removed_and_every_want_ends_up_ready(script, at_once):
-    model = play(script, Policy(at_once=at_once, per_second=0))
+    model = play(script, PullerPolicy(at_once=at_once, per_second=0))
     # From now on everything goes well: each want must come to its end.
     for _ in range(200):
         if model.open:

@@ -4,7 +4,7 @@ import pytest
 
 from actors.images.actor import ImagePuller
 from actors.images.core import WatchPod
-from actors.images.state import ImagesState, Policy
+from actors.images.state import ImagesState, PullerPolicy
 from api.errors import FailureKind
 from api.ids import Path
 from api.messages.kernel import ChildDied
@@ -270,7 +270,7 @@ def test_a_pull_that_nobody_wants_any_more_is_cancelled_but_not_while_another_po
 
 
 def test_a_pull_wanted_again_while_it_is_being_cancelled_begins_after_its_end():
-    puller = Puller(Policy(at_once=None, per_second=0))
+    puller = Puller(PullerPolicy(at_once=None, per_second=0))
     puller.want(want(policy=ALWAYS))
     puller.read()
     puller.want()
@@ -312,20 +312,20 @@ def test_a_pods_wants_end_with_its_actor():
 
 def test_only_so_many_pulls_run_side_by_side():
     for at_once, expected in ((1, 1), (2, 2), (None, 3)):
-        puller = Puller(Policy(at_once=at_once, per_second=0))
+        puller = Puller(PullerPolicy(at_once=at_once, per_second=0))
         puller.want(*(want(f"r.local/{n}:1", ALWAYS, container=f"c{n}") for n in range(3)))
         assert len(puller.calls(ReadNodeCredentials)) == expected
 
 
 def test_a_pull_takes_as_long_as_it_takes():
-    puller = Puller(Policy(at_once=1, per_second=0))
+    puller = Puller(PullerPolicy(at_once=1, per_second=0))
     puller.want(want(policy=ALWAYS))
     puller.read()
     assert puller.deadlines[puller.op(PullImage)] >= 30 * 86400.0
 
 
 def test_a_pull_that_hangs_holds_up_those_behind_it_no_longer_than_its_deadline():
-    puller = Puller(state=ImagesState(policy=Policy(at_once=1, per_second=0), pull_deadline_s=90.0))
+    puller = Puller(state=ImagesState(policy=PullerPolicy(at_once=1, per_second=0), pull_deadline_s=90.0))
     puller.want(want(policy=ALWAYS))
     puller.want(want("r.local/b:1", ALWAYS), uid="u2")
     puller.read()
@@ -351,7 +351,7 @@ def test_pulls_are_begun_in_the_order_in_which_they_were_asked_for_and_waiting_i
 
 
 def test_pulls_beyond_the_rate_wait_for_their_token_instead_of_failing():
-    puller = Puller(Policy(at_once=None, per_second=2, burst=2))
+    puller = Puller(PullerPolicy(at_once=None, per_second=2, burst=2))
     puller.want(*(want(f"r.local/{n}:1", ALWAYS, container=f"c{n}") for n in range(4)))
     assert len(puller.calls(ReadNodeCredentials)) == 2
     assert puller.wake_at == pytest.approx(puller.now + 0.5)

@@ -23,10 +23,10 @@ from api.ports.logs import (
     RotateLog,
 )
 from api.ports.runtime import (
-    Container,
-    ContainerState,
     InspectPod,
     ReopenContainerLog,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -42,9 +42,9 @@ def big(uid="u1", path=PATH, **fields):
     return LogSeen(uid=uid, container="main", path=path, **{"size_bytes": 1000, **fields})
 
 
-def container(state=ContainerState.RUNNING, path=PATH, **fields):
+def container(state=RuntimeContainerState.RUNNING, path=PATH, **fields):
     values = {"id": "x://c1", "sandbox_id": "s1", "name": "main", "attempt": 0, "image": "i", "created_at": 1}
-    return Container(**(values | fields), state=state, log_path=path)
+    return RuntimeContainer(**(values | fields), state=state, log_path=path)
 
 
 def pod(*containers, ours=True, uid="u1"):
@@ -178,14 +178,14 @@ def test_a_log_that_no_container_has_is_left_alone():
 def test_the_log_of_an_ended_container_keeps_its_last_lines_and_is_not_opened_anew():
     rotator = Rotator(limit_bytes=100)
     rotator.scan(big())
-    rotator.answer(InspectPod, pod(container(ContainerState.EXITED)))
+    rotator.answer(InspectPod, pod(container(RuntimeContainerState.EXITED)))
     (call,) = rotator.asked(RotateLog)
     assert call.keep_bytes == 100
     rotator.answer(RotateLog, LogRotated(rotated=ROTATED + ".gz"))
     assert not rotator.asked(ReopenContainerLog)
 
 
-@pytest.mark.parametrize("state", [ContainerState.CREATED, ContainerState.UNKNOWN])
+@pytest.mark.parametrize("state", [RuntimeContainerState.CREATED, RuntimeContainerState.UNKNOWN])
 def test_nothing_is_done_about_a_container_of_which_it_is_not_known_whether_it_writes(state):
     rotator = Rotator()
     rotator.scan(big())
@@ -275,7 +275,7 @@ def test_a_missing_log_of_a_running_container_is_opened_anew():
 def test_a_missing_log_of_an_ended_container_is_left_missing():
     rotator = Rotator()
     rotator.scan(big(size_bytes=0, missing=True))
-    rotator.answer(InspectPod, pod(container(ContainerState.EXITED)))
+    rotator.answer(InspectPod, pod(container(RuntimeContainerState.EXITED)))
     assert not rotator.asked(ReopenContainerLog)
 
 
@@ -308,20 +308,28 @@ def swept(*links, shown):
 
 
 def test_a_link_to_the_log_of_a_container_that_is_gone_or_ended_is_removed():
-    for shown in (RuntimePod(uid="u1", name="", namespace=""), pod(), pod(container(ContainerState.EXITED))):
+    for shown in (
+        RuntimePod(uid="u1", name="", namespace=""),
+        pod(),
+        pod(container(RuntimeContainerState.EXITED)),
+    ):
         rotator = swept(LINK, shown=[shown])
         assert rotator.answer(RemoveDeadLink, Done()) == RemoveDeadLink(name=LINK.name, target=LINK.target)
         assert (rotator.state.links_removed, rotator.state.removing) == (1, {})
 
 
 def test_a_link_in_the_gap_of_a_rotation_stays():
-    for state in (ContainerState.RUNNING, ContainerState.UNKNOWN, ContainerState.CREATED):
+    for state in (
+        RuntimeContainerState.RUNNING,
+        RuntimeContainerState.UNKNOWN,
+        RuntimeContainerState.CREATED,
+    ):
         assert not swept(LINK, shown=[pod(container(state))]).asked(RemoveDeadLink)
 
 
 def test_a_link_stays_where_the_runtime_does_not_answer_or_the_pod_is_another_agents():
     assert not swept(LINK, shown=[failure(FailureKind.UNAVAILABLE)]).asked(RemoveDeadLink)
-    foreign = pod(container(ContainerState.EXITED), ours=False)
+    foreign = pod(container(RuntimeContainerState.EXITED), ours=False)
     assert not swept(LINK, shown=[foreign]).asked(RemoveDeadLink)
 
 

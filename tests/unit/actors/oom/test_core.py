@@ -11,7 +11,7 @@ from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
 from api.messages.usage import UnwatchUsage, UsageRead, WatchUsage
 from api.ports.ooms import OomKill
-from api.ports.runtime import Container, ContainerState, ListPods, PodListing, RuntimePod
+from api.ports.runtime import ListPods, PodListing, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.usage import ContainerUsage, NodeUsage, PodUsage, Usage
 
 WALL = 1_700_000_000_000_000_000
@@ -23,13 +23,13 @@ DENIED = Failure(
 
 
 def pod(name="web", identity=ID, uid="u1", *, ours=True):
-    container = Container(
+    container = RuntimeContainer(
         id=f"containerd://{identity}",
         sandbox_id="s",
         name="main",
         attempt=0,
         image="i",
-        state=ContainerState.EXITED,
+        state=RuntimeContainerState.EXITED,
         created_at=WALL,
     )
     return RuntimePod(uid=uid, namespace="default", name=name, containers=(container,), ours=ours)

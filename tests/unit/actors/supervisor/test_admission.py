@@ -5,7 +5,7 @@ import pytest
 
 from actors.rules.resources.request import Claim
 from actors.supervisor.explain import wait_of
-from actors.supervisor.verdict import Page, Verdict, encoded
+from actors.supervisor.verdict import AdmissionRecord, Verdict, encoded
 from api.ids import Path, Uid, pod_path
 from api.kube.objects.container import Container, ResourceRequirements
 from api.lifecycle import Start
@@ -35,7 +35,7 @@ def remembered(house):
     """Return what the page says, by UID."""
     return {
         uid: verdict.refusal.reason if verdict.refusal else "admitted"
-        for uid, verdict in msgspec.msgpack.decode(house.page, type=Page).verdicts
+        for uid, verdict in msgspec.msgpack.decode(house.page, type=AdmissionRecord).verdicts
     }
 
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from actors.supervisor.verdict import Page
+from actors.supervisor.verdict import AdmissionRecord
 from api.kube.objects.container import Container, ResourceRequirements
 from api.messages.pod import UpdatePod
 from api.messages.supervisor import PodLife, PodMoved, PodOp
@@ -51,7 +51,7 @@ def update(house, *pods):
 def test_what_fits_is_given_once_the_ledger_has_it():
     house = running(asking("a", "1"))
     assert given(update(house, asking("a", "2"))) == {"a": ("2", None)}
-    verdict = dict(msgspec.msgpack.decode(house.page, type=Page).verdicts)["a"]
+    verdict = dict(msgspec.msgpack.decode(house.page, type=AdmissionRecord).verdicts)["a"]
     assert verdict.claim.cpu_milli == 2000
     assert verdict.allocated[0].requests == (("cpu", "2"),)
 

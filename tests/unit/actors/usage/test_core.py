@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.usage.core import PUBLISH_S, WARM_ROUNDS, decide
-from actors.usage.state import Part, Policy, UsageState
+from actors.usage.state import Part, UsagePolicy, UsageState
 from api.errors import Failure, FailureKind
 from api.ids import OpId, Path
 from api.lifecycle import Start, Tell
@@ -15,11 +15,11 @@ from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageRead, WatchUsage
 from api.ports.images import ImageFs, ImageFsUsage
 from api.ports.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
 from api.ports.runtime import (
-    Container,
-    ContainerState,
     InspectPod,
     ListPods,
     PodListing,
+    RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -61,13 +61,13 @@ def pod(uid, *, running=True, ours=True, pid=100, host_network=False):
         created_at=5,
         host_network=host_network,
     )
-    container = Container(
+    container = RuntimeContainer(
         id=f"memory://{uid}-main",
         sandbox_id=sandbox.id,
         name="main",
         attempt=0,
         image="x",
-        state=ContainerState.RUNNING if running else ContainerState.EXITED,
+        state=RuntimeContainerState.RUNNING if running else RuntimeContainerState.EXITED,
         created_at=6,
         started_at=6 if running else None,
         pid=pid if running else 0,
@@ -92,7 +92,7 @@ class World:
     """Answers every call of a core, but those of parts that hang; time is the test's."""
 
     def __init__(self, **policy):
-        self.state = UsageState(policy=Policy(node_name="node1", **policy))
+        self.state = UsageState(policy=UsagePolicy(node_name="node1", **policy))
         self.now = 1000.0
         self.ops = (OpId(number) for number in itertools.count(1))
         self.pods = [pod("a"), pod("b")]

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from actors.logs.state import LogRotatorState, Trouble
 from actors.pod.state import PodMemo, PodState
-from actors.views.view import LOGS, View
+from actors.views.view import LOGS, AgentView
 from api.errors import NotFoundError, RejectedError, UnavailableError
 from api.ids import Path, pod_path
 from api.kube.objects.podstatus import (
@@ -39,7 +39,7 @@ def view(*containers, observed=True, rotator=None, status=None, **fields):
     state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base, **fields)
     if observed:
         state = replace(state, observed=shown(box(), *containers))
-    return View(Kernel(state, rotator), lambda: 1.0, lambda: 1, lambda call, deadline_s: None)
+    return AgentView(Kernel(state, rotator), lambda: 1.0, lambda: 1, lambda call, deadline_s: None)
 
 
 def run(state, attempt):

@@ -18,9 +18,9 @@ from actors.views.metrics import (
     usage_families,
 )
 from actors.views.summary import summary
-from api.ports.runtime import Container, ContainerState, RuntimeCall, RuntimePod
+from api.ports.runtime import RuntimeCall, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.shown.introspection import HOP_BOUNDS_S, Hop, HopRow, KernelRow
-from api.shown.metric import Family, Kind, Sample, histogram, render
+from api.shown.metric import Family, MetricKind, Sample, histogram, render
 from api.usage import FsUsage, InterfaceUsage, NetworkUsage, Process, SwapUsage, VolumeUsage, share_of
 from tests.harness.world.window import ACTORS, USED, WALL
 
@@ -116,8 +116,14 @@ def test_a_prometheus_parser_reads_the_whole_page():
             endings=(("TimedOut", 2), ("ok", 1)),
         ),
     )
-    container = Container(
-        id="x", sandbox_id="y", name="c", attempt=0, image="i", state=ContainerState.RUNNING, created_at=1
+    container = RuntimeContainer(
+        id="x",
+        sandbox_id="y",
+        name="c",
+        attempt=0,
+        image="i",
+        state=RuntimeContainerState.RUNNING,
+        created_at=1,
     )
     pods = (RuntimePod(uid="u", name="p", namespace="n", containers=(container,)),)
     families = [
@@ -149,8 +155,14 @@ def test_a_prometheus_parser_reads_the_whole_page():
 
 def test_kills_are_told_of_containers_that_there_are_also_when_there_were_none():
     rows = [
-        Container(
-            id=n, sandbox_id="y", name=n, attempt=0, image="i", state=ContainerState.EXITED, created_at=1
+        RuntimeContainer(
+            id=n,
+            sandbox_id="y",
+            name=n,
+            attempt=0,
+            image="i",
+            state=RuntimeContainerState.EXITED,
+            created_at=1,
         )
         for n in ("main", "main", "side")
     ]
@@ -171,7 +183,7 @@ def test_kills_are_told_of_containers_that_there_are_also_when_there_were_none()
 
 def test_labels_and_help_are_quoted():
     odd = 'a"b\\c\nd'
-    family = Family(name="x", kind=Kind.GAUGE, help="two\nlines", samples=(Sample(1.5, (("k", odd),)),))
+    family = Family(name="x", kind=MetricKind.GAUGE, help="two\nlines", samples=(Sample(1.5, (("k", odd),)),))
     [found] = text_string_to_metric_families(render([family]).decode())
     assert found.samples[0].labels == {"k": odd}
     assert found.samples[0].value == 1.5
@@ -227,6 +239,6 @@ def test_the_short_form_has_no_disk_and_no_network():
 @pytest.mark.parametrize("value", [0, 5, 0.25, 1e20, -3])
 def test_numbers_survive(value):
     [found] = text_string_to_metric_families(
-        render([Family(name="x", kind=Kind.GAUGE, help="h", samples=(Sample(value),))]).decode()
+        render([Family(name="x", kind=MetricKind.GAUGE, help="h", samples=(Sample(value),))]).decode()
     )
     assert found.samples[0].value == value

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.cli.table import Cell, Column, Screen, age, clean, columns_of, cut, size, table
+from runtime.cli.table import Column, Screen, TableCell, age, clean, columns_of, cut, size, table
 
 COLUMNS = (Column("NAME", least=6), Column("N", right=True), Column("WHY", least=5))
 
@@ -33,7 +33,7 @@ def test_the_widest_column_shrinks_first_and_shows_that_something_is_missing():
 
 
 def test_colour_does_not_change_the_alignment():
-    row = (Cell("abc", "bad"), "1", Cell("why", "good"))
+    row = (TableCell("abc", "bad"), "1", TableCell("why", "good"))
     plain = table(COLUMNS, [row], Screen(width=80))
     painted = table(COLUMNS, [row], Screen(width=80, colour=True))
     assert "\x1b[31mabc\x1b[0m" in painted

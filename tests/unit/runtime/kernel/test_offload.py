@@ -7,7 +7,7 @@ import pytest
 from api.ports.call import HostCall
 from runtime.drivers.host.cgroups.cgroup import PodCgroups
 from runtime.drivers.host.ledger import FileLedger
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.drivers.host.usage.usage import UsageReader
 from runtime.kernel.offload import Lane
 from tests.harness.wait import until
@@ -128,7 +128,7 @@ def kinds_of(call):
     return {call.__name__}.union(*(kinds_of(kind) for kind in call.__subclasses__()))
 
 
-@pytest.mark.parametrize("port", [PodCgroups, PodFolders, FileLedger, UsageReader])
+@pytest.mark.parametrize("port", [PodCgroups, PodFolderDriver, FileLedger, UsageReader])
 def test_what_a_port_says_of_its_calls_it_says_of_calls(port):
     named = {*getattr(port, "short", ()), *getattr(port, "bounds", ())}
     assert named

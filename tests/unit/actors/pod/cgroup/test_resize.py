@@ -8,7 +8,13 @@ from api.kube.objects.pod import Pod
 from api.messages.pod import Resize, UpdatePod
 from api.ports.confinement import Resources
 from api.ports.ledger import Remember
-from api.ports.runtime import ContainerState, CreateContainer, StartContainer, StopContainer, UpdateContainer
+from api.ports.runtime import (
+    CreateContainer,
+    RuntimeContainerState,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.tiny import FACTS, Hand
 
@@ -96,7 +102,7 @@ def test_a_restart_for_a_resize_counts_for_no_end_of_the_pod():
     hand.update(wanted(amounts(cpu="1", policy=how), policy="OnFailure"), generation=2)
     hand.settle_until(StopContainer)
     (container,) = hand.state.observed.containers
-    hand.world._change(container.id, state=ContainerState.EXITED, exit_code=0, finished_at=hand.wall)
+    hand.world._change(container.id, state=RuntimeContainerState.EXITED, exit_code=0, finished_at=hand.wall)
     hand.settle()
     assert hand.status.phase == "Running"
     assert hand.state.observed.containers[0].resources.cpu_shares == 1024

@@ -15,7 +15,7 @@ from api.kube.objects.container import (
 )
 from api.messages.pod import ProbeChanged, ProbeResult
 from api.messages.probes import ProbeKind, ProbePod
-from api.ports.runtime import ContainerState, CreateContainer, StopContainer
+from api.ports.runtime import CreateContainer, RuntimeContainerState, StopContainer
 from tests.unit.actors.pods import IMAGE, UID, wanted
 from tests.unit.actors.tiny import FACTS, Hand, running_pod
 
@@ -104,7 +104,7 @@ def test_a_restart_for_a_resize_is_no_crash_loop():
     for generation, cpu in enumerate(("2", "3", "4"), 2):
         hand.wait(1), hand.update(wanted(limited(cpu, resize_policy=how)), generation), hand.settle()
         (newest, *_) = hand.state.observed.containers
-        assert (newest.state, newest.attempt) == (ContainerState.RUNNING, generation - 1)
+        assert (newest.state, newest.attempt) == (RuntimeContainerState.RUNNING, generation - 1)
     assert sum(isinstance(call, StopContainer) for call in hand.started) == 3
 
 
@@ -124,7 +124,7 @@ def test_a_corrected_image_is_not_held_up_by_what_a_probe_killed_and_is_probed_a
     assert waiting(hand) == "CrashLoopBackOff"
     hand.update(wanted(of(CORRECTED, liveness_probe=probe)), 2), hand.settle()
     (newest, *_) = hand.world.view.containers
-    assert (newest.image, newest.state) == (CORRECTED, ContainerState.RUNNING)
+    assert (newest.image, newest.state) == (CORRECTED, RuntimeContainerState.RUNNING)
     ((target,),) = (hand.messages(ProbePod)[-1].targets,)
     assert target.container_id == newest.id
     assert not hand.state.probes
@@ -140,7 +140,7 @@ def test_what_could_not_be_made_is_tried_at_once_when_it_is_defined_otherwise(ch
     assert len(images(hand)) == 1, "the same definition waits"
     hand.update(wanted(replace(of(), **change)), 3), hand.settle()
     assert len(images(hand)) == 2
-    assert hand.world.view.containers[0].state is ContainerState.RUNNING
+    assert hand.world.view.containers[0].state is RuntimeContainerState.RUNNING
 
 
 def test_the_key_is_made_of_image_and_amounts_in_whatever_order_they_are_written():

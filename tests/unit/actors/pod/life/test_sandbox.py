@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from actors.pod.state import Gone
-from api.ports.runtime import ContainerState, RunSandbox, SandboxState, StopSandbox
+from api.ports.runtime import RunSandbox, RuntimeContainerState, SandboxState, StopSandbox
 from tests.unit.actors.pods import box, instance, shown, wanted
 from tests.unit.actors.tiny import Hand, TinyWorld, running_pod
 
@@ -28,7 +28,9 @@ def test_a_dead_sandbox_is_stopped_until_that_went_well_and_then_no_more():
 def test_a_dead_sandbox_that_was_seen_dead_is_stopped_before_its_pod_counts_as_stopped():
     hand = running_pod(wanted())
     boxes = tuple(replace(b, state=SandboxState.NOT_READY) for b in hand.world.view.sandboxes)
-    gone = tuple(replace(c, state=ContainerState.EXITED, exit_code=137) for c in hand.world.view.containers)
+    gone = tuple(
+        replace(c, state=RuntimeContainerState.EXITED, exit_code=137) for c in hand.world.view.containers
+    )
     hand.world.view = replace(hand.world.view, sandboxes=boxes, containers=gone)
     hand.kill(), hand.observe(), hand.settle()
     assert len(asked(hand, StopSandbox)) == 1

@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from actors.rules.container.progress import Progress, progress
 from api.kube.objects.pod import Container
-from api.ports.runtime import ContainerState
+from api.ports.runtime import RuntimeContainerState
 from tests.unit.actors.pods import IMAGE, box, instance, shown, wanted
 
-STATES = tuple(ContainerState)
+STATES = tuple(RuntimeContainerState)
 
 
 def init(name, policy=""):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.rules.resources.admission import Admitted, House, Refused, Tenant, judge
-from actors.rules.resources.fit import Load, Shortage, shortages
+from actors.rules.resources.fit import ResourceSum, Shortage, shortages
 from actors.rules.resources.placement import bears, holds
 from actors.rules.resources.preemption import CLASSES, Candidate, NoVictimsError, victims, without
 from actors.rules.resources.request import Claim, HostPort, is_critical, priority_of
@@ -71,7 +71,7 @@ def test_whom_a_critical_pod_pushes_aside_is_enough_and_in_vain_nobody(rows, sho
 
 
 def test_who_asks_for_nothing_lacks_nothing():
-    full = Load(pods=1, cpu_milli=9000, memory_bytes=9000, ephemeral_bytes=9000)
+    full = ResourceSum(pods=1, cpu_milli=9000, memory_bytes=9000, ephemeral_bytes=9000)
     assert shortages(Claim(), full, NODE) == ()
 
 

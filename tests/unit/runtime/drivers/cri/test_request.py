@@ -21,7 +21,7 @@ from api.ports.confinement import (
     SecurityProfile,
     SeLinux,
 )
-from api.ports.runtime import LABEL_POD_UID, ContainerSpec, EnvVar, SandboxSpec
+from api.ports.runtime import LABEL_POD_UID, ContainerSpec, EnvironmentVariable, SandboxSpec
 from runtime.drivers.cri import mark
 from runtime.drivers.cri.request import container_config, sandbox_config
 
@@ -120,7 +120,7 @@ CONTAINER = ContainerSpec(
     command=("/bin/web",),
     args=("-v",),
     working_dir="/srv",
-    env=(EnvVar("B", "2"), EnvVar("A", "\u00fc")),
+    env=(EnvironmentVariable("B", "2"), EnvironmentVariable("A", "\u00fc")),
     labels=(("io.kubernetes.container.name", "main"),),
     annotations=(("io.kubernetes.container.hash", "1f"),),
     log_path="main/3.log",

@@ -8,7 +8,7 @@ from api.ports.images import ImageAuth, PullImage
 from api.ports.runtime import (
     ANNOTATION_TERMINATION_PATH,
     ContainerIds,
-    ContainerState,
+    RuntimeContainerState,
     SandboxState,
 )
 from runtime.drivers.cri import mark, shown
@@ -19,10 +19,10 @@ from runtime.wire.generated import cri_pb2 as pb
 
 ID = "ab" * 32
 CREATED, RUNNING, EXITED, UNKNOWN = (
-    ContainerState.CREATED,
-    ContainerState.RUNNING,
-    ContainerState.EXITED,
-    ContainerState.UNKNOWN,
+    RuntimeContainerState.CREATED,
+    RuntimeContainerState.RUNNING,
+    RuntimeContainerState.EXITED,
+    RuntimeContainerState.UNKNOWN,
 )
 
 

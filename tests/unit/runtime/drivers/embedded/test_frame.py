@@ -14,7 +14,7 @@ from runtime.drivers.embedded.keeper.frame import (
     MAX_FRAME_BYTES,
     NEWEST,
     FrameError,
-    Inbox,
+    FrameReader,
     agreed_version,
     pack,
 )
@@ -27,14 +27,14 @@ BODIES = st.lists(
 @given(bodies=BODIES, size=st.integers(1, 50))
 def test_frames_survive_any_cutting(bodies, size):
     data = b"".join(map(pack, bodies))
-    inbox = Inbox()
+    inbox = FrameReader()
     found = [body for start in range(0, len(data), size) for body in inbox.feed(data[start : start + size])]
     assert found == bodies
 
 
 def test_an_absurd_length_ends_the_connection():
     with pytest.raises(FrameError):
-        Inbox().feed(struct.pack(">I", MAX_FRAME_BYTES + 1))
+        FrameReader().feed(struct.pack(">I", MAX_FRAME_BYTES + 1))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_absurd_length_ends_the_connection():
 )
 def test_nonsense_ends_the_connection(data):
     with pytest.raises(FrameError):
-        Inbox().feed(struct.pack(">I", len(data)) + data)
+        FrameReader().feed(struct.pack(">I", len(data)) + data)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_both_sides_speak_the_newest_version_that_both_know(oldest, newest, vers
 def test_a_socket_is_read_until_the_other_side_has_gone_or_speaks_no_frames():
     near, far = socket.socketpair()
     near.setblocking(False)
-    inbox = Inbox()
+    inbox = FrameReader()
     with near, far:
         assert inbox.receive(near) == [], "nothing has come yet"
         data = pack({"id": 1}) + pack({"id": 2})
@@ -75,7 +75,7 @@ def test_a_socket_is_read_until_the_other_side_has_gone_or_speaks_no_frames():
         far.sendall(struct.pack(">I", MAX_FRAME_BYTES + 1))
         assert inbox.receive(near) is None
         far.close()
-        assert Inbox().receive(near) is None
+        assert FrameReader().receive(near) is None
 
 
 def test_whatever_a_peer_sends_is_objects_or_a_frame_error():
@@ -88,4 +88,4 @@ def test_whatever_a_peer_sends_is_objects_or_a_frame_error():
             at = chance.randrange(len(data))
             data[at : at + chance.randrange(3)] = chance.randbytes(chance.randrange(4))
         with contextlib.suppress(FrameError):
-            assert all(isinstance(found, dict) for found in Inbox().feed(data))
+            assert all(isinstance(found, dict) for found in FrameReader().feed(data))

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from api.errors import RejectedError
-from api.ports.runtime import ContainerSpec, EnvVar
+from api.ports.runtime import ContainerSpec, EnvironmentVariable
 from runtime.drivers.embedded.image import host_row, require_own_user, require_runnable
 
 
@@ -54,7 +54,7 @@ def test_what_is_no_image_reference_is_called_that(image):
         ({"command": ("a\0b",)}, "NUL"),
         ({"log_path": "../../etc/passwd"}, "log path"),
         ({"log_path": "/etc/passwd"}, "log path"),
-        ({"env": (EnvVar("A=B", "x"),)}, "A=B"),
+        ({"env": (EnvironmentVariable("A=B", "x"),)}, "A=B"),
     ],
 )
 def test_what_no_process_can_be_given_is_refused(fields, word):
@@ -64,7 +64,7 @@ def test_what_no_process_can_be_given_is_refused(fields, word):
 
 def test_a_refusal_never_repeats_an_environment_value():
     with pytest.raises(RejectedError) as refused:
-        require_runnable(spec(env=(EnvVar("TOKEN", "sword\0fish"),)))
+        require_runnable(spec(env=(EnvironmentVariable("TOKEN", "sword\0fish"),)))
     assert "TOKEN" in str(refused.value)
     assert "sword" not in str(refused.value)
 

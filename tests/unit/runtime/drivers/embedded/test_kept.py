@@ -13,7 +13,7 @@ from runtime.drivers.embedded.descriptor import SPARE, leave_spare, pods_at_most
 from runtime.drivers.embedded.keeper import store
 from runtime.drivers.embedded.keeper.frame import NEWEST, pack
 from runtime.drivers.embedded.keeper.link import Links
-from runtime.drivers.embedded.keeper.loop import Loop as KeeperLoop
+from runtime.drivers.embedded.keeper.loop import KeeperLoop
 from runtime.drivers.embedded.kept import Kept
 from runtime.net.loop import Loop
 from tests.harness.wait import until

@@ -6,7 +6,7 @@ import stat
 
 import pytest
 
-from runtime.drivers.embedded.keeper.log import Log
+from runtime.drivers.embedded.keeper.log import LogWriter
 
 RECORD = re.compile(rb"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z) (stdout|stderr) ([PF]) (.*)$", re.DOTALL)
 
@@ -33,7 +33,7 @@ def records(path):
 
 
 def test_a_line_has_time_stream_and_tag(path):
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"hello\nwor")
     log.write("stderr", b"oops\n")
     log.write("stdout", b"ld\n")
@@ -43,7 +43,7 @@ def test_a_line_has_time_stream_and_tag(path):
 
 
 def test_empty_lines_are_lines(path):
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"\n\n")
     log.close()
     assert records(path) == [("stdout", "F", b"")] * 2
@@ -52,7 +52,7 @@ def test_empty_lines_are_lines(path):
 @pytest.mark.parametrize("chunk", [1000, 16384, 70000])
 def test_a_long_line_is_written_in_parts_of_16_kib(path, chunk):
     text = bytes(65 + i % 26 for i in range(40000)) + b"\n"
-    log = Log(str(path))
+    log = LogWriter(str(path))
     for start in range(0, len(text), chunk):
         log.write("stdout", text[start : start + chunk])
     log.close()
@@ -63,7 +63,7 @@ def test_a_long_line_is_written_in_parts_of_16_kib(path, chunk):
 
 
 def test_a_line_without_end_is_partial_when_the_log_closes(path):
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"prompt> ")
     assert records(path) == [] if path.stat().st_size else True
     log.close()
@@ -71,7 +71,7 @@ def test_a_line_without_end_is_partial_when_the_log_closes(path):
 
 
 def test_a_rotated_file_is_left_and_a_new_one_begun(path):
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"one\n")
     path.rename(path.with_suffix(".1"))
     log._look_at = 0.0
@@ -82,7 +82,7 @@ def test_a_rotated_file_is_left_and_a_new_one_begun(path):
 
 
 def test_without_room_whole_lines_are_dropped_counted_and_named_when_room_is_back(path, size_limit):
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"before\n")
     size_limit(path.stat().st_size + 70)
     log.write("stdout", b"fits\ntorn apart by the limit\n")
@@ -104,7 +104,7 @@ def test_without_room_whole_lines_are_dropped_counted_and_named_when_room_is_bac
 def test_a_log_folder_that_cannot_be_made_drops_lines_and_takes_them_up_again(tmp_path):
     blocker = tmp_path / "web"
     blocker.write_text("in the way")
-    log = Log(str(blocker / "0.log"))
+    log = LogWriter(str(blocker / "0.log"))
     log.write("stdout", b"lost\n")
     assert log.dropped == 1
     assert "Not a directory" in log.trouble or "File exists" in log.trouble
@@ -118,7 +118,7 @@ def test_a_link_in_the_logs_place_is_not_followed(path, tmp_path):
     path.parent.mkdir()
     target = tmp_path / "precious"
     path.symlink_to(target)
-    log = Log(str(path))
+    log = LogWriter(str(path))
     log.write("stdout", b"lost\n")
     log.close()
     assert not target.exists()

@@ -7,7 +7,7 @@ import pytest
 
 from runtime.drivers.embedded.keeper import store
 from runtime.drivers.embedded.keeper.cgroup import Survey
-from runtime.drivers.embedded.keeper.loop import Loop
+from runtime.drivers.embedded.keeper.loop import KeeperLoop
 from runtime.drivers.embedded.keeper.pod import Keeper
 
 
@@ -30,7 +30,7 @@ def test_an_error_that_no_one_expected_is_written_down_and_ends_no_keeper(keeper
 
 
 def test_an_instant_beyond_what_a_selector_waits_for_is_no_error():
-    loop, called = Loop(), []
+    loop, called = KeeperLoop(), []
     loop.at(time.monotonic() + 60 * 86_400, lambda: called.append("in two months"))
     near, far = socket.socketpair()
     with near, far:

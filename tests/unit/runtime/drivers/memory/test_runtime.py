@@ -7,18 +7,26 @@ from api.ports.runtime import (
     ANNOTATION_OWNER,
     HOST_IMAGE,
     ContainerSpec,
-    ContainerState,
     CreateContainer,
     ListPods,
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
+    RuntimeContainerState,
     SandboxSpec,
     SandboxState,
     StartContainer,
     StopContainer,
 )
-from runtime.drivers.memory.behaviour import Behaviour, Ending, Line, OnTerm, Output, killed_by, parse
+from runtime.drivers.memory.behaviour import (
+    Behaviour,
+    OnTerm,
+    Output,
+    OutputLine,
+    ProcessExit,
+    killed_by,
+    parse,
+)
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee, violations
 from runtime.drivers.memory.runtime import Latency, MemoryRuntime
 from tests.conformance.containers.clock import VirtualClock
@@ -78,10 +86,10 @@ class Hands:
     [
         ((), Behaviour()),
         (("run",), Behaviour()),
-        (("exit", "37"), Behaviour(ends_after_s=0, ending=Ending(code=37, reason="Error"))),
-        (("exit", "0"), Behaviour(ends_after_s=0, ending=Ending(reason="Completed"))),
+        (("exit", "37"), Behaviour(ends_after_s=0, ending=ProcessExit(code=37, reason="Error"))),
+        (("exit", "0"), Behaviour(ends_after_s=0, ending=ProcessExit(reason="Completed"))),
         (("sleep", "5"), Behaviour(ends_after_s=5)),
-        (("sleep", "5", "exit", "3"), Behaviour(ends_after_s=5, ending=Ending(code=3, reason="Error"))),
+        (("sleep", "5", "exit", "3"), Behaviour(ends_after_s=5, ending=ProcessExit(code=3, reason="Error"))),
         (("sleep", "5", "run"), Behaviour()),
         (("ignore-term",), Behaviour(on_term=OnTerm(ignored=True))),
         (("slow-term", "3"), Behaviour(on_term=OnTerm(takes_s=3, code=143))),
@@ -92,7 +100,7 @@ class Hands:
         (("sleep", "1", "oom"), Behaviour(ends_after_s=1, ending=killed_by(9, "OOMKilled"))),
         (
             ("sleep", "1", "print", "a b", "stderr"),
-            Behaviour(ends_after_s=1, lines=(Line(after_s=1, text="a b", output=Output.STDERR),)),
+            Behaviour(ends_after_s=1, lines=(OutputLine(after_s=1, text="a b", output=Output.STDERR),)),
         ),
     ],
 )
@@ -133,7 +141,7 @@ def test_records_can_vanish_behind_our_back():
     first, second = hands.container(sandbox, "run", name="a"), hands.container(sandbox, "run", name="b")
     hands.runtime.remove_behind_our_back(first.id)
     assert hands.look(first) is None
-    assert hands.look(second).state is ContainerState.RUNNING
+    assert hands.look(second).state is RuntimeContainerState.RUNNING
     hands.runtime.remove_behind_our_back(sandbox.id)
     assert hands.runtime.snapshot().pods == ()
     assert hands.runtime.running() == ()
@@ -146,7 +154,7 @@ def test_a_reboot_leaves_records_of_what_ended():
     runs, ended = hands.container(sandbox, "run", name="a"), hands.container(sandbox, "exit", "4", name="b")
     hands.pass_time(0.01)
     hands.runtime.reboot()
-    assert (hands.look(runs).state, hands.look(runs).exit_code) == (ContainerState.EXITED, 255)
+    assert (hands.look(runs).state, hands.look(runs).exit_code) == (RuntimeContainerState.EXITED, 255)
     assert hands.look(ended).exit_code == 4
     assert hands.runtime.snapshot().pods[0].sandboxes[0].state is SandboxState.NOT_READY
 
@@ -155,14 +163,14 @@ def test_foreign_pods_run_and_are_not_ours():
     hands = Hands()
     pod = hands.runtime.add_foreign_pod("kube-system", "proxy")
     assert pod.ours is False
-    assert [c.state for c in pod.containers] == [ContainerState.RUNNING]
+    assert [c.state for c in pod.containers] == [RuntimeContainerState.RUNNING]
 
 
 def test_a_lost_container_is_unknown():
     hands = Hands()
     container = hands.container(hands.sandbox(), "run")
     hands.runtime.lose_track(container.id)
-    assert hands.look(container).state is ContainerState.UNKNOWN
+    assert hands.look(container).state is RuntimeContainerState.UNKNOWN
 
 
 def test_nothing_reaches_an_agent_that_was_killed_but_its_requests_happen():
@@ -175,7 +183,7 @@ def test_nothing_reaches_an_agent_that_was_killed_but_its_requests_happen():
     hands.runtime.begin(call, 60, lambda result, failure: answers.append((result, failure)))
     hands.runtime.disconnect()
     hands.pass_time(2.5)
-    assert hands.look(container).state is ContainerState.RUNNING
+    assert hands.look(container).state is RuntimeContainerState.RUNNING
     hands.pass_time(1.0)
     assert hands.look(container).exit_code == 137
     hands.pass_time(100)
@@ -218,7 +226,11 @@ def test_a_listing_that_is_not_complete_keeps_states_and_hides_exit_codes():
     hands.pass_time(0.01)
     listing = hands.call(ListPods())
     (container,) = listing.pods[0].containers
-    assert (listing.complete, container.state, container.exit_code) == (False, ContainerState.EXITED, None)
+    assert (listing.complete, container.state, container.exit_code) == (
+        False,
+        RuntimeContainerState.EXITED,
+        None,
+    )
 
 
 def test_two_live_sandboxes_are_a_violation():

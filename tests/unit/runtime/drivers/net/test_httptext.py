@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.drivers.net.httptext import Answer, MalformedError, Target, following, request_bytes
+from runtime.drivers.net.httptext import MalformedError, ResponseReader, Target, following, request_bytes
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4;x=y\r\nwiki\r\n5\r\npedia\r\n0\r\n\r\n"
 WHOLE = [
@@ -18,7 +18,7 @@ WHOLE = [
 
 
 def read(data, cuts=(), limit=1024):
-    answer = Answer(limit)
+    answer = ResponseReader(limit)
     at = 0
     for cut in (*sorted(cuts), len(data)):
         if cut > at and not answer.complete:

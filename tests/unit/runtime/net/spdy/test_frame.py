@@ -31,7 +31,7 @@ FRAMES = st.one_of(
     st.builds(f.HeadersFrame, stream=IDS, headers=HEADERS, finish=st.booleans()),
     st.builds(f.RstStream, stream=IDS, status=U32),
     st.builds(
-        f.Settings,
+        f.SettingsFrame,
         entries=st.lists(st.tuples(st.integers(0, 0xFF_FFFF), U32), max_size=4).map(tuple),
     ),
     st.builds(f.Ping, id=U32),
@@ -84,7 +84,7 @@ def test_what_containerd_sends_is_understood():
     ("frame", "wire"),
     [
         (f.RstStream(stream=3, status=5), "80030003 00000008 00000003 00000005"),
-        (f.Settings(entries=((7, 65536),)), "80030004 0000000c 00000001 00000007 00010000"),
+        (f.SettingsFrame(entries=((7, 65536),)), "80030004 0000000c 00000001 00000007 00010000"),
         (f.Ping(id=9), "80030006 00000004 00000009"),
         (f.GoAway(last=7, status=1), "80030007 00000008 00000007 00000001"),
         (f.WindowUpdate(stream=5, delta=0x8000), "80030009 00000008 00000005 00008000"),

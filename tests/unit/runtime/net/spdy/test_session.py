@@ -10,8 +10,8 @@ from runtime.net.spdy.session import (
     STREAM_LIMIT,
     WINDOW_BYTES,
     Broken,
-    Finished,
     GoneAway,
+    HalfClosed,
     Opened,
     Ponged,
     Received,
@@ -54,11 +54,11 @@ def test_a_stream_is_opened_used_and_over():
     assert client.receive(server.outgoing()) == [Replied(stream=1, headers=())]
     client.send(1, b"hello")
     client.finish(1)
-    assert server.receive(client.outgoing()) == [Received(stream=1, data=b"hello"), Finished(stream=1)]
+    assert server.receive(client.outgoing()) == [Received(stream=1, data=b"hello"), HalfClosed(stream=1)]
     # Half-closed: the other direction goes on.
     server.send(1, b"still here")
     server.finish(1)
-    assert client.receive(server.outgoing()) == [Received(stream=1, data=b"still here"), Finished(stream=1)]
+    assert client.receive(server.outgoing()) == [Received(stream=1, data=b"still here"), HalfClosed(stream=1)]
     assert not client.is_open(1)
     client.send(1, b"to nobody")
     assert client.outgoing() == b""
@@ -93,7 +93,7 @@ def test_a_peer_that_never_speaks_of_windows_gets_all():
 def test_a_peers_window_is_kept_from_its_first_word():
     peer = Peer()
     stream = peer.accept()
-    peer.say(f.Settings(entries=((f.INITIAL_WINDOW_SIZE, 1000),)))
+    peer.say(f.SettingsFrame(entries=((f.INITIAL_WINDOW_SIZE, 1000),)))
     peer.session.send(stream, bytes(2500))
     peer.session.finish(stream)
     assert len(data_of(peer.hear())) == 1000
@@ -110,7 +110,7 @@ def test_a_window_that_shrinks_is_earned_again_first():
     stream = peer.accept()
     peer.session.send(stream, bytes(3000))
     peer.hear()
-    peer.say(f.Settings(entries=((f.INITIAL_WINDOW_SIZE, 1000),)))
+    peer.say(f.SettingsFrame(entries=((f.INITIAL_WINDOW_SIZE, 1000),)))
     peer.session.send(stream, b"x")
     assert peer.hear() == []
     peer.say(f.WindowUpdate(stream=stream, delta=2000))
@@ -179,7 +179,7 @@ def test_data_after_the_end_resets_the_stream():
     peer = Peer()
     stream = peer.accept()
     events = peer.say(f.Data(stream=stream, finish=True), f.Data(stream=stream, data=b"more"))
-    assert events == [Finished(stream=stream), Broken(stream=stream, status=f.Status.STREAM_ALREADY_CLOSED)]
+    assert events == [HalfClosed(stream=stream), Broken(stream=stream, status=f.Status.STREAM_ALREADY_CLOSED)]
     assert peer.hear() == [f.RstStream(stream=stream, status=f.Status.STREAM_ALREADY_CLOSED)]
 
 
@@ -211,7 +211,7 @@ def test_a_peer_opens_streams_within_its_ids_and_its_number():
     [
         f.WindowUpdate(stream=0, delta=0),
         f.WindowUpdate(stream=0, delta=(1 << 31) - 1),
-        f.Settings(entries=((f.INITIAL_WINDOW_SIZE, 1 << 31),)),
+        f.SettingsFrame(entries=((f.INITIAL_WINDOW_SIZE, 1 << 31),)),
     ],
 )
 def test_windows_that_cannot_be_end_the_connection(frame):
@@ -239,7 +239,7 @@ def test_all_arrives_in_order_and_never_beyond_the_window(sizes, data):
     window = data.draw(st.integers(1_000, 50_000))
     # The server's first word, before anything is sent, makes its windows count.
     first = f.Encoder()
-    client.receive(first.encode(f.Settings(entries=((f.INITIAL_WINDOW_SIZE, window),))))
+    client.receive(first.encode(f.SettingsFrame(entries=((f.INITIAL_WINDOW_SIZE, window),))))
     bodies = {client.open(()): bytes([n + 1]) * size for n, size in enumerate(sizes)}
     for stream in bodies:
         server.receive(client.outgoing())

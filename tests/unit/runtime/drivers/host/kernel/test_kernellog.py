@@ -4,7 +4,7 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.ooms import OomKill
-from runtime.drivers.host.kernel.kernellog import LogReader, kernel_line
+from runtime.drivers.host.kernel.kernellog import KernelLogReader, kernel_line
 
 START = b"4,1,1,-;a invoked oom-killer: gfp_mask=0x0\n"
 LIMIT = b"4,2,2,-;Task in /g/v killed as a result of limit of /g\n"
@@ -44,7 +44,7 @@ class Records:
 
 def read(*records):
     pushed, failures = [], []
-    reader = LogReader("/dev/null", pushed.append)
+    reader = KernelLogReader("/dev/null", pushed.append)
     reader._file.close()
     reader._file = Records(*records)
     reader._fail = failures.append

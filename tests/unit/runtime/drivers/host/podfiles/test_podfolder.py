@@ -10,7 +10,7 @@ import pytest
 
 from api.errors import ConflictError
 from api.ports.podfiles import ListPodFolders, MakePodFolders, RemovePodFolders
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.process import UMASK
 
 REPOSITORY = Path(__file__).parents[6]
@@ -23,7 +23,7 @@ def roots(tmp_path):
 
 @pytest.fixture
 def driver(roots):
-    return PodFolders(*roots)
+    return PodFolderDriver(*roots)
 
 
 def make(driver, uid="uid-1"):
@@ -141,13 +141,13 @@ import subprocess, sys
 from pathlib import Path
 from api.errors import ConflictError
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
-from runtime.drivers.host.podfiles.podfolder import PodFolders
+from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 
 root, inside = Path(sys.argv[1]), sys.argv[2]
 precious = root / "precious"
 (precious / "below").mkdir(parents=True)
 (precious / "data").write_text("keep")
-driver = PodFolders(root / "pods", root / "logs")
+driver = PodFolderDriver(root / "pods", root / "logs")
 driver.perform(MakePodFolders(uid="uid-1"), 5)
 target = root / "pods/uid-1" / inside
 target.mkdir(parents=True, exist_ok=True)

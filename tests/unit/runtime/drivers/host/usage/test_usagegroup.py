@@ -3,7 +3,7 @@
 import pytest
 
 from api.ports.usage import ContainerPlace, PodPlace, ReadNode, ReadPods
-from api.usage import Source
+from api.usage import UsageSource
 from runtime.drivers.host.usage.usage import UsageReader
 from runtime.drivers.host.usage.usagefile import field, kibibytes, network
 from runtime.drivers.host.usage.usagegroup import Hierarchies, is_pods, own_part
@@ -107,7 +107,7 @@ def test_v1_counts_processor_memory_and_tasks_for_container_and_pod(kernel):
     assert container.memory.rss_bytes == 3 * MIB
     assert (container.memory.page_faults, container.memory.major_page_faults) == (11, 2)
     assert container.pids == 6
-    assert container.source == Source.CGROUP_V1
+    assert container.source == UsageSource.CGROUP_V1
     assert row.group.cpu.total_ns == 6_000_000_000
     assert row.group.memory.working_set_bytes == 26 * MIB
     # No limit to speak of: nothing is available below it.
@@ -148,7 +148,7 @@ def test_v2_counts_the_same_also_below_systemds_slices(kernel):
     assert container.memory.working_set_bytes == 16 * MIB
     assert container.memory.available_bytes is None
     assert (container.swap.usage_bytes, container.swap.available_bytes) == (4096, 4096)
-    assert container.source == Source.CGROUP_V2
+    assert container.source == UsageSource.CGROUP_V2
     assert row.group.memory.usage_bytes == 30 * MIB
 
 
@@ -162,7 +162,7 @@ def test_where_v2_has_no_controllers_processes_are_counted(kernel):
     assert container.memory.working_set_bytes == 500 * 4096
     assert container.memory.rss_bytes == 300 * 4096
     assert container.pids == 1
-    assert container.source == Source.PROCESSES
+    assert container.source == UsageSource.PROCESSES
     assert row.group is None
 
 
@@ -184,7 +184,7 @@ def test_a_cgroup_that_others_share_is_not_the_containers_own(kernel):
     kernel.process(42, *(f"{n}:{name}:/user.slice" for n, name in enumerate(("cpuacct", "memory", "pids"))))
     kernel.v1("/user.slice")
     [container] = kernel.read((ID, 42)).containers
-    assert container.source == Source.PROCESSES
+    assert container.source == UsageSource.PROCESSES
 
 
 def test_a_process_that_is_gone_costs_its_own_row_only(kernel):
@@ -230,7 +230,7 @@ def test_the_machine_by_its_root_cgroups(kernel):
     assert node.pids == 70000
     assert node.pid_limit == 32768
     assert node.started_at == 1_700_000_000 * 10**9
-    assert node.source == Source.CGROUP_V1
+    assert node.source == UsageSource.CGROUP_V1
     assert [part.name for part in node.system][-1] == "pods"
 
 
@@ -247,7 +247,7 @@ def test_the_root_of_v2_counts_what_processes_and_cache_take(kernel):
 
 def test_without_cgroups_the_machine_is_what_proc_says(kernel):
     node = kernel.node()
-    assert node.source == Source.PROC
+    assert node.source == UsageSource.PROC
     assert node.memory.usage_bytes == 6 * MIB
     assert node.memory.working_set_bytes == 5 * MIB
     assert node.memory.available_bytes == 3 * MIB
