@@ -46,6 +46,12 @@ class Unlisten(Action, frozen=True, kw_only=True):
     stream: str
 
 
+class Watch(Action, frozen=True, kw_only=True):
+    """Be told by `ChildDied` and `Restarted` what becomes of the actor at `path`."""
+
+    path: Path
+
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 

@@ -6,13 +6,12 @@
 ```
 
 The text is a constant in lower case, facts are fields. `setup` once, then `log_factory(path)` for each actor; `LEVELS`
-changes what is written while the agent runs. `Repeats` decides which of many equal failures are worth a line.
+changes what is written while the agent runs.
 """
 
 import contextlib
 import logging
 import sys
-from collections import OrderedDict
 from datetime import UTC
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TextIO
@@ -248,34 +247,3 @@ def _word(value: Any) -> str:
         plain = value.isprintable() and value and not any(c in ' "=' for c in value)
         return value if plain else msgspec.json.encode(value).decode()
     return msgspec.json.encode(value).decode()
-
-
-class Repeats:
-    """Decides which of many failures are worth a line: the first of its kind, each change, then every n-th.
-
-    ```python
-    if times := repeats.failed(url, why):      # 1, or how often in a row by now
-        log.warning("cannot fetch manifests", url=url, why=why, times=times)
-    if times := repeats.recovered(url):
-        log.info("manifests fetched again", url=url, after=times)
-    ```
-
-    Bounded: of many keys the ones longest silent are forgotten. Not for use from several threads.
-    """
-
-    def __init__(self, *, every: int = 100, keys: int = 1024) -> None:
-        self._every, self._keys = every, keys
-        self._seen: OrderedDict[str, tuple[str, int]] = OrderedDict()
-
-    def failed(self, key: str, why: str) -> int:
-        """Note one failure; return how many of this kind in a row when that is worth a line, else 0."""
-        before, times = self._seen.pop(key, ("", 0))
-        times = times + 1 if why == before else 1
-        self._seen[key] = (why, times)
-        if len(self._seen) > self._keys:
-            self._seen.popitem(last=False)
-        return times if times == 1 or times % self._every == 0 else 0
-
-    def recovered(self, key: str) -> int:
-        """Note that it works; return how many failures in a row that ends, 0 for none."""
-        return self._seen.pop(key, ("", 0))[1]

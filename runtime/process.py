@@ -3,6 +3,7 @@
 Everything here is for the composition root and raises an `OperatingError` whose text is the one line to show.
 """
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -158,17 +159,12 @@ class StopSignals:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
     def wait(self, timeout_s: float | None = None) -> str:
-        """Return the name of the signal, the word given to `ask_stop`, or an empty text after `timeout_s`."""
+        """Return the name of the signal, or an empty text after `timeout_s`."""
         ready, _, _ = select.select([self._read], [], [], timeout_s)
         if not ready:
             return ""
-        first = os.read(self._read, 1)[0]
         self._stopping = True
-        return signal.Signals(first).name if first else "asked"
-
-    def ask_stop(self) -> None:
-        """Make `wait` return ``asked``; from any thread."""
-        self._write_byte(0)
+        return signal.Signals(os.read(self._read, 1)[0]).name
 
     def close(self) -> None:
         """Put back the handlers that were there before."""
@@ -184,14 +180,9 @@ class StopSignals:
         if self._stopping:
             os.write(2, b"nodeagent: told to stop a second time; ending at once, pods keep running\n")
             os._exit(128 + number)
-        self._write_byte(number)
-
-    def _write_byte(self, number: int) -> None:
-        try:
+        # The pipe may be full of unread requests to stop: one more says nothing new.
+        with contextlib.suppress(BlockingIOError):
             os.write(self._write, bytes([number]))
-        except BlockingIOError:
-            # The pipe is full of unread requests to stop: one more says nothing new.
-            return
 
 
 # ---------------------------------------------------------------- what this process may have, and what ends it

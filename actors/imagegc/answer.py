@@ -28,9 +28,7 @@ def answered(before: ImageGCState, after: ImageGCState) -> tuple[ImageGCState, t
     answers = tuple(
         Tell(
             to=after.askers[run],
-            message=ImagesCollected(
-                run=run, removed=len(removed_rows(one)), freed_bytes=one.freed_bytes, failure=one.failure
-            ),
+            message=ImagesCollected(run=run, removed=len(removed_rows(one)), failure=one.failure),
         )
         for run, one in told.items()
     )

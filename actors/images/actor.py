@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from actors.images.core import WatchPod, decide, start
+from actors.images.core import decide, start
 from actors.images.state import ImagesState
-from api.lifecycle import Action, Decision
+from api.lifecycle import Decision
 from api.messages.images import ImagesMessage
 from api.messages.kernel import KernelMessage
 from api.ports.port import BlockingPort, Port
@@ -40,11 +40,3 @@ class ImagePuller(CoreActor[ImagesMessage]):
                 elif all((old.image, old.failure) != (pull.image, pull.failure) for old in before.finished):
                     ctx.log.warning("image pull failed", image=pull.image, why=pull.failure)
         return decision
-
-    def perform(self, action: Action, ctx: Context) -> None:
-        """Watch a pod's actor."""
-        match action:
-            case WatchPod(path=path):
-                ctx.watch(path)
-            case _:
-                raise AssertionError(action)

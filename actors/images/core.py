@@ -25,8 +25,8 @@ from actors.images.state import (
     StepDue,
 )
 from actors.rules.imagename import complaint, with_default_tag
-from api.ids import Instant, OpId, Path, Uid, pod_path
-from api.lifecycle import Action, Cancel, Decision, Start, Tell
+from api.ids import Instant, OpId, Uid, pod_path
+from api.lifecycle import Action, Cancel, Decision, Start, Tell, Watch
 from api.messages.images import DropImage, ImagesMessage, ImageWant, PullPolicy, WantImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.ports.images import ImageShown, ImageStatus
@@ -38,12 +38,6 @@ ABSENT_LIMIT_S = 30.0
 """Between looks for an image that is never pulled: somebody may load it."""
 
 NewOp = Callable[[], OpId]
-
-
-class WatchPod(Action, frozen=True, kw_only=True):
-    """Be told when the actor of a pod dies."""
-
-    path: Path
 
 
 class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +103,7 @@ def absorb_wants(state: ImagesState, message: WantImages, now: Instant) -> Absor
     state = ended(state, uid, wants, now)
     if not wants or uid in state.watched:
         return Absorbed(state=state, asked=uid)
-    watch = WatchPod(path=pod_path(uid))
+    watch = Watch(path=pod_path(uid))
     return Absorbed(state=replace(state, watched=state.watched | {uid}), actions=(watch,), asked=uid)
 
 

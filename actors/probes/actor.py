@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from actors.probes.core import WatchPod, decide, start
+from actors.probes.core import decide, start
 from actors.probes.state import ProberState
-from api.lifecycle import Action, Decision
+from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.probes import ProbesMessage
 from api.ports.port import BlockingPort, Port
@@ -26,11 +26,3 @@ class Prober(CoreActor[ProbesMessage]):
     def decide(self, message: ProbesMessage | KernelMessage, ctx: Context) -> Decision[ProberState]:
         """Decide on one message."""
         return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
-
-    def perform(self, action: Action, ctx: Context) -> None:
-        """Watch a pod's actor."""
-        match action:
-            case WatchPod(path=path):
-                ctx.watch(path)
-            case _:
-                raise AssertionError(action)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from actors.probes.state import PodProbes, ProbeKey, ProberState, Worker
 from actors.probes.verdict import CheckResult, verdict_of
-from api.ids import Instant, OpId, Path, Uid, WallNs, pod_path
-from api.lifecycle import Action, Cancel, Decision, Start, Tell
+from api.ids import Instant, OpId, Uid, WallNs, pod_path
+from api.lifecycle import Action, Cancel, Decision, Start, Tell, Watch
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbePod, ProbesMessage, ProbeTarget
@@ -35,12 +35,6 @@ hangs must not keep the probes of the whole node from being made.
 NS = 1_000_000_000
 
 NewOp = Callable[[], OpId]
-
-
-class WatchPod(Action, frozen=True, kw_only=True):
-    """Be told when the actor of a pod dies."""
-
-    path: Path
 
 
 class Draft(msgspec.Struct):
@@ -118,7 +112,7 @@ def take_targets(draft: Draft, state: ProberState, message: ProbePod, now: Insta
             drop_pod(draft, uid)
         return
     if before is None:
-        draft.actions.append(WatchPod(path=pod_path(uid)))
+        draft.actions.append(Watch(path=pod_path(uid)))
     old = before or PodProbes()
     workers = []
     for target in message.targets:

@@ -281,12 +281,6 @@ def without_verdict(book: Book, charge: Charge) -> Book:
     return book if charge.verdict is None else replace(book, edition=book.edition + 1)
 
 
-def with_retry(state: SupervisorState, uid: Uid, now: Instant) -> SupervisorState:
-    """Have a pod's actor out of quarantine: the pod may have running containers, and its actor is needed now."""
-    charge = state.charges.get(uid)
-    return state if charge is None else with_charge(state, replace(charge, retry_at=now))
-
-
 def absorb_eviction(
     state: SupervisorState, message: WatchPods | NodePressure | ClearFinished
 ) -> SupervisorState:

@@ -18,8 +18,6 @@ from api.errors import RejectedError
 from api.messages.images import Credential
 from api.ports.images import ImageAuth
 
-CONFIG_JSON = ".dockerconfigjson"
-"""Key of a secret of type ``kubernetes.io/dockerconfigjson``."""
 CONFIG = ".dockercfg"
 """Key of a secret of type ``kubernetes.io/dockercfg``."""
 

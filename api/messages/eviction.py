@@ -61,8 +61,6 @@ class ImagesCollected(Message, frozen=True, kw_only=True):
 
     run: str
     removed: int
-    freed_bytes: int | None = None
-    """What the file system showed; None when it was not measured."""
     failure: str = ""
 
     def brief(self) -> str:

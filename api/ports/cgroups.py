@@ -94,9 +94,6 @@ class NodeCgroupsMade(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Path of a cgroup, and what of it the kernel did not take."""
 
 
-CgroupCall = EnsurePodCgroup | EnsureNodeCgroups
-
-
 def check_cgroup_path(path: str) -> None:
     """Raise `RejectedError` for what is no plain full path."""
     parts = path.split("/")

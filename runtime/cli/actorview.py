@@ -112,22 +112,6 @@ def listing(rows: tuple[ActorRow, ...], screen: Screen, *, detail: bool) -> str:
     return table(columns, [_row(row, detail=detail) for row in rows], screen)
 
 
-def alarming(rows: tuple[ActorRow, ...], screen: Screen) -> str:
-    """Return one whole line for each actor that is stuck or dead: a terminal's table has cut the reason."""
-    lines = [
-        screen.paint(f"{clean(row.path)} {clean(what)}", "bad") + "\n"
-        for row in rows
-        if (what := _alarm(row))
-    ]
-    return "".join(["\n", *lines]) if lines else ""
-
-
-def _alarm(row: ActorRow) -> str:
-    if row.unresponsive:
-        return f"is stuck {row.unresponsive}"
-    return f"is dead: {row.death_cause}" if row.state is ActorState.DEAD and row.death_cause else ""
-
-
 def _row(row: ActorRow, *, detail: bool) -> tuple[TableCell | str, ...]:
     cells: tuple[TableCell | str, ...] = (
         row.path,

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from api.errors import OperatingError
-from api.lifecycle import Action, Cancel, Decision, Listen, Start, Tell, Unlisten
+from api.lifecycle import Action, Cancel, Decision, Listen, Start, Tell, Unlisten, Watch
 from api.messages.kernel import KernelMessage
 from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Actor, Context
@@ -85,6 +85,8 @@ class CoreActor(Actor[M], Generic[M]):
                     ctx.listen(self.streams[stream])
                 case Unlisten(stream=stream):
                     ctx.unlisten(self.streams[stream].name)
+                case Watch(path=path):
+                    ctx.watch(path)
                 case _:
                     self.perform(action, ctx)
         ctx.wake_at(decision.wake_at)
@@ -113,5 +115,7 @@ def action_brief(action: Action) -> str:
             return f"listen {stream}"
         case Unlisten(stream=stream):
             return f"unlisten {stream}"
+        case Watch(path=path):
+            return f"watch {path}"
         case _:
             return type(action).__name__

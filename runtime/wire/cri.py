@@ -1,6 +1,6 @@
 """The calls of the container runtime interface, ``runtime.v1``."""
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.rpc import Rpc, Wired
@@ -45,5 +45,3 @@ IMAGE_STATUS = _image("ImageStatus", pb.ImageStatusRequest, pb.ImageStatusRespon
 PULL_IMAGE = _image("PullImage", pb.PullImageRequest, pb.PullImageResponse)
 REMOVE_IMAGE = _image("RemoveImage", pb.RemoveImageRequest, pb.RemoveImageResponse)
 IMAGE_FS = _image("ImageFsInfo", pb.ImageFsInfoRequest, pb.ImageFsInfoResponse)
-
-AnyRpc = Rpc[Any, Any]

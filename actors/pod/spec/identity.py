@@ -30,9 +30,6 @@ from api.ports.runtime import (
 
 OWNER = "nodeagent"
 FNV_OFFSET, FNV_PRIME = 0x811C9DC5, 0x01000193
-LINKS = "/var/log/containers"
-"""Where programs that collect logs look for one link per container."""
-LONGEST_NAME_BYTES = 255
 DEFAULT_GRACE_S = 30
 
 ESCAPES = (
@@ -54,16 +51,6 @@ def log_directory(log_root: str, pod: Pod) -> str:
 def log_path(container: str, attempt: int) -> str:
     """Return a container's log file, relative to its pod's log folder."""
     return f"{container}/{attempt}.log"
-
-
-def log_link(name: str, namespace: str, container: str, container_id: str) -> str:
-    """Return the absolute path of the link to a container's log; `container_id` may have the runtime's scheme.
-
-    The stem is cut where the file name would be longer than a file system takes, never the suffix.
-    """
-    identity = container_id.rpartition("://")[2]
-    stem = f"{name}_{namespace}_{container}-{identity}".encode()[: LONGEST_NAME_BYTES - len(".log")]
-    return f"{LINKS}/{stem.decode(errors='ignore')}.log"
 
 
 def sandbox_labels(pod: Pod) -> Pairs:

@@ -18,11 +18,6 @@ def shares_of(milli: int) -> int:
     return min(max(milli * SHARES_PER_CPU // 1000, MIN_SHARES), MAX_SHARES) if milli else MIN_SHARES
 
 
-def milli_of_shares(shares: int) -> int:
-    """Return the thousandths of a CPU that shares stand for; fewer than any request has are none."""
-    return 0 if shares < MIN_SHARES else -(-shares * 1000 // SHARES_PER_CPU)
-
-
 def weight_of(shares: int) -> int:
     """Return the weight of cgroup version 2 for shares: the linear form that agents write, not the runtimes' curve."""
     if shares >= MAX_SHARES:
@@ -30,19 +25,9 @@ def weight_of(shares: int) -> int:
     return 1 + (max(shares, MIN_SHARES) - 2) * 9999 // 262_142
 
 
-def shares_of_weight(weight: int) -> int:
-    """Return the shares that a weight stands for."""
-    return (weight - 1) * 262_142 // 9999 + 2
-
-
 def quota_of(milli: int, period_us: int = DEFAULT_PERIOD_US) -> int:
     """Return the quota per period of thousandths of a CPU; 0 stays 0, and the kernel takes none below 1 ms."""
     return max(milli * period_us // 1000, MIN_QUOTA_US) if milli else 0
-
-
-def milli_of_quota(quota_us: int, period_us: int) -> int:
-    """Return the thousandths of a CPU that a quota stands for; 0 where there is none."""
-    return quota_us * 1000 // period_us if quota_us > 0 and period_us else 0
 
 
 def slice_quota_of(quota_us: int, period_us: int) -> int:

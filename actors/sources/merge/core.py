@@ -190,11 +190,6 @@ def with_subscriber(state: ConfigState, told: SubscriberState) -> ConfigState:
     return replace(state, subscribers=tuple(sorted((*others, told), key=lambda s: s.path)))
 
 
-def seen_sources(state: ConfigState) -> tuple[str, ...]:
-    """Return the sources that delivered a list of their own."""
-    return tuple(s.source for s in state.sources if s.seen)
-
-
 def rows(state: ConfigState) -> tuple[SourceRow, ...]:
     """Return what the merge itself found wrong: pods it dropped, and names that two sources want."""
     found = [

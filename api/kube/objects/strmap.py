@@ -32,14 +32,10 @@ class StrMap(dict[str, str]):
         return StrMap, (tuple(self.items()),)
 
     def _refuse(self, *_args: object, **_kwargs: object) -> NoReturn:
-        raise TypeError("a StrMap never changes: make another one with `with_entries` or `without`")
+        raise TypeError("a StrMap never changes: make another one")
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
     __ior__ = _refuse
-
-    def with_entries(self, entries: Mapping[str, str]) -> "StrMap":
-        """Return a copy in which `entries` are set."""
-        return StrMap({**self, **entries})
 
     def without(self, *keys: str) -> "StrMap":
         """Return a copy without `keys`."""

@@ -32,11 +32,6 @@ SUBDOMAIN = Rule(
     253,
     "a DNS name: at most 253 lower case letters, digits, '-' and '.', each part beginning and ending with a letter or digit",
 )
-SEARCH_DOMAIN = Rule(
-    r"[a-z0-9_](?:[-a-z0-9_]*[a-z0-9])?(?:\.[a-z0-9_](?:[-a-z0-9_]*[a-z0-9])?)*",
-    253,
-    "a search domain: lower case letters, digits, '-', '_' and '.'",
-)
 QUALIFIED = Rule(
     rf"(?=[^/]{{1,253}}/|[^/]*$)(?:{SUBDOMAIN_PATTERN}/)?{QUALIFIED_PART}",
     317,

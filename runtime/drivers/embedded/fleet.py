@@ -59,11 +59,6 @@ class Fleet:
 
     # -- views
 
-    @property
-    def is_adopted(self) -> bool:
-        """Whether everything found at the start has spoken or was given up on."""
-        return self._adopted
-
     def when_adopted(self, then: Callable[[], None]) -> None:
         """Run `then` as soon as listings are true."""
         if self._adopted:
@@ -101,10 +96,6 @@ class Fleet:
         """Return which keepers cannot be reached now and why, as one sentence; nothing when all can."""
         found = [k.trouble for k in self._kept.values() if k.trouble]
         return (f"{found[0]} ({len(found)} such pods); it is tried again",) if found else ()
-
-    def is_empty(self) -> bool:
-        """Whether there is no sandbox at all."""
-        return not self._kept
 
     # -- the start
 

@@ -346,11 +346,6 @@ class MemoryRuntime:
         with self._lock:
             return tuple(self._world.history)
 
-    def history_since(self, number: int) -> list[HistoryRow]:
-        """Return what happened after the first `number` rows."""
-        with self._lock:
-            return self._world.history[number:]
-
     def violations(self) -> tuple[str, ...]:
         """Return one sentence for each rule that was broken so far."""
         return violations(self.history)

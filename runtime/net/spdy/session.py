@@ -180,10 +180,6 @@ class Session:
         self._put(Ping(id=id_))
         return id_
 
-    def go_away(self) -> None:
-        """Tell the peer that no new streams are taken."""
-        self._put(GoAway(last=self._peer_last))
-
     def consumed(self, stream: int, size: int) -> None:
         """Give back `size` received bytes of a stream to the peer's windows, some at a time."""
         found = self._streams.get(stream)

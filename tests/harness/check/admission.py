@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actors.pod.state import Gone, PodState, Recalling
-from actors.rules.resources.cgroupvalue import MIN_SHARES, milli_of_shares, shares_of
+from actors.rules.resources.cgroupvalue import MIN_SHARES, shares_of
 from actors.rules.resources.request import Claim, claim_of
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded
 from api.ids import Path, Uid
@@ -129,8 +129,8 @@ class Admissions:
         most = shares_of(world.parts.facts.allocatable_cpu_milli)
         if sum(given.values()) <= most or self.unwritten:
             return ""
-        had = {uid: milli_of_shares(shares) for uid, shares in sorted(given.items()) if shares}
-        return f"containers that run have more CPU than the node: {had}"
+        had = {uid: shares for uid, shares in sorted(given.items()) if shares}
+        return f"containers that run have more CPU than the node, in shares: {had}"
 
 
 def is_left(world: World, uid: Uid) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from api.errors import RejectedError
 from api.ports.runtime import EnvironmentVariable
 from api.ports.urls import FetchManifests
-from runtime.logs import LEVELS, Repeats, log_factory, setup
+from runtime.logs import LEVELS, log_factory, setup
 
 
 @pytest.fixture
@@ -116,19 +116,3 @@ def test_a_closed_stream_does_not_stop_the_agent(lines, capfd):
     stream.close()
     log_factory("/node").error("nobody reads this")
     assert capfd.readouterr().err == ""
-
-
-def test_repeated_failures_are_worth_a_line_on_change_and_then_every_nth():
-    repeats = Repeats(every=3)
-    said = [repeats.failed("url", why) for why in ["404", "404", "404", "404", "refused", "refused"]]
-    assert said == [1, 0, 3, 0, 1, 0]
-    assert repeats.recovered("url") == 2
-    assert repeats.recovered("url") == 0
-
-
-def test_repeats_forget_the_key_that_was_silent_longest():
-    repeats = Repeats(every=10, keys=2)
-    for key in ("a", "b", "a", "c"):
-        repeats.failed(key, "x")
-    assert repeats.recovered("b") == 0
-    assert repeats.recovered("a") == 2

@@ -97,18 +97,6 @@ def test_a_signal_to_stop_is_heard_by_name(number):
     assert signal.getsignal(number) == before
 
 
-def test_a_word_from_inside_ends_the_waiting_too():
-    signals = StopSignals()
-    try:
-        assert signals.wait(0) == ""
-        for _ in range(100_000):
-            signals.ask_stop()
-        assert signals.wait(5) == "asked"
-    finally:
-        signals.close()
-        signals.close()
-
-
 def test_a_second_signal_ends_the_process_at_once():
     script = (
         # A single blocking call could begin after the signal was noted and before its handler ran.

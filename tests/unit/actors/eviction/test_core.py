@@ -517,7 +517,7 @@ def test_a_full_disk_has_unused_images_go_before_any_pod():
     assert hand.read().kill is None, "the collection is under way"
     hand.tell(ImagesCollected(run="another", removed=1))
     assert isinstance(hand.state.doing, Reclaiming)
-    hand.tell(ImagesCollected(run=asked.run, removed=1, freed_bytes=4), 1.0)
+    hand.tell(ImagesCollected(run=asked.run, removed=1), 1.0)
     assert hand.sent(ReadUsageNow)
     assert hand.read(1.0, age_s=2.0).kill is None, "that reading was begun before"
     assert hand.read(1.0).kill.uid == "hog"

@@ -17,12 +17,11 @@ def ended(*runs, **more):
 
 def test_an_actor_is_told_once_what_its_run_came_to():
     before = with_asker(ImageGCState(), CollectImages(run="r1", asked_by=EVICTION))
-    after = replace(before, collected=(ended("r0"), ended("r1", "r2", freed_bytes=7, failure="it broke")))
+    after = replace(before, collected=(ended("r0"), ended("r1", "r2", failure="it broke")))
     state, [tell] = answered(before, after)
-    assert (tell.to, tell.message.run, tell.message.freed_bytes, tell.message.failure) == (
+    assert (tell.to, tell.message.run, tell.message.failure) == (
         EVICTION,
         "r1",
-        7,
         "it broke",
     )
     assert state.askers == {}

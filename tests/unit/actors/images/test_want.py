@@ -3,10 +3,10 @@
 import pytest
 
 from actors.images.actor import ImagePuller
-from actors.images.core import WatchPod
 from actors.images.state import ImagesState, PullerPolicy
 from api.errors import FailureKind
 from api.ids import Path
+from api.lifecycle import Watch
 from api.messages.kernel import ChildDied
 from api.messages.pod import ImageProgress
 from api.ports.credentials import ReadNodeCredentials
@@ -301,9 +301,7 @@ def test_a_pods_wants_end_with_its_actor():
     puller.give = lambda message: actions.extend(give(message))
     puller.want(want(policy=ALWAYS))
     puller.want(want(policy=ALWAYS, attempt=1))
-    assert [action for action in actions if isinstance(action, WatchPod)] == [
-        WatchPod(path=Path("/node/pods/u1"))
-    ]
+    assert [action for action in actions if isinstance(action, Watch)] == [Watch(path=Path("/node/pods/u1"))]
     puller.read()
     puller.give(ChildDied(path=Path("/node/pods/u1"), cause=""))
     assert puller.state.entries == {}

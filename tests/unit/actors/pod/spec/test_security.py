@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from actors.pod.spec.containerconfig import ConfigProblem, RunImage, container_spec, sandbox_spec
-from actors.pod.spec.identity import go_json, handler_fields, log_link
+from actors.pod.spec.identity import go_json, handler_fields
 from actors.pod.spec.security import MASKED, READ_ONLY
 from actors.rules.container.sysctl import SAFE, forbidden_sysctl
 from api.kube.objects.container import EphemeralContainer, LifecycleHandler
@@ -310,15 +310,3 @@ def test_which_kernel_parameters_a_pod_may_set(name, network, ipc, allowed, forb
 )
 def test_a_hook_is_written_as_a_kubelet_writes_it(handler, text):
     assert go_json(handler_fields(msgspec.convert(handler, LifecycleHandler))) == text
-
-
-def test_the_link_to_a_log():
-    assert log_link("p", "n", "c", "abc") == "/var/log/containers/p_n_c-abc.log"
-    assert log_link("p", "n", "c", "containerd://abc") == "/var/log/containers/p_n_c-abc.log"
-
-
-@pytest.mark.parametrize("length", [1, 120, 184, 185, 186, 253])
-def test_the_name_of_a_link_fits_a_file_system(length):
-    name = log_link("p" * length, "n", "c", "i" * 64).rpartition("/")[2]
-    assert len(name.encode()) == min(len("p" * length + "_n_c-.log") + 64, 255)
-    assert name.endswith(".log")
