@@ -16,8 +16,3 @@ Instant = float
 
 WallNs = int
 """Wall clock, nanoseconds since the epoch, UTC. For people, files and the runtime; never for waiting."""
-
-
-def pod_path(uid: Uid) -> Path:
-    """Return the path of the actor that owns the pod `uid`."""
-    return Path(f"/node/pods/{uid}")

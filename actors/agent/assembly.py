@@ -41,10 +41,10 @@ from actors.sources.merge.actor import PodConfig
 from actors.status.actor import StatusManager
 from actors.status.state import StatusState
 from actors.supervisor.actor import PodSupervisor
-from actors.supervisor.core import CONFIG, SELF
 from actors.supervisor.state import SupervisorState
 from actors.usage.actor import UsageManager
 from actors.usage.state import UsagePolicy, UsageState
+from api import paths
 from api.config.settings import Settings
 from api.eviction import MEMORY_SIGNALS
 from api.ids import Instant, Uid
@@ -114,29 +114,31 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     }
     fan_in = max(256, 8 * settings.max_pods)
     system.spawn(
-        StatusManager.options(name="status", restart=FOREVER, mailbox=fan_in).bind(
+        StatusManager.options(name=paths.leaf(paths.STATUS), restart=FOREVER, mailbox=fan_in).bind(
             StatusState(), pick(ports, "ledger")
         )
     )
     system.spawn(
-        ImagePuller.options(name="images", restart=FOREVER, mailbox=fan_in).bind(
+        ImagePuller.options(name=paths.leaf(paths.IMAGES), restart=FOREVER, mailbox=fan_in).bind(
             image_pulls(settings), pick(ports, "runtime", "credentials")
         )
     )
     system.spawn(
         EventRecorder.options(
-            name="events", restart=FOREVER, mailbox=max(EVENTS_AT_LEAST, EVENTS_PER_POD * settings.max_pods)
+            name=paths.leaf(paths.EVENTS),
+            restart=FOREVER,
+            mailbox=max(EVENTS_AT_LEAST, EVENTS_PER_POD * settings.max_pods),
         ).bind(EventsState(node_name=settings.node_name), pick(ports, "ledger"))
     )
     groups = CgroupsState(node_name=settings.node_name, forget_s=max(180.0, 3 * settings.sync_s))
     system.spawn(
-        CgroupManager.options(name="cgroups", restart=FOREVER, mailbox=fan_in).bind(
+        CgroupManager.options(name=paths.leaf(paths.CGROUPS), restart=FOREVER, mailbox=fan_in).bind(
             groups, pick(ports, "node", "cgroups")
         )
     )
     probes = ProberState(deadline_s=settings.runtime_request_timeout_s)
     system.spawn(
-        Prober.options(name="probes", restart=FOREVER, mailbox=fan_in).bind(
+        Prober.options(name=paths.leaf(paths.PROBES), restart=FOREVER, mailbox=fan_in).bind(
             probes, pick(ports, "runtime", "net")
         )
     )
@@ -147,19 +149,19 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         node=parts.facts,
     )
     system.spawn(
-        PodSupervisor.options(name="pods", restart=FOREVER, mailbox=fan_in).bind(
+        PodSupervisor.options(name=paths.leaf(paths.PODS), restart=FOREVER, mailbox=fan_in).bind(
             supervisor, pick(ports, "ledger", "podfiles", "node"), partial(pod_spec, settings, parts, ports)
         )
     )
     # Its first listing goes to the supervisor, which admits no pod before that: lost, it would cost a whole period.
     pleg = PlegState(relist_s=RELIST_S, deadline_s=settings.runtime_request_timeout_s)
     system.spawn(
-        Pleg.options(name="pleg", restart=FOREVER, mailbox=fan_in).bind(
+        Pleg.options(name=paths.leaf(paths.PLEG), restart=FOREVER, mailbox=fan_in).bind(
             pleg, pick(ports, "runtime"), {RUNTIME_EVENTS: parts.runtime_events}
         )
     )
     system.spawn(
-        ImageGCManager.options(name="imagegc", restart=FOREVER).bind(
+        ImageGCManager.options(name=paths.leaf(paths.IMAGEGC), restart=FOREVER).bind(
             image_gc(settings), pick(ports, "runtime")
         )
     )
@@ -172,26 +174,28 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         take_over=settings.take_over,
     )
     system.spawn(
-        LogRotator.options(name="logs", restart=FOREVER).bind(rotator, pick(ports, "runtime", "logfiles"))
+        LogRotator.options(name=paths.leaf(paths.LOGS), restart=FOREVER).bind(
+            rotator, pick(ports, "runtime", "logfiles")
+        )
     )
     system.spawn(
-        UsageManager.options(name="usage", restart=FOREVER).bind(
+        UsageManager.options(name=paths.leaf(paths.USAGE), restart=FOREVER).bind(
             usage_of(settings, parts.facts), pick(ports, "usage", "runtime", "node")
         )
     )
     system.spawn(
-        EvictionManager.options(name="eviction", restart=FOREVER).bind(
+        EvictionManager.options(name=paths.leaf(paths.EVICTION), restart=FOREVER).bind(
             eviction_of(settings), {CROSSINGS: parts.memory_crossings}
         )
     )
-    config = PodConfig.options(name="config", restart=FOREVER)
-    system.spawn(config.bind(subscribers=((SELF, NotificationMode.INCREMENTAL),)))
+    config = PodConfig.options(name=paths.leaf(paths.CONFIG), restart=FOREVER)
+    system.spawn(config.bind(subscribers=((paths.PODS, NotificationMode.INCREMENTAL),)))
     if settings.pod_manifest_path:
         system.spawn(
-            FileSource.options(name="file", restart=FOREVER).bind(
+            FileSource.options(name=paths.leaf(paths.FILE), restart=FOREVER).bind(
                 path=settings.pod_manifest_path,
                 node_name=settings.node_name,
-                config=CONFIG,
+                config=paths.CONFIG,
                 manifests=parts.manifests,
                 changes=parts.manifest_changes,
                 ledger=parts.ledger,
@@ -200,11 +204,11 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         )
     if settings.manifest_url:
         system.spawn(
-            HttpSource.options(name="http", restart=FOREVER).bind(
+            HttpSource.options(name=paths.leaf(paths.HTTP), restart=FOREVER).bind(
                 url=settings.manifest_url,
                 headers=settings.manifest_url_headers,
                 node_name=settings.node_name,
-                config=CONFIG,
+                config=paths.CONFIG,
                 urls=parts.urls,
                 period_s=settings.http_check_s,
             )
@@ -215,7 +219,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         deadline_s=settings.runtime_request_timeout_s,
     )
     system.spawn(
-        OomWatcher.options(name="oom", restart=FOREVER).bind(
+        OomWatcher.options(name=paths.leaf(paths.OOM), restart=FOREVER).bind(
             watcher, pick(ports, "runtime"), {OOMS: parts.kernel_ooms}
         )
     )

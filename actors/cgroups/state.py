@@ -5,11 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.nodeevent import NodeEvent
-from api.ids import Instant, OpId, Path, Uid
+from api.ids import Instant, OpId, Uid
 from api.ports.cgroups import NodeCgroup
 from api.ports.node import NodeFacts
-
-SELF = Path("/node/cgroups")
 
 
 class PodCpuRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.nodeevent import NodeEvent
-from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.ids import Instant, OpId, Uid, WallNs
 from api.shown.introspection import EventRow
 
-SELF = Path("/node/events")
 SECTION = "events"
 """Ledger section, keys are UIDs, owned by EventRecorder."""
 

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from actors.eviction.core import IMAGE_GC, PODS, WatchOthers, begin, decide
+from actors.eviction.core import WatchOthers, begin, decide
 from actors.eviction.report import report
-from actors.eviction.state import USAGE, EvictionState
+from actors.eviction.state import EvictionState
+from api import paths
 from api.lifecycle import Action, Decision
 from api.messages.eviction import EvictionMessage
 from api.messages.kernel import KernelMessage
@@ -40,7 +41,7 @@ class EvictionManager(CoreActor[EvictionMessage]):
         """Watch those who are asked for something."""
         match action:
             case WatchOthers():
-                for path in (PODS, USAGE, IMAGE_GC):
+                for path in (paths.PODS, paths.USAGE, paths.IMAGEGC):
                     ctx.watch(path)
             case _:
                 raise AssertionError(action)

@@ -11,15 +11,7 @@ from msgspec.structs import replace
 
 from actors.eviction.hint import answered, follow_hint, listen, wakes_for_hint, with_stream
 from actors.eviction.reading import pressures, with_usage
-from actors.eviction.state import (
-    SELF,
-    USAGE,
-    Clearing,
-    EvictionState,
-    Killing,
-    Reclaiming,
-    Victim,
-)
+from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming, Victim
 from actors.eviction.verdict import (
     due,
     name_of,
@@ -30,6 +22,7 @@ from actors.eviction.verdict import (
 )
 from actors.rules.nodeevent import NodeEvent, told
 from actors.rules.resources.ranking import low_on
+from api import paths
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.lifecycle import Action, Decision, Tell
@@ -41,8 +34,6 @@ from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
-PODS, IMAGE_GC = Path("/node/pods"), Path("/node/imagegc")
-EVENTS = Path("/node/events")
 KILL_WAIT_S = 30.0
 """How long a victim is waited for before another reading decides again."""
 CLEAR_WAIT_S = 30.0
@@ -126,15 +117,15 @@ def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[
 
 def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
     """Take in that somebody lost what it was told: who watches is told again, a collection's end will not be heard."""
-    if path == PODS:
+    if path == paths.PODS:
         if isinstance(state.doing, Clearing):
             state = replace(state, doing=replace(state.doing, done=True))
         until = now + KILL_WAIT_S
         state = replace(state, settled=False, settling_until=until)
         return replace(state, told=None, pods_asked_at=float("-inf")), ()
-    if path == USAGE:
+    if path == paths.USAGE:
         return replace(state, heard_at=float("-inf")), ()
-    if path == IMAGE_GC and isinstance(state.doing, Reclaiming):
+    if path == paths.IMAGEGC and isinstance(state.doing, Reclaiming):
         return over(state, now, "")
     return state, ()
 
@@ -152,7 +143,7 @@ def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionStat
             return state, ()
         case _:
             assert_never(state.doing)
-    again = Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF))
+    again = Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION))
     return replace(state, doing=None, deed_at=now), (again,)
 
 
@@ -182,7 +173,7 @@ def settle(state: EvictionState, actions: list[Action], now: Instant) -> Evictio
         return replace(state, deed_at=now, settled=False)
     if state.settled or late:
         return replace(state, settled=True)
-    actions.append(Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF)))
+    actions.append(Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION)))
     return replace(state, deed_at=now, settled=True)
 
 
@@ -218,10 +209,10 @@ def go_on(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 def watch(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Ask for pods and usage, again when they stay away."""
     if now >= state.heard_at + SILENCE_S:
-        actions.append(Tell(to=USAGE, message=WatchUsage(asked_by=SELF)))
+        actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.EVICTION)))
         state = replace(state, heard_at=now)
     if now >= state.pods_asked_at + PODS_AGAIN_S:
-        actions.append(Tell(to=PODS, message=WatchPods(asked_by=SELF)))
+        actions.append(Tell(to=paths.PODS, message=WatchPods(asked_by=paths.EVICTION)))
         # What it was told before may have been lost as well.
         state = replace(state, pods_asked_at=now, told=None)
     return state
@@ -232,7 +223,7 @@ def tell_pressure(state: EvictionState, actions: list[Action], now: Instant) -> 
     conditions = pressures(state, now)
     if state.usage is not None and conditions != state.told:
         message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
-        actions.append(Tell(to=PODS, message=message))
+        actions.append(Tell(to=paths.PODS, message=message))
         state = replace(state, told=conditions)
     return replace(state, conditions=conditions)
 
@@ -262,14 +253,14 @@ def is_reclaim_due(state: EvictionState, signal: Signal, now: Instant) -> bool:
 def clear(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
     """Have what is kept of pods that have ended removed."""
     run = f"eviction-{state.epoch}-{state.reclaims + 1}"
-    actions.append(Tell(to=PODS, message=ClearFinished(run=run, asked_by=SELF)))
+    actions.append(Tell(to=paths.PODS, message=ClearFinished(run=run, asked_by=paths.EVICTION)))
     doing = Clearing(signal=signal, run=run, until=now + CLEAR_WAIT_S)
     return replace(state, doing=doing, reclaims=state.reclaims + 1, note="")
 
 
 def reclaim(state: EvictionState, actions: list[Action], cleared: Clearing, now: Instant) -> EvictionState:
     """Have all unused images removed."""
-    actions.append(Tell(to=IMAGE_GC, message=CollectImages(run=cleared.run, asked_by=SELF)))
+    actions.append(Tell(to=paths.IMAGEGC, message=CollectImages(run=cleared.run, asked_by=paths.EVICTION)))
     doing = Reclaiming(signal=cleared.signal, run=cleared.run, until=now + RECLAIM_WAIT_S)
     return replace(state, doing=doing)
 
@@ -321,9 +312,9 @@ def kill(
         own_fault=own_fault,
         reason=EVICTED,
         message=victim.message,
-        asked_by=SELF,
+        asked_by=paths.EVICTION,
     )
-    actions += [event(victim, wall, EVICTED, victim.message), Tell(to=PODS, message=ask)]
+    actions += [event(victim, wall, EVICTED, victim.message), Tell(to=paths.PODS, message=ask)]
     return replace(
         state,
         doing=Killing(victim=victim, until=victim.asked_at + max(KILL_WAIT_S, 1.5 * victim.grace_s)),
@@ -346,7 +337,7 @@ def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
         reason=reason,
         message=message,
     )
-    return Tell(to=EVENTS, message=seen)
+    return Tell(to=paths.EVENTS, message=seen)
 
 
 def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:

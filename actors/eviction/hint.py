@@ -7,8 +7,9 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.eviction.state import CROSSINGS, SELF, USAGE, EvictionState
+from actors.eviction.state import CROSSINGS, EvictionState
 from actors.rules.ear import deaf, is_due, listening, wakes
+from api import paths
 from api.eviction import MemoryCrossed, Threshold
 from api.ids import Instant
 from api.lifecycle import Action, Listen, Tell
@@ -65,7 +66,7 @@ def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> Ev
         return replace(state, hinted_at=None)
     if now < state.hint_asked_at + ASK_AGAIN_S:
         return state
-    actions.append(Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF, everything=False)))
+    actions.append(Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION, everything=False)))
     return replace(state, hint_asked_at=now)
 
 

@@ -19,12 +19,10 @@ import msgspec
 from actors.rules.ear import Ear
 from actors.rules.nodeevent import NodeEvent
 from api.eviction import EvictionPolicy, Observation, Pressure, Signal, Threshold
-from api.ids import Instant, Path, Uid
+from api.ids import Instant, Uid
 from api.messages.eviction import ActivePod
 from api.usage import Usage
 
-SELF = Path("/node/eviction")
-USAGE = Path("/node/usage")
 CROSSINGS = "memory.crossings"
 """The stream of what the kernel says of memory thresholds."""
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from actors.imagegc.core import WatchImages, decide
 from actors.imagegc.report import report
-from actors.imagegc.state import IMAGES, ImageGCState
+from actors.imagegc.state import ImageGCState
+from api import paths
 from api.lifecycle import Action, Decision
 from api.messages.imagegc import ImageGCMessage
 from api.messages.kernel import KernelMessage
@@ -37,6 +38,6 @@ class ImageGCManager(CoreActor[ImageGCMessage]):
         """Watch the image puller."""
         match action:
             case WatchImages():
-                ctx.watch(IMAGES)
+                ctx.watch(paths.IMAGES)
             case _:
                 raise AssertionError(action)

@@ -14,17 +14,9 @@ from actors.imagegc import disk
 from actors.imagegc.answer import answered, with_asker
 from actors.imagegc.look import ImageInspection, inventory, missing, take, take_failure
 from actors.imagegc.report import finish, happened
-from actors.imagegc.state import (
-    IMAGES,
-    RUNS,
-    SELF,
-    Dropping,
-    ImageGCState,
-    Inspecting,
-    Round,
-    Settling,
-)
+from actors.imagegc.state import RUNS, Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.imagegc.verdict import Goal, Judgement, judge, remember, verdict
+from api import paths
 from api.errors import FailureKind
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start, Tell
@@ -78,9 +70,9 @@ def absorb(
             return absorb_dropped(state, message, now), ()
         case Outcome():
             return absorb_outcome(state, message, now, wall)
-        case Restarted(path=path) if path == IMAGES:
+        case Restarted(path=path) if path == paths.IMAGES:
             return lose_answer(state, "the image puller was restarted while it was to remove it"), ()
-        case ChildDied(path=path, cause=cause) if path == IMAGES:
+        case ChildDied(path=path, cause=cause) if path == paths.IMAGES:
             return replace(
                 lose_answer(state, f"the image puller does not run: {cause or 'stopped'}"),
                 puller=cause or "stopped",
@@ -272,7 +264,9 @@ def conclude(
             why = f"cannot remove image {title(image.names, image.id)}: the image puller does not run: {state.puller}"
             return finish(state, current, now, wall, failure=why)
         until = now + state.deadline_s + DROP_MARGIN_S
-        actions.append(Tell(to=IMAGES, message=DropImage(id=image.id, names=image.names, asked_by=SELF)))
+        actions.append(
+            Tell(to=paths.IMAGES, message=DropImage(id=image.id, names=image.names, asked_by=paths.IMAGEGC))
+        )
         return with_round(state, replace(current, step=Dropping(image=image, why=first.reason, until=until)))
     if current.everything and current.gone and not current.settled and current.before and current.after:
         # Whoever asked is told what became free, which may take a moment to show.

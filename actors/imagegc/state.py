@@ -20,8 +20,6 @@ from api.ports.images import ImageFs, ImageRow
 from api.ports.runtime import RuntimeCall
 from api.shown.introspection import Collection, ImageVerdict
 
-SELF = Path("/node/imagegc")
-IMAGES = Path("/node/images")
 RUNS = 64
 """Runs that may wait; who asks for more gets the newest ones."""
 

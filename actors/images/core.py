@@ -25,10 +25,11 @@ from actors.images.state import (
     StepDue,
 )
 from actors.rules.imagename import complaint, with_default_tag
-from api.ids import Instant, OpId, Uid, pod_path
+from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Cancel, Decision, Start, Tell, Watch
 from api.messages.images import DropImage, ImagesMessage, ImageWant, PullPolicy, WantImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.paths import pod_path
 from api.ports.images import ImageShown, ImageStatus
 
 AGAIN_S = 1.0

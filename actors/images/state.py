@@ -21,8 +21,6 @@ from api.messages.pod import ImageReport
 from api.ports.confinement import Pairs
 from api.ports.images import PULL_LIMIT_S, ImageRow
 
-SELF = Path("/node/images")
-
 Place = tuple[Uid, str]
 """A container of a pod."""
 

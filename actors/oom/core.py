@@ -9,9 +9,10 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.oom.state import OOMS, RUNTIME, SELF, USAGE, AttributedKill, OomState, Toll
+from actors.oom.state import OOMS, RUNTIME, AttributedKill, OomState, Toll
 from actors.rules.ear import deaf, is_due, listening, wakes
 from actors.rules.nodeevent import NodeEvent, told
+from api import paths
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -176,9 +177,9 @@ def plan(state: OomState, now: Instant, new_op: Callable[[], OpId]) -> Decision[
 def watch(state: OomState, actions: list[Action], now: Instant) -> OomState:
     """Have usage told for as long as the kernel's log can not be had: two sources would count twice."""
     if not state.ear.is_open and now >= state.heard_at + SILENCE_S:
-        actions.append(Tell(to=USAGE, message=WatchUsage(asked_by=SELF)))
+        actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.OOM)))
         return replace(state, is_watching=True, heard_at=now)
     if state.is_watching and state.ear.is_open and now >= state.ear.since + SETTLED_S:
-        actions.append(Tell(to=USAGE, message=UnwatchUsage(asked_by=SELF)))
+        actions.append(Tell(to=paths.USAGE, message=UnwatchUsage(asked_by=paths.OOM)))
         return replace(state, is_watching=False, heard_at=float("-inf"), counters=None)
     return state

@@ -13,10 +13,9 @@ import msgspec
 
 from actors.rules.ear import Ear
 from actors.rules.nodeevent import NodeEvent
-from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.ids import Instant, OpId, Uid, WallNs
 from api.ports.ooms import OomKill
 
-SELF, USAGE = Path("/node/oom"), Path("/node/usage")
 RUNTIME = "runtime"
 OOMS = "kernel.ooms"
 """The stream of kills."""

@@ -12,15 +12,16 @@ from msgspec.structs import replace
 
 from actors.pleg.state import STREAM, PlegState, PodInspection
 from actors.rules.container.instance import is_alive
-from api.ids import Instant, OpId, Path, Uid, pod_path
+from api import paths
+from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pleg import LookAtPod, PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
+from api.paths import pod_path
 from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeChanged, RuntimePod
 
-SUPERVISOR = Path("/node/pods")
 DEAF_RELIST_S = 1.0
 """Between listings while no events flow, as a kubelet does."""
 PODS_A_PERIOD = 50
@@ -138,7 +139,7 @@ def absorb_listing(
         )
         for p in listing.pods
     )
-    actions.append(Tell(to=SUPERVISOR, message=RuntimeListed(pods=presence, as_of=as_of)))
+    actions.append(Tell(to=paths.PODS, message=RuntimeListed(pods=presence, as_of=as_of)))
     return state, tuple(actions)
 
 

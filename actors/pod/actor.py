@@ -2,15 +2,12 @@
 
 from collections.abc import Mapping
 
-from actors.pod.cgroup.grouping import CGROUPS
 from actors.pod.container.hookcall import HOOK_CALLS
-from actors.pod.container.image import IMAGES
-from actors.pod.container.probe import PROBES
 from actors.pod.core import begin, blank, decide
 from actors.pod.life.event import named
 from actors.pod.plan import rewriting
-from actors.pod.report import EVENTS, PLEG, STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import PodState
+from api import paths
 from api.ids import Instant
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -41,13 +38,13 @@ class PodActor(CoreActor[PodMessage]):
         """Begin by asking the ledger and the runtime what they know, unless that is known to be nothing."""
         if self._blank_as_of is not None and not ctx.incarnation:
             self.state = blank(self.state, self._blank_as_of)
-        ctx.watch(SUPERVISOR)
-        ctx.watch(STATUS_MANAGER)
-        ctx.watch(PLEG)
-        ctx.watch(IMAGES)
-        ctx.watch(EVENTS)
-        ctx.watch(CGROUPS)
-        ctx.watch(PROBES)
+        ctx.watch(paths.PODS)
+        ctx.watch(paths.STATUS)
+        ctx.watch(paths.PLEG)
+        ctx.watch(paths.IMAGES)
+        ctx.watch(paths.EVENTS)
+        ctx.watch(paths.CGROUPS)
+        ctx.watch(paths.PROBES)
         left_over = ctx.in_flight()
         hooks = tuple(op for op in left_over if ctx.call_name(op) in HOOK_CALLS)
         return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, left_over, hooks)

@@ -17,7 +17,7 @@ from actors.pod.container.ephemeral import with_ephemeral
 from actors.pod.container.health import ready_names, started_names
 from actors.pod.container.hook import begun, progressed
 from actors.pod.container.hook import wake_at as hook_wake_at
-from actors.pod.container.image import IMAGES, absorb_report, reask_at, with_wants
+from actors.pod.container.image import absorb_report, reask_at, with_wants
 from actors.pod.container.launch import waits_of
 from actors.pod.container.mark import recalled_marks
 from actors.pod.container.probe import absorb_probe, with_probes
@@ -30,7 +30,7 @@ from actors.pod.life.refusal import is_turned_away, refused_status, turned_away
 from actors.pod.life.repeat import next_removal
 from actors.pod.life.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.plan import next_stage
-from actors.pod.report import PLEG, SUPERVISOR, is_stopped, report
+from actors.pod.report import is_stopped, report
 from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.state import (
     BESIDE,
@@ -51,6 +51,7 @@ from actors.pod.status.compose import Facts, compose
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
+from api import paths
 from api.ids import Instant, OpId, Path, WallNs
 from api.kube.objects.pod import Pod
 from api.kube.objects.podstatus import PodStatus
@@ -123,7 +124,7 @@ def absorb(  # noqa: C901  # one case per message
             return with_view(state, pod, as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
-        case Restarted(path=path) if path == SUPERVISOR:
+        case Restarted(path=path) if path == paths.PODS:
             # A new supervisor counts its updates from the beginning.
             return replace(state, generation=0)
         case ImageReport():
@@ -555,11 +556,11 @@ def resend(message: PodMessage | KernelMessage | None) -> Path | None:
         case Restarted(path=path):
             return path
         case KillPod():
-            return SUPERVISOR
+            return paths.PODS
         case UpdatePod():
             # Comes at least once a minute: a withdrawal of wants that got lost must not lease an image for ever, and
             # what is to be probed, or what a probe said, may have got lost too.
-            return IMAGES
+            return paths.IMAGES
         case _:
             return None
 
@@ -589,5 +590,5 @@ def begin(
     """
     state = replace(initial(state, now, in_flight), dropped=hooks)
     first = decide(state, None, now, wall, new_op)
-    watch = Tell(to=PLEG, message=WatchPod(uid=state.uid))
+    watch = Tell(to=paths.PLEG, message=WatchPod(uid=state.uid))
     return replace(first, actions=(watch, *first.actions))

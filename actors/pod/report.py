@@ -1,20 +1,16 @@
 """What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
 
-from actors.pod.container.image import IMAGES, wants_message
-from actors.pod.container.probe import PROBES, probe_message
+from actors.pod.container.image import wants_message
+from actors.pod.container.probe import probe_message
 from actors.pod.life.event import named, new_events
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
+from api import paths
 from api.ids import Path
 from api.lifecycle import Action, Tell
 from api.messages.events import KeepEvents, ReleaseEvents
 from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.status import PodStatusComposed
 from api.messages.supervisor import PodKilled, PodLife, PodMoved
-
-SUPERVISOR = Path("/node/pods")
-STATUS_MANAGER = Path("/node/status")
-EVENTS = Path("/node/events")
-PLEG = Path("/node/pleg")
 
 
 def report(before: PodState, after: PodState, *, resend: Path | None = None) -> tuple[Action, ...]:
@@ -27,11 +23,11 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             before.base != after.base
             or isinstance(before.life, Recalling)
             or over != was_over
-            or resend == STATUS_MANAGER
+            or resend == paths.STATUS
         ):
-            facts.append(Tell(to=STATUS_MANAGER, message=status_of(after, over=over)))
+            facts.append(Tell(to=paths.STATUS, message=status_of(after, over=over)))
     # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
-    if how_far(before) != how_far(after) or resend in (SUPERVISOR, IMAGES):
+    if how_far(before) != how_far(after) or resend in (paths.PODS, paths.IMAGES):
         life, confined, kept, leaving, deleted = how_far(after)
         moved = PodMoved(
             uid=after.uid,
@@ -43,21 +39,21 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             leaving=leaving,
             deleted=deleted,
         )
-        facts.append(Tell(to=SUPERVISOR, message=moved))
+        facts.append(Tell(to=paths.PODS, message=moved))
     if (
         before.wants != after.wants
         or before.wants_told_at != after.wants_told_at
-        or (resend == IMAGES and after.wants is not None)
+        or (resend == paths.IMAGES and after.wants is not None)
     ):
-        facts.append(Tell(to=IMAGES, message=wants_message(after)))
-    if before.probed != after.probed or (resend in (PROBES, IMAGES) and after.probed is not None):
-        facts.append(Tell(to=PROBES, message=probe_message(after.uid, after)))
-    if resend == PLEG:
-        facts.append(Tell(to=PLEG, message=WatchPod(uid=after.uid)))
+        facts.append(Tell(to=paths.IMAGES, message=wants_message(after)))
+    if before.probed != after.probed or (resend in (paths.PROBES, paths.IMAGES) and after.probed is not None):
+        facts.append(Tell(to=paths.PROBES, message=probe_message(after.uid, after)))
+    if resend == paths.PLEG:
+        facts.append(Tell(to=paths.PLEG, message=WatchPod(uid=after.uid)))
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
-        facts.append(Tell(to=PLEG, message=UnwatchPod(uid=after.uid)))
+        facts.append(Tell(to=paths.PLEG, message=UnwatchPod(uid=after.uid)))
     # IMAGES stands for an update, which comes at least once a minute: a claim that got lost is made again with it.
-    facts += told_events(before, after, resend=resend in (EVENTS, IMAGES))
+    facts += told_events(before, after, resend=resend in (paths.EVENTS, paths.IMAGES))
     if is_stopped(after):
         facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
     return tuple(facts)
@@ -80,10 +76,10 @@ def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Act
     begins = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
     if begins or (resend and not isinstance(after.life, Gone)):
         namespace, name = named(after)
-        facts.append(Tell(to=EVENTS, message=KeepEvents(uid=after.uid, namespace=namespace, pod=name)))
-    facts += [Tell(to=EVENTS, message=event) for event in new_events(before, after)]
+        facts.append(Tell(to=paths.EVENTS, message=KeepEvents(uid=after.uid, namespace=namespace, pod=name)))
+    facts += [Tell(to=paths.EVENTS, message=event) for event in new_events(before, after)]
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
-        facts.append(Tell(to=EVENTS, message=ReleaseEvents(uid=after.uid)))
+        facts.append(Tell(to=paths.EVENTS, message=ReleaseEvents(uid=after.uid)))
     return tuple(facts)
 
 

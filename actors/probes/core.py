@@ -15,11 +15,12 @@ from msgspec.structs import replace
 
 from actors.probes.state import PodProbes, ProbeKey, ProberState, Worker
 from actors.probes.verdict import CheckResult, verdict_of
-from api.ids import Instant, OpId, Uid, WallNs, pod_path
+from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Cancel, Decision, Start, Tell, Watch
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbePod, ProbesMessage, ProbeTarget
+from api.paths import pod_path
 from api.ports.runtime import ExecInContainer
 
 TRIES = 3

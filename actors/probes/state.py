@@ -14,11 +14,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from api.ids import Instant, OpId, Path, Uid
+from api.ids import Instant, OpId, Uid
 from api.messages.pod import ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbeTarget
-
-SELF = Path("/node/probes")
 
 
 class ProbeKey(msgspec.Struct, frozen=True, order=True):

@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from api.errors import AlreadyExistsError
-from api.ids import Instant, Uid, pod_path
+from api.ids import Instant, Uid
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
 from api.messages.supervisor import SupervisorMessage
+from api.paths import pod_path
 from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context, Spec
 from runtime.kernel.shell import CoreActor

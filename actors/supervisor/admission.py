@@ -19,12 +19,12 @@ from actors.supervisor.standing import ENDED, is_unheard
 from actors.supervisor.state import Charge, SupervisorState
 from actors.supervisor.verdict import Verdict
 from actors.supervisor.work import Work
-from api.ids import Instant, Path, Uid
+from api import paths
+from api.ids import Instant, Uid
 from api.kube.objects.pod import Pod
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import PodLife
 
-SUPERVISOR = Path("/node/pods")
 TERMINAL = ("Succeeded", "Failed")
 SETTLE_S = 1.0
 PREEMPTING = "Preempting"
@@ -180,7 +180,7 @@ def push_aside(work: Work, verdict: Waiting, house: House) -> House:
             evict=True,
             reason=PREEMPTING,
             message=PREEMPTED,
-            asked_by=SUPERVISOR,
+            asked_by=paths.PODS,
         )
         work.put(replace(work.charges[uid], preemption=kill))
     after = House()

@@ -4,10 +4,10 @@ from msgspec.structs import replace
 
 from actors.supervisor.state import SupervisorState
 from actors.supervisor.work import Work
-from api.ids import pod_path
 from api.lifecycle import Tell
 from api.messages.eviction import FinishedCleared
 from api.messages.pod import ClearPod
+from api.paths import pod_path
 
 
 def clear_finished(state: SupervisorState, work: Work) -> SupervisorState:

@@ -30,7 +30,8 @@ from actors.supervisor.state import (
 )
 from actors.supervisor.verdict import Book
 from actors.supervisor.work import Work
-from api.ids import Instant, OpId, Path, Uid, pod_path
+from api import paths
+from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod, UpdatePod
@@ -51,12 +52,10 @@ from api.messages.supervisor import (
     SupervisorMessage,
     WatchPods,
 )
+from api.paths import pod_path
 from api.ports.ledger import RecallAll, RecalledAll
 from api.ports.podfiles import ListPodFolders, PodFolders
 
-SELF = Path("/node/pods")
-CONFIG = Path("/node/config")
-STATUS_MANAGER = Path("/node/status")
 REPEAT_S = 5.0
 """How long a kill waits for its actor's answer before it is repeated; each further time twice as long, up to a resync."""
 QUARANTINE_S = 10.0
@@ -440,7 +439,7 @@ def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instan
     if charge.life is PodLife.GONE:
         if not charge.stopping:
             work.actions += [
-                Tell(to=STATUS_MANAGER, message=ForgetPodStatus(uid=charge.uid)),
+                Tell(to=paths.STATUS, message=ForgetPodStatus(uid=charge.uid)),
                 StopPod(uid=charge.uid),
             ]
         return replace(charge, stopping=True)
@@ -495,11 +494,11 @@ def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | No
         for c in work.namesakes(charge)
     )
     if waiting and charge.source != "api":
-        return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=SELF)
+        return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=paths.PODS)
     if not state.all_ready:
         return None
     cause = KillCause.REMOVED if charge.source else KillCause.ORPHAN
-    return KillPod(uid=charge.uid, cause=cause, deleted=True, asked_by=SELF)
+    return KillPod(uid=charge.uid, cause=cause, deleted=True, asked_by=paths.PODS)
 
 
 def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
@@ -556,7 +555,7 @@ def adopt_orphan(
     cause: KillCause = KillCause.ORPHAN,
 ) -> SupervisorState:
     """Take charge of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
-    kill = KillPod(uid=uid, cause=cause, deleted=True, asked_by=SELF)
+    kill = KillPod(uid=uid, cause=cause, deleted=True, asked_by=paths.PODS)
     charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
     state, charge = claimed(state, charge)
     work.put(charge)
@@ -568,7 +567,7 @@ def ask_for_snapshot(state: SupervisorState, work: Work, now: Instant) -> Superv
     if not state.gap:
         return state
     if now >= state.asked_at + REPEAT_S:
-        work.actions.append(Tell(to=CONFIG, message=SnapshotWanted(asked_by=SELF)))
+        work.actions.append(Tell(to=paths.CONFIG, message=SnapshotWanted(asked_by=paths.PODS)))
         state = replace(state, asked_at=now)
     work.wakes.append(state.asked_at + REPEAT_S)
     return state

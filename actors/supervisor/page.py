@@ -11,14 +11,14 @@ from msgspec.structs import replace
 from actors.supervisor.state import Charge, SupervisorState, with_charges
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
 from actors.supervisor.work import Work
-from api.ids import Instant, OpId, Path, Uid
+from api import paths
+from api.ids import Instant, OpId, Uid
 from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome
 from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
 from api.ports.node import DescribeNode, NodeDescribed
 
-EVENTS = Path("/node/events")
 DEADLINE_S = 15.0
 ASK_AGAIN_S = 1.0
 WRITE_AGAIN_S = 10.0
@@ -31,7 +31,7 @@ def consult(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[
     book = state.book
     if book.damaged:
         damaged = LedgerDamaged(section=SECTION, whys=(book.damaged,))
-        work.actions.append(Tell(to=EVENTS, message=damaged))
+        work.actions.append(Tell(to=paths.EVENTS, message=damaged))
         book = replace(book, damaged="")
     if book.inherited:
         return replace(state, book=book)

@@ -21,7 +21,6 @@ from api.ports.usage import ContainerStat, DiskReading, NodeRead, PodFoldersRead
 from api.usage import Usage
 
 USAGE, RUNTIME, NODE = "usage", "runtime", "node"
-SELF = Path("/node/usage")
 
 
 class Part(StrEnum):

@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from actors.imagegc.look import ImageInspection, Inventory, inventory, missing, take, take_failure
 from actors.imagegc.reference import ImageIndex
 from actors.imagegc.report import run_of, standing
-from actors.imagegc.state import IMAGES, SELF, ImageGCState
+from actors.imagegc.state import ImageGCState
 from actors.imagegc.verdict import Goal, judge, listed, remember
 from actors.pod.state import PodState, Recalling, Syncing
 from actors.pod.status.phase import TERMINAL
 from actors.rules.imagename import forms
+from api import paths
 from api.errors import (
     ConflictError,
     NotFoundError,
@@ -106,7 +107,7 @@ class ImageView:
         if image.pinned:
             raise ConflictError(f"image {name} is pinned by the runtime: it needs it itself")
         answer = self._actors.ask(
-            IMAGES,
+            paths.IMAGES,
             lambda reply: DropImage(id=image.id, names=image.names, asked_by=reply),
             REMOVE_DEADLINE_S,
         )
@@ -135,10 +136,10 @@ class ImageView:
 
     def start_collection(self) -> str:
         """Ask for a collection of everything unused and return the name of the run."""
-        if self._actors.committed(SELF) is None:
+        if self._actors.committed(paths.IMAGEGC) is None:
             raise UnavailableError("the image manager has not begun; try again in a moment")
         run = f"{self._wall()}-{next(self._numbers)}"
-        self._actors.route(SELF, CollectImages(run=run, asked_by=EDGE))
+        self._actors.route(paths.IMAGEGC, CollectImages(run=run, asked_by=EDGE))
         return run
 
     def collection(self, run: str) -> Collection | None:
@@ -152,7 +153,7 @@ class ImageView:
     # ------------------------------------------------------------ within
 
     def _collector(self) -> ImageGCState:
-        state = self._actors.committed(SELF)
+        state = self._actors.committed(paths.IMAGEGC)
         return state if isinstance(state, ImageGCState) else ImageGCState()
 
     def _look(self, *, measure: bool) -> Inventory:

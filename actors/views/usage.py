@@ -5,21 +5,18 @@ from typing import Protocol
 
 import msgspec
 
-from actors.eviction.state import SELF as EVICTION
 from actors.eviction.state import EvictionState
-from actors.oom.state import SELF as OOM
 from actors.oom.state import OomState
 from actors.supervisor.state import SupervisorState
-from actors.usage.state import SELF, UsageState
+from actors.usage.state import UsageState
 from actors.views import metrics
 from actors.views.summary import summary
+from api import paths
 from api.errors import UnavailableError
 from api.ids import Instant, Path
 from api.shown.introspection import ActorRow, HopRow, KernelRow
 from api.shown.metric import Family, render
 from api.usage import Usage
-
-SUPERVISOR = Path("/node/pods")
 
 
 class Counted(Protocol):
@@ -74,10 +71,10 @@ class UsageView:
         return render(families)
 
     def _inside(self, reader: UsageState) -> list[Family]:
-        supervisor = self._system.committed(SUPERVISOR)
-        found = self._system.committed(EVICTION)
+        supervisor = self._system.committed(paths.PODS)
+        found = self._system.committed(paths.EVICTION)
         evictor = found if isinstance(found, EvictionState) else EvictionState()
-        told = self._system.committed(OOM)
+        told = self._system.committed(paths.OOM)
         watcher = told if isinstance(told, OomState) else OomState()
         charges = supervisor.charges if isinstance(supervisor, SupervisorState) else {}
         return [
@@ -91,5 +88,5 @@ class UsageView:
         ]
 
     def _reader(self) -> UsageState:
-        state = self._system.committed(SELF)
+        state = self._system.committed(paths.USAGE)
         return state if isinstance(state, UsageState) else UsageState()

@@ -9,22 +9,17 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from actors.cgroups.state import SELF as CGROUPS
 from actors.cgroups.state import CgroupsState
-from actors.events.state import SELF as EVENTS
 from actors.events.state import EventsState
 from actors.events.state import rows as event_rows
 from actors.events.wire import event_object
 from actors.eviction.explain import explain as explain_eviction
-from actors.eviction.state import SELF as EVICTION
 from actors.eviction.state import EvictionState
-from actors.imagegc.state import SELF as IMAGE_GC
 from actors.imagegc.state import ImageGCState
 from actors.logs.state import LogRotatorState
 from actors.logs.state import event_rows as log_rows
 from actors.oom.report import kill_lines
 from actors.oom.report import notice as oom_notice
-from actors.oom.state import SELF as OOM
 from actors.oom.state import OomState
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
@@ -33,7 +28,6 @@ from actors.pod.life.event import named
 from actors.pod.state import PodState
 from actors.pod.status.compose import status_named
 from actors.probes.explain import probe_rows
-from actors.probes.state import SELF as PROBES
 from actors.probes.state import ProberState
 from actors.rules.container.instance import instances_of
 from actors.rules.nodeevent import node_event_rows
@@ -54,6 +48,7 @@ from actors.supervisor.explain import (
 from actors.supervisor.state import SupervisorState
 from actors.views.images import ImageView, wanted_images
 from actors.views.usage import UsageView
+from api import paths
 from api.errors import NotFoundError, OperatingError, RejectedError, UnavailableError
 from api.ids import Instant, Path, Uid, WallNs
 from api.kube.objects.container import Container as Wanted
@@ -86,15 +81,13 @@ from api.shown.introspection import (
     TraceRow,
 )
 
-PODS, CONFIG, PLEG = Path("/node/pods"), Path("/node/config"), Path("/node/pleg")
-FILE, HTTP, LOGS = Path("/node/file"), Path("/node/http"), Path("/node/logs")
 EDGE_DEADLINE_S = 10.0
 TELLS_OF_NODE = (
-    (IMAGE_GC, ImageGCState),
-    (EVENTS, EventsState),
-    (CGROUPS, CgroupsState),
-    (EVICTION, EvictionState),
-    (OOM, OomState),
+    (paths.IMAGEGC, ImageGCState),
+    (paths.EVENTS, EventsState),
+    (paths.CGROUPS, CgroupsState),
+    (paths.EVICTION, EvictionState),
+    (paths.OOM, OomState),
 )
 """Who keeps facts about the node, and as what."""
 C = TypeVar("C", Wanted, EphemeralContainer)
@@ -225,24 +218,24 @@ class AgentView(ImageView, UsageView):
             return unclaimed_explanation(supervisor, left[uid])
         if uid in states:
             explained = pods.explain(states[uid], self._now(), self._wall())
-            prober = self._kernel.committed(PROBES)
+            prober = self._kernel.committed(paths.PROBES)
             rows = probe_rows(prober, uid, self._now()) if isinstance(prober, ProberState) else ()
             return msgspec.structs.replace(explained, probes=rows)
         return charge_explanation(supervisor, supervisor.charges[uid], self._now())
 
     def eviction(self) -> EvictionRow:
         """Return thresholds and readings, what eviction would do now, and how each pod stands."""
-        state = self._kernel.committed(EVICTION)
+        state = self._kernel.committed(paths.EVICTION)
         if not isinstance(state, EvictionState):
             raise UnavailableError("EvictionManager has not begun; see `nodeagent trace /node/eviction`")
         told = explain_eviction(state, self._now())
-        watcher = self._kernel.committed(OOM)
+        watcher = self._kernel.committed(paths.OOM)
         kills = kill_lines(watcher, self._wall()) if isinstance(watcher, OomState) else ()
         return msgspec.structs.replace(told, oom_kills=kills)
 
     def events(self, pod: str) -> tuple[EventRow, ...]:
         """Return the events of one pod, or of all and of the node for an empty name, oldest first."""
-        recorder = self._kernel.committed(EVENTS)
+        recorder = self._kernel.committed(paths.EVENTS)
         seen = recorder if isinstance(recorder, EventsState) else EventsState()
         uid = self._uid_of(pod, seen) if pod else None
         rows = [*event_rows(seen, uid)]
@@ -250,7 +243,7 @@ class AgentView(ImageView, UsageView):
             state = self._kernel.committed(path)
             if isinstance(state, kind):
                 rows += node_event_rows(state.happenings, state.node_name)
-        rotator = self._kernel.committed(LOGS)
+        rotator = self._kernel.committed(paths.LOGS)
         if isinstance(rotator, LogRotatorState):
             inits = frozenset(
                 (state.uid, one.name)
@@ -348,7 +341,9 @@ class AgentView(ImageView, UsageView):
     def sources(self) -> tuple[SourceRow, ...]:
         """Return what became of each file and URL."""
         rows: list[SourceRow] = []
-        files, urls, config = (self._kernel.committed(path) for path in (FILE, HTTP, CONFIG))
+        files, urls, config = (
+            self._kernel.committed(path) for path in (paths.FILE, paths.HTTP, paths.CONFIG)
+        )
         if isinstance(files, FileState):
             rows += file_rows(files)
         if isinstance(urls, HttpState):
@@ -360,9 +355,9 @@ class AgentView(ImageView, UsageView):
     def health(self) -> tuple[HealthRow, ...]:
         """Return every health check: actors answer, and the runtime was listed lately."""
         stuck = self._kernel.summarize_actors().stuck
-        pleg, groups = self._kernel.committed(PLEG), self._kernel.committed(CGROUPS)
-        evictor = self._kernel.committed(EVICTION)
-        watcher = self._kernel.committed(OOM)
+        pleg, groups = self._kernel.committed(paths.PLEG), self._kernel.committed(paths.CGROUPS)
+        evictor = self._kernel.committed(paths.EVICTION)
+        watcher = self._kernel.committed(paths.OOM)
         pressures = evictor.conditions if isinstance(evictor, EvictionState) else ()
         fresh, doing = (
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
@@ -389,7 +384,7 @@ class AgentView(ImageView, UsageView):
         return (self._runtime_health(), self._sources_health())
 
     def _sources_health(self) -> HealthRow:
-        state = self._kernel.committed(PODS)
+        state = self._kernel.committed(paths.PODS)
         if not isinstance(state, SupervisorState):
             # Before it began nothing says which sources there are.
             return HealthRow(name="sources", ok=False, detail="PodSupervisor has not begun")
@@ -408,11 +403,11 @@ class AgentView(ImageView, UsageView):
     # ------------------------------------------------------------ finding things
 
     def _states(self) -> dict[Uid, PodState]:
-        children = self._kernel.committed_children(PODS)
+        children = self._kernel.committed_children(paths.PODS)
         return {state.uid: state for _, state in children if isinstance(state, PodState)}
 
     def _supervisor(self) -> SupervisorState:
-        state = self._kernel.committed(PODS)
+        state = self._kernel.committed(paths.PODS)
         return state if isinstance(state, SupervisorState) else SupervisorState(expected=())
 
     def _state(self, pod: str) -> PodState:

@@ -14,9 +14,10 @@ import time
 from pathlib import Path
 
 from actors.usage.actor import UsageManager
-from actors.usage.state import SELF, UsagePolicy, UsageState
+from actors.usage.state import UsagePolicy, UsageState
 from actors.views.summary import summary
 from actors.views.usage import UsageView
+from api import paths
 from api.errors import RejectedError
 from api.ids import Path as ActorPath
 from api.ids import Uid
@@ -94,7 +95,7 @@ def measure(pods: int) -> list[Row]:
         )
 
         def state() -> UsageState:
-            found = system.committed(SELF)
+            found = system.committed(paths.USAGE)
             return found if isinstance(found, UsageState) else UsageState()
 
         until(lambda: state().published >= 4, "it has warmed up", 60.0)
@@ -102,7 +103,7 @@ def measure(pods: int) -> list[Row]:
         for _ in range(ROUNDS):
             number = state().round
             cpu, began = time.process_time(), time.monotonic()
-            system.route(SELF, ReadUsageNow(asked_by=ActorPath("/bench")))
+            system.route(paths.USAGE, ReadUsageNow(asked_by=ActorPath("/bench")))
             until(lambda number=number: state().published > number, "a round", 60.0, every_s=0.005)
             costs.append((time.process_time() - cpu) * 1000)
             spans.append((time.monotonic() - began) * 1000)

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from actors.events.core import WRITE_S
-from actors.events.state import SECTION, SELF, PodEvents
+from actors.events.state import SECTION, PodEvents
+from api import paths
 from api.faults import FaultPlan
 from api.messages.events import EventSeen
 from tests.harness.world.fault import Seam
@@ -26,7 +27,7 @@ class Listener:
         self.world.seam = Seam(FaultPlan(), self.world.kill, self.see)
 
     def see(self, path, message):
-        if path == SELF and isinstance(message, EventSeen):
+        if path == paths.EVENTS and isinstance(message, EventSeen):
             self.told.append((self.world.time.now(), message))
 
     def counts(self, until_s):

@@ -14,7 +14,8 @@ from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import LIMITING, Hold, PodState, PortCall, Recalling, Syncing, Terminating
 from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
-from api.ids import Instant, Path, WallNs
+from api import paths
+from api.ids import Instant, WallNs
 from api.kube.objects.pod import Pod
 from api.lifecycle import Action, Tell
 from api.messages.cgroups import PodCpuAsked
@@ -23,7 +24,6 @@ from api.messages.pod import PodMessage, UpdatePod
 from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
 from api.ports.runtime import RuntimePod, SandboxSpec
 
-CGROUPS = Path("/node/cgroups")
 FIRST_LIMITS_S = 10.0
 LIMITS_S = 300.0
 """Longest wait between tries to give a cgroup what the kernel does not take."""
@@ -171,13 +171,15 @@ def cpu_told(
     before: PodState, after: PodState, message: PodMessage | KernelMessage | None
 ) -> tuple[Action, ...]:
     """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""
-    again = isinstance(message, UpdatePod) or (isinstance(message, Restarted) and message.path == CGROUPS)
+    again = isinstance(message, UpdatePod) or (
+        isinstance(message, Restarted) and message.path == paths.CGROUPS
+    )
     if not again and before.desired is after.desired and type(before.life) is type(after.life):
         return ()
     milli = burstable_milli(after)
     if milli == burstable_milli(before) and not (again and milli):
         return ()
-    return (Tell(to=CGROUPS, message=PodCpuAsked(uid=after.uid, milli=milli)),)
+    return (Tell(to=paths.CGROUPS, message=PodCpuAsked(uid=after.uid, milli=milli)),)
 
 
 def burstable_milli(state: PodState) -> int:

@@ -12,13 +12,12 @@ from actors.pod.life.stage import crash_wait_s, is_changed, refusal
 from actors.pod.state import PodState, Syncing
 from actors.rules.container.instance import newest_of
 from api import duration
-from api.ids import Instant, Path, WallNs
+from api.ids import Instant, WallNs
 from api.messages.images import ImageWant, PullPolicy, WantImages
 from api.messages.pod import ImageProgress, ImageReport
 from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState
 
-IMAGES = Path("/node/images")
 REASK_S = 60.0
 """After so long without an answer that ends the waiting the wants are told again, in case one got lost."""
 

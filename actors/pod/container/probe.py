@@ -17,7 +17,7 @@ from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.spec.environment import expand
 from actors.pod.state import PodState, Syncing, Terminating
 from actors.rules.container.instance import newest_of, ready_sandboxes
-from api.ids import Instant, Path, Uid, WallNs
+from api.ids import Instant, Uid, WallNs
 from api.kube.objects.container import Container, ContainerPort, HTTPGetAction, Probe
 from api.kube.objects.pod import Pod
 from api.kube.objects.wiretype import IntOrString
@@ -28,7 +28,6 @@ from api.ports.net import BODY_LIMIT_BYTES, GrpcHealth, HttpGet, TcpConnect
 from api.ports.runtime import ExecInContainer, RuntimeContainerState
 from api.ports.runtime import RuntimeContainer as Instance
 
-PROBES = Path("/node/probes")
 USER_AGENT = "kube-probe/1.36"
 KILLING = ((ProbeKind.LIVENESS, "liveness"), (ProbeKind.STARTUP, "startup"))
 

@@ -11,13 +11,13 @@ from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import Kill, PodState, Terminating
 from actors.pod.status.phase import TERMINAL
 from actors.rules.resources.qos import qos_class
-from api.ids import Path, WallNs
+from api import paths
+from api.ids import WallNs
 from api.kube.objects.pod import Pod
 from api.kube.objects.podstatus import HostIP, PodStatus
 from api.messages.pod import KillCause, Refusal
 from api.wallclock import rfc3339
 
-SUPERVISOR = Path("/node/pods")
 NS = 1_000_000_000
 REJECTED = "Pod was rejected: "
 
@@ -30,7 +30,7 @@ def turned_away(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> Po
         grace_s=grace_s,
         asked_at=wall,
         stop_by=wall + grace_s * NS,
-        asked_by=SUPERVISOR,
+        asked_by=paths.PODS,
         reason=refusal.reason,
         message=REJECTED + refusal.message,
     )

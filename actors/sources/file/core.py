@@ -33,6 +33,7 @@ from actors.sources.file.state import (
     memo_key,
 )
 from actors.sources.manifest import FILE, read_pod
+from api import paths
 from api.decoding import ready
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, Path
@@ -54,7 +55,6 @@ WRITES_AT_ONCE = 4
 MANIFESTS = "manifests"
 LEDGER = "ledger"
 CHANGES = "manifests.changes"
-EVENTS = Path("/node/events")
 
 NewOp = Callable[[], OpId]
 
@@ -234,7 +234,7 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
         actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
         state = replace(state, told=True)
     if state.lost:
-        actions.append(Tell(to=EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
+        actions.append(Tell(to=paths.EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
         state = replace(state, lost=())
     wanted = wanted_writes(state) if state.unwritten is None else state.unwritten
     state = replace(state, unwritten=wanted)

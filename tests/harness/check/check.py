@@ -12,12 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from actors.eviction.state import SELF as EVICTION
 from actors.eviction.state import EvictionState
 from actors.images.drop import LEASE_S
-from actors.images.state import SELF as PULLER
 from actors.images.state import Fetching, ImagesState
-from actors.oom.state import SELF as OOM
 from actors.oom.state import OomState
 from actors.pod.container.hook import instance_of
 from actors.pod.container.mark import HookKind
@@ -32,8 +29,8 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.usage.state import SELF as USAGE
 from actors.usage.state import UsageState
+from api import paths
 from api.ids import Path, Uid
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.messages import Message
@@ -186,7 +183,7 @@ class Checker:
         self.admissions.take_page(self.world)
         doubles = self.world.runtime.doubles
         if doubles:
-            self.fail("an image is fetched once for all who want it", doubles[0], PULLER)
+            self.fail("an image is fetched once for all who want it", doubles[0], paths.IMAGES)
         overlaps = self.world.runtime.overlaps
         if overlaps:
             self.fail("never two stages on one pod", overlaps[0])
@@ -214,17 +211,17 @@ class Checker:
             broken = self.evictions.step(path, (cell.actor_id, cell.number), cell.committed)
             if broken is not None:
                 self.fail(*broken, path)
-        if path == USAGE and isinstance(cell.committed, UsageState):
+        if path == paths.USAGE and isinstance(cell.committed, UsageState):
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
                 self.fail("no reading that can not be is ever told", said, path)
-        if path == EVICTION and isinstance(cell.committed, EvictionState):
+        if path == paths.EVICTION and isinstance(cell.committed, EvictionState):
             said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
             if said:
                 self.fail("however many hints, one reading a second", said, path)
             if cell.committed.hints:
                 self.coverage.note("kernel", "told of memory")
-        if path == OOM and isinstance(cell.committed, OomState):
+        if path == paths.OOM and isinstance(cell.committed, OomState):
             said = oom_broken(cell.committed, self.world.kernel)
             if said:
                 self.fail("nothing is counted that was not killed", said, path)
@@ -423,7 +420,7 @@ class Checker:
 
     def check_leases(self, system: SimSystem) -> None:
         """At rest the puller knows what pods want, no more and no less, and keeps nothing beside that for long."""
-        puller = system.committed(PULLER)
+        puller = system.committed(paths.IMAGES)
         assert isinstance(puller, ImagesState)
         wanted = {
             (state.uid, want.container, want.image)
@@ -436,14 +433,14 @@ class Checker:
             self.fail(
                 "leases are what pods want, no more and no less",
                 f"{sorted(held)} instead of {sorted(wanted)}",
-                PULLER,
+                paths.IMAGES,
             )
         late = [lease for lease in puller.leases if lease.until > self.world.time.now() + LEASE_S]
         if late:
-            self.fail("what is wanted no more is kept for a moment only", f"{late[0]}", PULLER)
+            self.fail("what is wanted no more is kept for a moment only", f"{late[0]}", paths.IMAGES)
         waiting = {entry.step.pull for entry in puller.entries.values() if isinstance(entry.step, Fetching)}
         if not waiting <= puller.pulls.keys():
-            self.fail("nothing waits for a pull that is not under way", f"{sorted(waiting)}", PULLER)
+            self.fail("nothing waits for a pull that is not under way", f"{sorted(waiting)}", paths.IMAGES)
 
     def check_whole(self) -> None:
         """Apply the rules that look at everything, at rest or from time to time."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from actors.events.state import SELF as EVENTS
 from actors.events.state import EventsState
 from actors.pod.cgroup.parent import asked_milli
 from actors.pod.container.mark import HookKind
@@ -14,6 +13,7 @@ from actors.pod.state import Finished, PodState, Syncing, Terminating
 from actors.rules.container.restart import restarts_after
 from actors.rules.resources.cgroupvalue import shares_of
 from actors.rules.resources.qos import qos_class
+from api import paths
 from api.ids import Path, Uid
 from api.kube.objects.container import Container
 from api.kube.objects.pod import PodSpec
@@ -74,7 +74,7 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
             yield f"wanted pod {uid} has no actor"
             continue
         yield from pod_complaints(world, state, truth.get(uid), under_way[uid])
-    recorder = system.committed(EVENTS)
+    recorder = system.committed(paths.EVENTS)
     kept = recorder.records if isinstance(recorder, EventsState) else {}
     for uid in sorted(wanted):
         if uid not in kept or not kept[uid].claimed:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming, Victim
-from actors.images.state import SELF as PULLER
+from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming, Victim
 from actors.pod.state import PodState
 from actors.supervisor.state import SupervisorState
+from api import paths
 from api.eviction import KINDS, Pressure, Signal, Threshold
 from api.ids import Path, Uid
 from api.messages import Message
@@ -97,7 +97,7 @@ class EvictionBook:
         now = self._world.time.now()
         if self._removal:
             return "never an image of a live pod, or one that is fetched for it, is removed", self._removal
-        if path == SELF and isinstance(state, EvictionState) and state is not self._state:
+        if path == paths.EVICTION and isinstance(state, EvictionState) and state is not self._state:
             if number != self._number:
                 # It began a moment before its first message: that is when it began to wait for others' victims.
                 self._number, self._own = number, Reckoning(began_at=state.settling_until - KILL_WAIT_S)
@@ -111,13 +111,13 @@ class EvictionBook:
             said = self._admitted(number, message, state)
             if said is not None:
                 return said
-        elif path == PULLER:
+        elif path == paths.IMAGES:
             self._want(number, message)
         elif isinstance(state, PodState):
             killed = state.killed is not None and state.killed.cause is KillCause.EVICTED
             if killed and state.desired is not None and is_critical(state.desired):
                 return "critical pods are spared", f"{state.desired.metadata.name} is evicted"
-        return self._told(now) if path in (SELF, SUPERVISOR) else None
+        return self._told(now) if path in (paths.EVICTION, SUPERVISOR) else None
 
     # ------------------------------------------------------------ the manager
 
@@ -320,7 +320,7 @@ class EvictionBook:
         """Compare what is known of pressure by who feels it and by who lets newcomers in."""
         system = self._world.system
         assert system is not None
-        felt, supervisor = system.committed(SELF), system.committed(SUPERVISOR)
+        felt, supervisor = system.committed(paths.EVICTION), system.committed(SUPERVISOR)
         if not isinstance(felt, EvictionState) or not isinstance(supervisor, SupervisorState):
             return None
         if felt.usage is None or felt.conditions == supervisor.pressure.conditions:

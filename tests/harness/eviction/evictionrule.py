@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from actors.eviction.state import SELF, EvictionState
+from actors.eviction.state import EvictionState
 from actors.supervisor.state import SupervisorState
+from api import paths
 from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
 from api.faults import AnyFault, CrashActor
 from api.ids import Path
@@ -46,7 +47,9 @@ def draw_policy(seed: int) -> EvictionPolicy:
 def draw_eviction_faults(seed: int) -> tuple[AnyFault, ...]:
     """Draw crashes of the manager, apart from all other faults."""
     random = Random(f"{seed}/eviction faults")
-    return tuple(CrashActor(path=SELF, after=random.randrange(80)) for _ in range(random.randrange(3)))
+    return tuple(
+        CrashActor(path=paths.EVICTION, after=random.randrange(80)) for _ in range(random.randrange(3))
+    )
 
 
 class Shortage:
@@ -85,7 +88,7 @@ class Shortage:
 def eviction_complaints(world: World) -> Iterator[str]:
     """Yield what is not as it must be once nothing is short any more: no pressure, and nobody is waited for."""
     assert world.system is not None
-    state, supervisor = world.system.committed(SELF), world.system.committed(SUPERVISOR)
+    state, supervisor = world.system.committed(paths.EVICTION), world.system.committed(SUPERVISOR)
     if not isinstance(state, EvictionState) or not isinstance(supervisor, SupervisorState):
         yield "eviction has not begun"
         return

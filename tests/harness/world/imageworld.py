@@ -14,7 +14,8 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.imagegc.actor import ImageGCManager
-from actors.imagegc.state import SELF, ImageGCPolicy, ImageGCState
+from actors.imagegc.state import ImageGCPolicy, ImageGCState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.messages.imagegc import CollectImages, ImageDropped
@@ -272,7 +273,7 @@ class ImageWorld:
     @property
     def state(self) -> ImageGCState:
         """Return what the manager last committed."""
-        state = self.system.committed(SELF)
+        state = self.system.committed(paths.IMAGEGC)
         return state if isinstance(state, ImageGCState) else ImageGCState()
 
     def run_for(self, seconds: float) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from actors.eviction.hint import ASK_AGAIN_S
 from actors.eviction.state import CROSSINGS, EvictionState
-from actors.eviction.state import SELF as EVICTION
-from actors.oom.state import OOMS, SELF, OomState
+from actors.oom.state import OOMS, OomState
+from api import paths
 from api.eviction import MEMORY_SIGNALS, MemoryCrossed
 from api.faults import AnyFault, CrashActor, CutStream, DropItem
 from api.ports.ooms import OomKill
@@ -33,7 +33,7 @@ def draw_kernel_faults(seed: int) -> tuple[AnyFault, ...]:
             faults.append(CutStream(stream=stream, after=random.randrange(12), times=random.choice((1, 3))))
         if random.random() < 0.5:
             faults.append(DropItem(stream=stream, after=random.randrange(12), times=random.choice((1, 5))))
-    faults += [CrashActor(path=SELF, after=random.randrange(40)) for _ in range(random.randrange(3))]
+    faults += [CrashActor(path=paths.OOM, after=random.randrange(40)) for _ in range(random.randrange(3))]
     return tuple(faults)
 
 
@@ -125,8 +125,8 @@ def oom_broken(state: OomState, kernel: Kernel) -> str:
 def kernel_complaints(world: World) -> Iterator[str]:
     """Yield what is not as it must be once everything is healed: both streams are heard, and no kill is open."""
     assert world.system is not None
-    oom, evictor = world.system.committed(SELF), world.system.committed(EVICTION)
+    oom, evictor = world.system.committed(paths.OOM), world.system.committed(paths.EVICTION)
     if not isinstance(oom, OomState) or not oom.ear.is_open or oom.open or oom.is_watching:
-        yield f"{SELF} does not hear the kernel, or has kills that are nobody's: {oom}"
+        yield f"{paths.OOM} does not hear the kernel, or has kills that are nobody's: {oom}"
     if isinstance(evictor, EvictionState) and evictor.hears and not evictor.ear.is_open:
-        yield f"{EVICTION} does not hear the kernel: {evictor.ear}"
+        yield f"{paths.EVICTION} does not hear the kernel: {evictor.ear}"

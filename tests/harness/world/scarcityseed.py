@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from actors.eviction.state import SELF as EVICTION
-from actors.imagegc.state import SELF as IMAGE_GC
-from actors.usage.state import SELF as USAGE
+from api import paths
 from api.config.settings import Settings
 from api.errors import FailureKind
 from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
@@ -34,19 +32,19 @@ if TYPE_CHECKING:
     from tests.harness.world.hand import Hands
 
 PODS, IMAGES = Path("/node/pods"), Path("/node/images")
-CRASHES = (EVICTION, EVICTION, IMAGE_GC, USAGE, PODS, IMAGES)
+CRASHES = (paths.EVICTION, paths.EVICTION, paths.IMAGEGC, paths.USAGE, PODS, IMAGES)
 MESSAGES = (
-    (EVICTION, "ActivePods"),
-    (EVICTION, "UsageRead"),
-    (EVICTION, "PodKilled"),
-    (EVICTION, "ImagesCollected"),
-    (USAGE, "WatchUsage"),
-    (USAGE, "ReadUsageNow"),
+    (paths.EVICTION, "ActivePods"),
+    (paths.EVICTION, "UsageRead"),
+    (paths.EVICTION, "PodKilled"),
+    (paths.EVICTION, "ImagesCollected"),
+    (paths.USAGE, "WatchUsage"),
+    (paths.USAGE, "ReadUsageNow"),
     (PODS, "WatchPods"),
     (PODS, "NodePressure"),
     (PODS, "KillPod"),
-    (IMAGE_GC, "CollectImages"),
-    (IMAGE_GC, "ImageDropped"),
+    (paths.IMAGEGC, "CollectImages"),
+    (paths.IMAGEGC, "ImageDropped"),
     (IMAGES, "DropImage"),
 )
 RARE = ("WatchUsage", "WatchPods", "CollectImages", "ImagesCollected", "KillPod", "NodePressure")

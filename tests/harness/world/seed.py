@@ -19,8 +19,9 @@ from random import Random
 import msgspec
 
 from api.faults import DropMessage, FailOperation, FaultPlan
-from api.ids import Path, Uid, pod_path
+from api.ids import Path, Uid
 from api.messages import Message
+from api.paths import pod_path
 from tests.harness.check.check import BrokenRuleError, Checker
 from tests.harness.check.liveness import actors_of, unsettled
 from tests.harness.check.pace import IdleSpells

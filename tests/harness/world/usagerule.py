@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from actors.usage.state import SELF, Part, UsageState
+from actors.usage.state import Part, UsageState
+from api import paths
 from api.errors import FailureKind
 from api.faults import AnyFault, CrashActor, DelayOperation, FailOperation, HangOperation, When
 from api.ids import Uid
@@ -109,7 +110,7 @@ def draw_usage_faults(seed: int) -> tuple[AnyFault, ...]:
             case 2:
                 faults.append(DelayOperation(port=port, call=call, after=after, delay_s=15.0))
             case _:
-                faults.append(CrashActor(path=SELF, after=after * 4))
+                faults.append(CrashActor(path=paths.USAGE, after=after * 4))
     return tuple(faults)
 
 
@@ -150,7 +151,7 @@ def broken(state: UsageState, memory_bytes: int) -> str:
 def usage_complaints(world: World, truth: dict[Uid, RuntimePod]) -> Iterator[str]:
     """Yield what is not as it must be of usage once everything is healed."""
     assert world.system is not None
-    state = world.system.committed(SELF)
+    state = world.system.committed(paths.USAGE)
     if not isinstance(state, UsageState) or state.usage is None:
         yield "usage was not read yet"
         return

@@ -7,10 +7,11 @@ from msgspec.structs import replace
 
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.disk import need_bytes, used_percent
-from actors.imagegc.state import IMAGES, SELF, ImageGCPolicy, ImageGCState
+from actors.imagegc.state import ImageGCPolicy, ImageGCState
 from actors.images.actor import ImagePuller
 from actors.images.state import ImagesState
 from actors.views.images import ImageView
+from api import paths
 from api.ids import Uid
 from api.messages.imagegc import CollectImages
 from api.ports.images import ImageFsUsage, ListImages
@@ -61,7 +62,7 @@ class Site:
 
     @property
     def state(self):
-        return self.system.committed(SELF) or ImageGCState()
+        return self.system.committed(paths.IMAGEGC) or ImageGCState()
 
     def view(self):
         return ImageView(
@@ -158,7 +159,7 @@ def test_a_dry_run_says_what_a_collection_of_everything_then_does(site, tmp_path
     before = site.names()
     assert len(planned) >= len(images) - 1
     assert site.names() == before, "a dry run removes nothing"
-    site.handle.tell(CollectImages(run="r1", asked_by=IMAGES))
+    site.handle.tell(CollectImages(run="r1", asked_by=paths.IMAGES))
     until(lambda: view.collection("r1") is not None and view.collection("r1").done, "it was collected", 120.0)
     done = view.collection("r1")
     assert [row.id for row in done.images if row.decision is ImageDecision.REMOVED] == planned

@@ -6,7 +6,8 @@ import json
 import pytest
 
 from actors.images.actor import ImagePuller
-from actors.images.state import SELF, ImagesState
+from actors.images.state import ImagesState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.messages.imagegc import ImageDropped
@@ -82,7 +83,7 @@ def puller(driver, tmp_path, heard):
     system.spawn(Pods.options(name="pods").bind(heard))
 
     def tell(message):
-        system.handle(SELF).tell(message)
+        system.handle(paths.IMAGES).tell(message)
 
     def report(progress):
         def found():

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actors.eviction.core import PODS, over
+from actors.eviction.core import over
 from actors.eviction.reading import pressure_of
 from actors.eviction.state import Killing
+from api import paths
 from tests.sim.mutants.catalogue import Mutant
 
 
@@ -67,7 +68,7 @@ def overlook_wants(right):
 
 def tell_once(right):
     """A supervisor that began anew is not told of pressure."""
-    return lambda state, path, now: (state, ()) if path == PODS else right(state, path, now)
+    return lambda state, path, now: (state, ()) if path == paths.PODS else right(state, path, now)
 
 
 def wait_for_ever(right):

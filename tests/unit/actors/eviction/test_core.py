@@ -3,21 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.eviction.core import (
-    CLEAR_WAIT_S,
-    EVENTS,
-    IMAGE_GC,
-    KILL_WAIT_S,
-    PODS,
-    RECLAIM_WAIT_S,
-    USAGE,
-    begin,
-    decide,
-)
+from actors.eviction.core import CLEAR_WAIT_S, KILL_WAIT_S, RECLAIM_WAIT_S, begin, decide
 from actors.eviction.explain import explain
 from actors.eviction.report import report
-from actors.eviction.state import SELF, Clearing, EvictionState, Killing, Reclaiming
+from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming
 from actors.rules.nodeevent import node_event_rows
+from api import paths
 from api.eviction import EvictionPolicy, Pressure, Quantity, Signal, Threshold
 from api.kube.objects.container import Container, ResourceRequirements
 from api.kube.objects.meta import ObjectMeta
@@ -165,7 +156,10 @@ class Hand:
 
 def test_it_begins_by_asking_for_pods_and_usage():
     hand = Hand(HARD)
-    assert [(one.to, type(one.message)) for one in hand.first] == [(USAGE, WatchUsage), (PODS, WatchPods)]
+    assert [(one.to, type(one.message)) for one in hand.first] == [
+        (paths.USAGE, WatchUsage),
+        (paths.PODS, WatchPods),
+    ]
 
 
 def test_no_threshold_and_no_limit_is_no_deed():
@@ -185,12 +179,12 @@ def test_a_hard_threshold_takes_the_largest_pod_at_once_with_the_numbers_in_its_
         "Container a was using 2Gi, request is 0, has larger consumption of memory. "
     )
     assert kill == KillPod(
-        uid="modest", cause=KillCause.EVICTED, grace_s=1, evict=True, reason="Evicted", message=message, asked_by=SELF
+        uid="modest", cause=KillCause.EVICTED, grace_s=1, evict=True, reason="Evicted", message=message, asked_by=paths.EVICTION
     )  # fmt: skip
     [event] = hand.sent(EventSeen)
     assert (event.uid, event.kind, event.reason, event.message) == ("modest", "Warning", "Evicted", message)
-    assert [one.to for one in hand.actions if isinstance(one.message, KillPod)] == [PODS]
-    assert [one.to for one in hand.actions if isinstance(one.message, EventSeen)] == [EVENTS]
+    assert [one.to for one in hand.actions if isinstance(one.message, KillPod)] == [paths.PODS]
+    assert [one.to for one in hand.actions if isinstance(one.message, EventSeen)] == [paths.EVENTS]
     assert hand.pressure == (Pressure.MEMORY,)
     [fact] = node_event_rows(hand.state.happenings, hand.state.node_name)
     assert (fact.reason, fact.message, fact.pod) == (
@@ -220,7 +214,7 @@ def test_one_victim_a_round_and_the_next_only_on_a_reading_begun_after_it_ended(
     assert hand.read(5.0).kill is None
     hand.tell(ActivePods(pods=(pod("modest"), pod("tiny"))), 1.0)
     assert (hand.state.doing, hand.kill) == (None, None)
-    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [USAGE]
+    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [paths.USAGE]
     assert hand.read(1.0, age_s=1.5).kill is None, "that reading was begun before"
     del hand.used["hog"]
     assert hand.read(1.0).kill.uid == "modest", "the first by name among equals"
@@ -246,7 +240,7 @@ def test_an_earlier_victim_whose_manifest_is_removed_is_waited_for():
     assert hand.read(5.0).kill is None
     hand.tell(ActivePods(pods=(pod("tiny"),)), 1.0)
     assert hand.kill is None, "what was read before is not what is left now"
-    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [USAGE]
+    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [paths.USAGE]
     assert hand.read(0.5, age_s=1.0).kill is None, "that reading was begun before"
     assert hand.read(1.0).kill.uid == "tiny"
 
@@ -267,7 +261,7 @@ def test_nobody_goes_before_all_pods_are_known_but_what_never_speaks_is_not_wait
 def test_after_a_supervisor_began_anew_all_pods_must_be_known_again():
     hand = Hand(HARD)
     hand.read(60.0)
-    hand.tell(Restarted(path=PODS, incarnation=1, cause="x"))
+    hand.tell(Restarted(path=paths.PODS, incarnation=1, cause="x"))
     hand.free = 0
     hand.tell(ActivePods(pods=(pod("tiny"),), whole=False))
     assert hand.read(5.0).kill is None
@@ -280,7 +274,7 @@ def test_a_supervisor_that_begins_anew_during_a_deed_wakes_nobody_without_end():
     hand.tell(ActivePods(pods=(pod("hog", grace=60),)))
     hand.free = 0
     assert hand.read().read().kill.grace_s == 60
-    hand.tell(Restarted(path=PODS, incarnation=1, cause="x"))
+    hand.tell(Restarted(path=paths.PODS, incarnation=1, cause="x"))
     while isinstance(hand.state.doing, Killing):
         assert hand.wake_at > hand.now
         hand.tell(Alarm(at=hand.wake_at), hand.wake_at - hand.now)
@@ -328,7 +322,7 @@ def test_what_an_earlier_incarnation_asked_to_go_is_waited_for():
     assert hand.read(5.0).kill is None
     hand.tell(ActivePods(pods=(pod("tiny"),)), 1.0)
     assert hand.kill is None, "what was read before is not what is left now"
-    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [USAGE]
+    assert [one.to for one in hand.actions if isinstance(one.message, ReadUsageNow)] == [paths.USAGE]
     assert hand.read(0.5, age_s=1.0).kill is None, "that reading was begun before"
     assert hand.read(1.0).kill.uid == "tiny"
 
@@ -397,10 +391,10 @@ def test_a_supervisor_that_began_anew_is_told_again():
     hand = Hand(HARD, pods=())
     hand.free = 0
     hand.read()
-    hand.tell(Restarted(path=PODS, incarnation=1, cause="x"))
+    hand.tell(Restarted(path=paths.PODS, incarnation=1, cause="x"))
     assert hand.pressure == (Pressure.MEMORY,)
     assert hand.sent(WatchPods)
-    hand.tell(Restarted(path=USAGE, incarnation=1, cause="x"))
+    hand.tell(Restarted(path=paths.USAGE, incarnation=1, cause="x"))
     assert hand.sent(WatchUsage)
 
 
@@ -475,8 +469,8 @@ def test_what_ended_pods_keep_goes_before_images_and_images_before_any_pod():
     hand = Hand(NODEFS)
     hand.disk_free = 5
     [asked] = hand.read().sent(ClearFinished)
-    assert (asked.asked_by, hand.sent(CollectImages), hand.kill) == (SELF, [], None)
-    assert [one.to for one in hand.actions if isinstance(one.message, ClearFinished)] == [PODS]
+    assert (asked.asked_by, hand.sent(CollectImages), hand.kill) == (paths.EVICTION, [], None)
+    assert [one.to for one in hand.actions if isinstance(one.message, ClearFinished)] == [paths.PODS]
     assert "ended pods" in explain(hand.state, hand.now).doing
     hand.tell(FinishedCleared(run="another", pods=1))
     assert isinstance(hand.state.doing, Clearing)
@@ -496,7 +490,7 @@ def test_ended_pods_that_do_not_let_go_are_waited_for_only_so_long(how):
         assert hand.tell(Alarm(at=0.0), CLEAR_WAIT_S - 1).sent(CollectImages) == []
         hand.tell(Alarm(at=0.0), 1.0)
     else:
-        hand.tell(Restarted(path=PODS, incarnation=2, cause="boom"))
+        hand.tell(Restarted(path=paths.PODS, incarnation=2, cause="boom"))
     assert hand.sent(CollectImages)
 
 
@@ -512,8 +506,8 @@ def test_a_full_disk_has_unused_images_go_before_any_pod():
     hand.volumes["hog"], hand.disk_free = 1000, 5
     hand.read().cleared()
     [asked] = hand.sent(CollectImages)
-    assert (asked.asked_by, hand.kill) == (SELF, None)
-    assert [one.to for one in hand.actions if isinstance(one.message, CollectImages)] == [IMAGE_GC]
+    assert (asked.asked_by, hand.kill) == (paths.EVICTION, None)
+    assert [one.to for one in hand.actions if isinstance(one.message, CollectImages)] == [paths.IMAGEGC]
     assert hand.read().kill is None, "the collection is under way"
     hand.tell(ImagesCollected(run="another", removed=1))
     assert isinstance(hand.state.doing, Reclaiming)

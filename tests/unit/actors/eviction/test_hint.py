@@ -5,11 +5,12 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from actors.eviction.core import SELF, begin, decide
+from actors.eviction.core import begin, decide
 from actors.eviction.explain import explain
 from actors.eviction.hint import ANSWER_S, ASK_AGAIN_S
 from actors.eviction.report import report
-from actors.eviction.state import CROSSINGS, USAGE, EvictionState
+from actors.eviction.state import CROSSINGS, EvictionState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.eviction import EvictionPolicy, MemoryCrossed, Quantity, Signal, Threshold
 from api.lifecycle import Listen, Tell
@@ -22,7 +23,7 @@ GI = 1 << 30
 WALL = 1_700_000_000_000_000_000
 HARD = Threshold(signal=Signal.MEMORY, value=Quantity(amount=GI))
 SOFT = Threshold(signal=Signal.MEMORY, value=Quantity(amount=2 * GI), grace_s=60.0)
-ASK = Tell(to=USAGE, message=ReadUsageNow(asked_by=SELF, everything=False))
+ASK = Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION, everything=False))
 
 
 class Hand:

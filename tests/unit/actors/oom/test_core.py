@@ -4,8 +4,9 @@ import itertools
 
 from actors.oom.core import GIVE_UP_S, KEPT_KILLS, LIST_AGAIN_S, SETTLED_S, SILENCE_S, decide
 from actors.oom.report import kill_lines, notice, report
-from actors.oom.state import OOMS, SELF, USAGE, OomState
+from actors.oom.state import OOMS, OomState
 from actors.rules.nodeevent import node_event_rows
+from api import paths
 from api.errors import Failure, FailureKind
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
@@ -180,7 +181,7 @@ def test_kills_of_foreign_pods_are_shown_and_not_counted():
 
 def test_a_log_that_may_not_be_read_is_told_once_and_counters_are_read_instead():
     hand = Hand().tell(StreamEnded(stream=OOMS, failure=DENIED))
-    assert hand.actions == (Tell(to=USAGE, message=WatchUsage(asked_by=SELF)),)
+    assert hand.actions == (Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.OOM)),)
     assert "Operation not permitted" in notice(hand.state)
     hand.usage(3, after_s=0.1)
     assert hand.counts == {}, "what was there before is no news"
@@ -212,7 +213,7 @@ def test_a_log_that_is_heard_again_is_the_only_one_to_count():
     hand.usage(4, after_s=0.1)
     assert hand.counts == {}
     hand.tell(Alarm(at=0.0), SETTLED_S)
-    assert hand.actions == (Tell(to=USAGE, message=UnwatchUsage(asked_by=SELF)),)
+    assert hand.actions == (Tell(to=paths.USAGE, message=UnwatchUsage(asked_by=paths.OOM)),)
     hand.usage(9, after_s=0.1)
     assert hand.counts == {}
     assert notice(hand.state) == ""

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from actors.pleg.core import SILENT_S, decide, health
 from actors.pleg.state import PlegState
 from api.errors import Failure, FailureKind
-from api.ids import Uid, pod_path
+from api.ids import Uid
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
 from api.messages.pleg import LookAtPod, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
+from api.paths import pod_path
 from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeChanged
 from tests.unit.actors.pods import box, instance, shown
 

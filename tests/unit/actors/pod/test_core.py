@@ -8,7 +8,6 @@ import pytest
 from actors.pod.actor import PodActor
 from actors.pod.core import RECALL_TRIES, blank
 from actors.pod.explain import explain
-from actors.pod.report import STATUS_MANAGER, SUPERVISOR
 from actors.pod.state import (
     MEMO_SECTION,
     STATUS_SECTION,
@@ -21,6 +20,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
+from api import paths
 from api.errors import FailureKind
 from api.ids import Path
 from api.kube.objects.container import Container
@@ -630,10 +630,10 @@ def test_a_new_incarnation_waits_for_the_calls_of_the_one_before():
 def test_what_is_told_is_told_again_to_who_lost_it():
     hand = running_pod(wanted())
     hand.told.clear()
-    hand.give(Restarted(path=SUPERVISOR, incarnation=1, cause="x"))
+    hand.give(Restarted(path=paths.PODS, incarnation=1, cause="x"))
     assert [type(m) for _, m in hand.told] == [PodMoved]
     hand.told.clear()
-    hand.give(Restarted(path=STATUS_MANAGER, incarnation=1, cause="x"))
+    hand.give(Restarted(path=paths.STATUS, incarnation=1, cause="x"))
     assert [type(m) for _, m in hand.told] == [PodStatusComposed]
 
 
@@ -642,7 +642,7 @@ def test_an_older_update_is_stale_until_a_new_supervisor_counts_anew():
     hand.update(wanted("a", "b"), generation=5), hand.settle()
     hand.update(wanted("a"), generation=4)
     assert len(hand.state.desired.spec.containers) == 2
-    hand.give(Restarted(path=SUPERVISOR, incarnation=1, cause="x"))
+    hand.give(Restarted(path=paths.PODS, incarnation=1, cause="x"))
     hand.update(wanted("a"), generation=1)
     assert len(hand.state.desired.spec.containers) == 1
 

@@ -11,11 +11,12 @@ from actors.probes.core import decide, start
 from actors.probes.explain import probe_rows
 from actors.probes.state import ProberState
 from api.errors import Failure, FailureKind
-from api.ids import Uid, pod_path
+from api.ids import Uid
 from api.lifecycle import Cancel, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Outcome
 from api.messages.pod import ProbeChanged, ProbeResult, ProbeTrouble
 from api.messages.probes import ProbeKind, ProbePlan, ProbePod, ProbeTarget
+from api.paths import pod_path
 from api.ports.net import UNREADABLE, GrpcAnswer, GrpcHealth, HttpAnswer, HttpGet, TcpConnect, TcpConnected
 from api.ports.runtime import ExecInContainer, ExecResult
 

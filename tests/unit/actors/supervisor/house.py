@@ -6,7 +6,7 @@ from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from actors.supervisor.verdict import SECTION
 from api.errors import Failure, FailureKind
-from api.ids import Uid, pod_path
+from api.ids import Uid
 from api.lifecycle import Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Outcome
 from api.messages.pod import KillPod, UpdatePod
@@ -19,6 +19,7 @@ from api.messages.supervisor import (
     RuntimePresence,
     SourcedPod,
 )
+from api.paths import pod_path
 from api.ports.call import Done
 from api.ports.ledger import Forget, Recall, Recalled, Remember
 from api.ports.node import DescribeNode, NodeDescribed, NodeFacts

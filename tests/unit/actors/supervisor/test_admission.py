@@ -6,12 +6,13 @@ import pytest
 from actors.rules.resources.request import Claim
 from actors.supervisor.explain import wait_of
 from actors.supervisor.verdict import AdmissionRecord, Verdict, encoded
-from api.ids import Path, Uid, pod_path
+from api.ids import Path, Uid
 from api.kube.objects.container import Container, ResourceRequirements
 from api.lifecycle import Start
 from api.messages.kernel import Restarted
 from api.messages.pod import KillCause, KillPod, Refusal, UpdatePod
 from api.messages.supervisor import PodLife, PodOp
+from api.paths import pod_path
 from api.ports.ledger import Remember
 from tests.unit.actors.pods import IMAGE, wanted
 from tests.unit.actors.supervisor.house import House, kills, presence, refusals, spawned, told

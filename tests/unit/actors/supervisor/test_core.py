@@ -6,7 +6,7 @@ from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
 from actors.supervisor.verdict import Verdict, encoded
 from api.errors import Failure, FailureKind
-from api.ids import Path, Uid, pod_path
+from api.ids import Path, Uid
 from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome, Restarted
@@ -19,6 +19,7 @@ from api.messages.supervisor import (
     PodOp,
     PodsChanged,
 )
+from api.paths import pod_path
 from api.ports.ledger import RecallAll, RecalledAll
 from api.ports.podfiles import ListPodFolders, PodFolders
 from tests.unit.actors.pods import wanted

@@ -9,10 +9,11 @@ from actors.supervisor import admission, core
 from actors.supervisor.core import REPEAT_S
 from actors.supervisor.verdict import Verdict, encoded
 from api.eviction import Pressure
-from api.ids import Path, Uid, pod_path
+from api.ids import Path, Uid
 from api.messages.kernel import Restarted
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import NodePressure, PodKilled, PodLife, PodOp, WatchPods
+from api.paths import pod_path
 from runtime.kernel.mailbox import Mailbox
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import NODE, House, kills, presence

@@ -1,12 +1,13 @@
 """What the supervisor does for eviction: says which pods are active when that changes, keeps newcomers out under pressure."""
 
 from api.eviction import Pressure
-from api.ids import Path, pod_path
+from api.ids import Path
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePods, FinishedCleared
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause, KillPod
 from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, PodLife, PodOp, WatchPods
+from api.paths import pod_path
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import House, refusals, told
 

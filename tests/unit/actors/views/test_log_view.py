@@ -5,9 +5,10 @@ from msgspec.structs import replace
 
 from actors.logs.state import LogRotatorState, Trouble
 from actors.pod.state import PodMemo, PodState
-from actors.views.view import LOGS, AgentView
+from actors.views.view import AgentView
+from api import paths
 from api.errors import NotFoundError, RejectedError, UnavailableError
-from api.ids import Path, pod_path
+from api.ids import Path
 from api.kube.objects.podstatus import (
     ContainerState,
     ContainerStateTerminated,
@@ -15,6 +16,7 @@ from api.kube.objects.podstatus import (
     ContainerStatus,
     PodStatus,
 )
+from api.paths import pod_path
 from tests.unit.actors.pods import UID, box, instance, shown, wanted
 
 ROOT = "/var/log/pods/default_web_u1"
@@ -27,7 +29,7 @@ class Kernel:
         self.pod, self.rotator = pod, rotator
 
     def committed(self, path):
-        return self.rotator if path == LOGS else None
+        return self.rotator if path == paths.LOGS else None
 
     def committed_children(self, path):
         assert path == Path("/node/pods")

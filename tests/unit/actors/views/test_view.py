@@ -5,7 +5,8 @@ from msgspec.structs import replace
 
 from actors.pod.state import PodState
 from actors.supervisor.state import Charge, SupervisorState
-from actors.views.view import PODS, AgentView
+from actors.views.view import AgentView
+from api import paths
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
 from api.kube.objects.container import Container, EnvVar
@@ -22,7 +23,7 @@ class OnePod:
         self.state = PodState(uid=UID, desired=pod, observed=observed, log_root="/logs")
 
     def committed_children(self, path):
-        return ((Path(f"{PODS}/{UID}"), self.state),) if path == PODS else ()
+        return ((Path(f"{paths.PODS}/{UID}"), self.state),) if path == paths.PODS else ()
 
     def committed(self, path):
         return None
@@ -35,11 +36,15 @@ class WaitingPod:
         self.states = states
 
     def committed_children(self, path):
-        return tuple((Path(f"{PODS}/{state.uid}"), state) for state in self.states) if path == PODS else ()
+        return (
+            tuple((Path(f"{paths.PODS}/{state.uid}"), state) for state in self.states)
+            if path == paths.PODS
+            else ()
+        )
 
     def committed(self, path):
         charge = Charge(uid=UID, name="web-vm", namespace="default", pod=wanted("a"))
-        return SupervisorState(expected=(), charges={UID: charge}) if path == PODS else None
+        return SupervisorState(expected=(), charges={UID: charge}) if path == paths.PODS else None
 
 
 def view_of(*containers):

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.pod.cgroup.grouping import CGROUPS
 from actors.pod.cgroup.parent import cgroup_parent, pod_limits
 from actors.pod.explain import explain
+from api import paths
 from api.errors import FailureKind
 from api.kube.objects.container import Container, ResourceRequirements
 from api.kube.objects.pod import Pod
@@ -199,7 +199,9 @@ def test_what_comes_back_after_the_end_brings_its_cgroup_with_it():
 
 
 def told(hand):
-    return [message.milli for to, message in hand.told if to == CGROUPS and isinstance(message, PodCpuAsked)]
+    return [
+        message.milli for to, message in hand.told if to == paths.CGROUPS and isinstance(message, PodCpuAsked)
+    ]
 
 
 def test_what_a_burstable_pod_requests_is_told_while_anything_of_it_may_run():
@@ -207,7 +209,7 @@ def test_what_a_burstable_pod_requests_is_told_while_anything_of_it_may_run():
     hand.update(wanted(burstable("300m"))), hand.settle()
     assert set(told(hand)) == {300}
     before = len(told(hand))
-    hand.give(Restarted(path=CGROUPS, incarnation=2, cause="crash"))
+    hand.give(Restarted(path=paths.CGROUPS, incarnation=2, cause="crash"))
     assert len(told(hand)) == before + 1
     hand.kill(deleted=True), hand.settle()
     assert told(hand)[-1] == 0

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.pod.container.image import IMAGES, REASK_S
+from actors.pod.container.image import REASK_S
 from actors.pod.explain import explain
+from api import paths
 from api.errors import Failure, FailureKind
 from api.kube.objects.pod import Container as Wanted
 from api.messages.images import PullPolicy, WantImages
@@ -40,7 +41,7 @@ def test_images_are_wanted_beside_the_making_of_the_sandbox():
     (first, second) = hand.wants()
     assert (first.container, first.attempt, first.image) == ("a", 0, IMAGE)
     assert (second.container, first.policy) == ("b", PullPolicy.IF_NOT_PRESENT)
-    assert [to for to, message in hand.told if isinstance(message, WantImages)][-1] == IMAGES
+    assert [to for to, message in hand.told if isinstance(message, WantImages)][-1] == paths.IMAGES
 
 
 def test_a_container_is_made_from_what_the_image_was_found_to_be():
@@ -119,7 +120,7 @@ def test_wants_that_nobody_answers_are_told_again():
 def test_a_new_image_puller_is_told_what_is_wanted():
     hand = asked()
     before = len(hand.messages(WantImages))
-    hand.give(Restarted(path=IMAGES, incarnation=2, cause=""))
+    hand.give(Restarted(path=paths.IMAGES, incarnation=2, cause=""))
     assert len(hand.messages(WantImages)) == before + 1
 
 

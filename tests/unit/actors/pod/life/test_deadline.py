@@ -5,8 +5,8 @@ import pytest
 
 from actors.pod.explain import explain
 from actors.pod.life.deadline import LOOK_AGAIN_S
-from actors.pod.report import STATUS_MANAGER
 from actors.pod.state import STATUS_SECTION, Finished, Syncing
+from api import paths
 from api.messages.pod import KillCause
 from api.ports.runtime import CreateContainer, RunSandbox, StopContainer
 from tests.unit.actors.pods import NS, wanted
@@ -65,7 +65,7 @@ def test_the_deadline_counts_from_the_start_time_over_a_restart_of_the_agent():
     assert again.status.start_time == first.status.start_time
     ring_until(again, 12)
     assert again.state.killed.cause is KillCause.DEADLINE
-    assert STATUS_MANAGER in {to for to, _ in again.told}
+    assert paths.STATUS in {to for to, _ in again.told}
 
 
 def test_a_shorter_deadline_counts_at_once():

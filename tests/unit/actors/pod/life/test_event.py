@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from actors.pod.core import decide
 from actors.pod.life.event import field_path, new_events, with_event
 from actors.pod.life.outcome import absorb_outcome
-from actors.pod.report import EVENTS, report
+from actors.pod.report import report
 from actors.pod.state import Finished, Flight, Gone, Kill, PodState, PortCall, Recalling, Syncing, Terminating
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path
 from api.kube.objects.container import Container, EphemeralContainer
@@ -30,7 +31,7 @@ def pod_state(**fields):
 
 
 def told(actions):
-    return [a.message for a in actions if isinstance(a, Tell) and a.to == EVENTS]
+    return [a.message for a in actions if isinstance(a, Tell) and a.to == paths.EVENTS]
 
 
 @pytest.mark.parametrize(("attempt", "reasons"), [(0, []), (1, ["SandboxChanged"])])
@@ -80,7 +81,7 @@ def test_the_recorder_learns_that_a_pod_is_there_that_it_is_gone_and_again_after
     recalling = replace(pod_state(), life=Recalling())
     [keep] = told(report(recalling, pod_state()))
     assert keep == KeepEvents(uid=UID, namespace="default", pod="web")
-    assert told(report(pod_state(), pod_state(), resend=EVENTS)) == [keep]
+    assert told(report(pod_state(), pod_state(), resend=paths.EVENTS)) == [keep]
     finished, gone = (
         replace(pod_state(), life=Finished(kill=KILL)),
         replace(pod_state(), life=Gone(kill=KILL)),
@@ -89,7 +90,7 @@ def test_the_recorder_learns_that_a_pod_is_there_that_it_is_gone_and_again_after
     [event, release] = told(report(finished, last))
     assert isinstance(event, EventSeen)
     assert release == ReleaseEvents(uid=UID)
-    assert told(report(gone, gone, resend=EVENTS)) == []
+    assert told(report(gone, gone, resend=paths.EVENTS)) == []
 
 
 def ended_badly(call, life, text):
