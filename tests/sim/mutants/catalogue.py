@@ -178,7 +178,7 @@ def give_up_dead_actors(right):
         charge = after.charges.get(uid)
         if charge is None or not charge.died:
             return after
-        return replace(after, charges={**after.charges, uid: replace(charge, retry_at=float("inf"))})
+        return replace(after, charges={**after.charges, uid: replace(charge, retry_at=now + 1e6)})
 
     return absorb_death
 
