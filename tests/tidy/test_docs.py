@@ -15,6 +15,7 @@ TOP = ("actors", "api", "bin", "docs", "runtime", "tests", ".ci")
 """What a path of the repository may begin with."""
 
 PATH = re.compile(rf"(?<![\w./<>-])(?:{'|'.join(re.escape(top) for top in TOP)})/[\w./*-]*")
+NAME = re.compile(rf"(?<![\w./<>-])((?:{'|'.join(re.escape(top) for top in TOP)})/[\w./]*\.py)::(\w+)")
 COMMAND = re.compile(r"(?:^|[\s`'])(?:\S*bin/)?nodeagent +([^`'\n]*)")
 LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -57,6 +58,11 @@ def missing_paths(text: str) -> list[str]:
     return [name for name in found if not any(ROOT.glob(name.rstrip("/")))]
 
 
+def is_defined(text: str, name: str) -> bool:
+    """Tell whether a module defines a function, class, method or constant of this name."""
+    return re.search(rf"^ *(?:def|class) {name}\b|^{name}\b", text, re.MULTILINE) is not None
+
+
 def unknown_commands(text: str) -> list[str]:
     """Return each `nodeagent ...` of a page whose verb or flag does not exist."""
     wrong = []
@@ -78,6 +84,13 @@ def unknown_commands(text: str) -> list[str]:
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_path_that_a_page_names_exists(page):
     assert missing_paths(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_name_that_a_page_looks_for_in_a_file_is_defined_there(page):
+    names = [(file, name) for piece in code(page.read_text()) for file, name in NAME.findall(piece)]
+    lost = [f"{file}::{name}" for file, name in names if not is_defined((ROOT / file).read_text(), name)]
+    assert lost == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
@@ -120,6 +133,12 @@ def test_every_decision_is_listed_and_numbered_without_a_gap():
 )
 def test_a_path_that_does_not_exist_is_found(text, wrong):
     assert missing_paths(text) == wrong
+
+
+def test_a_name_that_is_not_defined_is_found():
+    assert NAME.findall("`api/paths.py::nowhere`") == [("api/paths.py", "nowhere")]
+    assert not is_defined("def somewhere(): ...\n", "nowhere")
+    assert is_defined("class A:\n    def somewhere(self): ...\n", "somewhere")
 
 
 @pytest.mark.parametrize(
