@@ -1,17 +1,18 @@
-"""Asks a running agent over its admin socket: as much HTTP as its answers need, without a client library's start-up time."""
+"""Asks a running agent over its admin socket."""
 
 import contextlib
 import os
-import re
 import socket
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 from urllib.parse import quote, urlencode
 
+import h11
 import msgspec
 
 from api.decoding import UndecodableError, from_json
 from api.errors import OperatingError
+from api.shortening import shortened
 from runtime.net.endpoint import connect_unix, peer_of
 
 T = TypeVar("T")
@@ -21,8 +22,8 @@ UPGRADE_S = 40.0
 """The same for an upgrade, for which the agent asks the container runtime twice."""
 BODY_LIMIT_BYTES = 256 << 20
 HEAD_LIMIT_BYTES = 64 << 10
-STATUS = re.compile("[1-5][0-9][0-9]")
-SIZE = re.compile("[0-9a-fA-F]{1,16}")
+SHOWN = 120
+"""Characters of an error in an answer that are shown."""
 SWITCHING = 101
 
 
@@ -39,18 +40,35 @@ class AgentError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AgentResponse:
-    """The agent's answer: status and body, read as it comes."""
+    """The agent's answer to a request, which is sent first: status and body, read as it comes.
 
-    def __init__(self, sock: socket.socket, wait_s: float, tick: Callable[[], None] | None = None) -> None:
+    Raises `VerbError` when none comes or what comes is no answer.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        request: h11.Request,
+        body: bytes,
+        wait_s: float | None,
+        tick: Callable[[], None] | None = None,
+    ) -> None:
         self._sock, self._wait_s, self._tick = sock, wait_s, tick
-        self._data = b""
-        head = self._until(b"\r\n\r\n").decode("latin-1").split("\r\n")
-        status = head[0].split(" ")
-        if len(status) < 2 or not status[0].startswith("HTTP/") or not STATUS.fullmatch(status[1]):
+        self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT_BYTES)
+        head = (
+            self._http.send(request)
+            + self._http.send(h11.Data(data=body))
+            + self._http.send(h11.EndOfMessage())
+        )
+        # A refusal may come before all was sent; then reading it says more than the broken pipe.
+        with contextlib.suppress(OSError):
+            sock.sendall(head)
+        sock.settimeout(wait_s)
+        event = self._next()
+        if not isinstance(event, h11.InformationalResponse | h11.Response):
             raise VerbError("what answers on the socket is not an agent")
-        self.status = int(status[1])
-        pairs = (line.partition(":") for line in head[1:])
-        self._headers = {name.lower(): value.strip() for name, _, value in pairs}
+        self.status = event.status_code
+        self._headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
 
     def header(self, name: str) -> str:
         """Return a header of the answer, empty when it has none of this lower-case name."""
@@ -58,12 +76,8 @@ class AgentResponse:
 
     def pieces(self) -> Iterator[bytes]:
         """Return the body piece by piece. Raises `VerbError` when it ends before its time."""
-        if self._headers.get("transfer-encoding") == "chunked":
-            while size := _size(self._until(b"\r\n").decode("latin-1"), 16):
-                yield self._take(size)
-                self._take(2)
-        else:
-            yield self._take(_size(self._headers.get("content-length", "0"), 10))
+        while isinstance(event := self._next(), h11.Data):
+            yield bytes(event.data)
 
     def body(self) -> bytes:
         """Return the whole body. Raises `VerbError` for one that is longer than any view."""
@@ -71,46 +85,34 @@ class AgentResponse:
         for piece in self.pieces():
             have += len(piece)
             if have > BODY_LIMIT_BYTES:
-                raise _too_long()
+                raise unreadable("it is too long")
             parts.append(piece)
         return b"".join(parts)
 
     def rest(self) -> bytes:
         """Return what came behind the head so far, which is another protocol's after an upgrade."""
-        data, self._data = self._data, b""
-        return data
+        return self._http.trailing_data[0]
 
-    def _until(self, mark: bytes) -> bytes:
-        while mark not in self._data:
-            if len(self._data) > HEAD_LIMIT_BYTES:
-                raise _too_long()
-            self._more()
-        found, _, self._data = self._data.partition(mark)
-        return found
+    def _next(self) -> object:
+        try:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(self._more())
+        except h11.RemoteProtocolError as error:
+            raise unreadable(shortened(str(error), SHOWN)) from None
+        return event
 
-    def _take(self, size: int) -> bytes:
-        parts, have = [self._data], len(self._data)
-        while have < size:
-            self._data = b""
-            self._more()
-            parts.append(self._data)
-            have += len(self._data)
-        whole = b"".join(parts)
-        self._data = whole[size:]
-        return whole[:size]
-
-    def _more(self) -> None:
+    def _more(self) -> bytes:
         try:
             piece = self._receive()
         except TimeoutError:
             raise VerbError(
-                f"the agent does not answer: nothing came within {self._wait_s:g} s; its log may say why"
+                f"the agent does not answer: nothing came within {self._wait_s or 0:g} s; its log may say why"
             ) from None
         except OSError:
             piece = b""
         if not piece:
             raise VerbError("the agent ended the connection in the middle of its answer")
-        self._data += piece
+        return piece
 
     def _receive(self) -> bytes:
         while True:
@@ -145,11 +147,10 @@ class Client:
 
         Raises `VerbError` when no agent answers, and for an answer that is an error.
         """
-        target = _target(parts, query)
-        head = f"{method} {target} HTTP/1.1\r\nHost: nodeagent\r\nContent-Length: {len(body)}\r\n\r\n"
         with self._connect() as sock:
-            answer = self._ask(sock, head.encode() + body, wait_s, tick)
-            yield answer
+            yield self._accepted(
+                AgentResponse(sock, request(method, parts, query, len(body)), body, wait_s, tick)
+            )
 
     @contextlib.contextmanager
     def upgrade(
@@ -159,12 +160,14 @@ class Client:
 
         Raises `VerbError` when no agent answers, or it refuses.
         """
-        head = (
-            f"POST {_target(parts, query)} HTTP/1.1\r\nHost: nodeagent\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n"
-            f"X-Stream-Protocol-Version: {subprotocol}\r\nContent-Length: 0\r\n\r\n"
+        headers = (
+            ("Connection", "Upgrade"),
+            ("Upgrade", protocol),
+            ("X-Stream-Protocol-Version", subprotocol),
         )
+        asked = request("POST", parts, query, 0, headers)
         with self._connect() as sock:
-            answer = self._ask(sock, head.encode(), UPGRADE_S)
+            answer = self._accepted(AgentResponse(sock, asked, b"", UPGRADE_S))
             if answer.status != SWITCHING or answer.header("x-stream-protocol-version") != subprotocol:
                 raise VerbError(
                     f"the agent cannot switch to {protocol} with {subprotocol}; is it of another version?"
@@ -172,14 +175,7 @@ class Client:
             yield sock, answer.rest()
 
     @staticmethod
-    def _ask(
-        sock: socket.socket, request: bytes, wait_s: float | None, tick: Callable[[], None] | None = None
-    ) -> AgentResponse:
-        # A refusal may come before all was sent; then reading it says more than the broken pipe.
-        with contextlib.suppress(OSError):
-            sock.sendall(request)
-        sock.settimeout(wait_s)
-        answer = AgentResponse(sock, wait_s or 0.0, tick)
+    def _accepted(answer: AgentResponse) -> AgentResponse:
         if answer.status >= 400:
             raise VerbError(_sentence(answer))
         return answer
@@ -214,24 +210,24 @@ def decoded(body: bytes, kind: type[T]) -> T:
     try:
         return from_json(body, kind)
     except UndecodableError as error:
-        raise VerbError(f"cannot read the agent's answer ({error}); is it of another version?") from None
+        raise unreadable(str(error)) from None
 
 
-def _size(text: str, base: int) -> int:
-    """Return a size that an answer names. Raises `VerbError` for what is none."""
-    digits = text.partition(";")[0].strip() if base == 16 else text
-    if not SIZE.fullmatch(digits) or (base == 10 and not digits.isdecimal()):
-        raise VerbError(
-            "cannot read the agent's answer: a length in it is no number; is it of another version?"
-        )
-    size = int(digits, base)
-    if size > BODY_LIMIT_BYTES:
-        raise _too_long()
-    return size
+def unreadable(why: str) -> VerbError:
+    """Return the error for an answer that cannot be read."""
+    return VerbError(f"cannot read the agent's answer ({why}); is it of another version?")
 
 
-def _too_long() -> VerbError:
-    return VerbError("cannot read the agent's answer: it is too long; is it of another version?")
+def request(
+    method: str,
+    parts: tuple[str, ...],
+    query: tuple[tuple[str, str], ...],
+    length: int,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> h11.Request:
+    """Return what is asked, with a body of `length` bytes to follow."""
+    lines = [("Host", "nodeagent"), *headers, ("Content-Length", str(length))]
+    return h11.Request(method=method, target=_target(parts, query), headers=lines)
 
 
 def _target(parts: tuple[str, ...], query: tuple[tuple[str, str], ...]) -> str:

@@ -13,12 +13,12 @@ on as such (half-close); the relay ends when both directions have, when one side
 """
 
 import contextlib
-import re
 import select
 import socket
 import time
 from urllib.parse import urljoin, urlsplit
 
+import h11
 import msgspec
 
 from api.errors import RejectedError, UnavailableError
@@ -34,7 +34,6 @@ WAY_BYTES = 64 << 10
 """Most bytes under way in one direction."""
 HEAD_LIMIT_BYTES = 16 << 10
 SWITCHING = 101
-STATUS_LINE = re.compile(r"HTTP/1\.[^ ]* ([0-9]{3})(?: |$)")
 ANSWER_HEADERS = frozenset(
     {
         "connection",
@@ -48,10 +47,10 @@ ANSWER_HEADERS = frozenset(
 
 
 class Relay:
-    """An accepted handshake: `head` is the runtime's answer for the client, `run` carries what follows."""
+    """An accepted handshake: `headers` are the runtime's answer for the client, `run` carries what follows."""
 
-    def __init__(self, runtime: socket.socket, head: bytes, early: bytes, rest: bytes) -> None:
-        self._runtime, self.head, self._early, self._rest = runtime, head, early, rest
+    def __init__(self, runtime: socket.socket, headers: Headers, early: bytes, rest: bytes) -> None:
+        self._runtime, self.headers, self._early, self._rest = runtime, headers, early, rest
 
     def run(self, client: socket.socket, *, idle_s: float = IDLE_S) -> None:
         """Carry bytes both ways until it is over; both sockets are ended then."""
@@ -97,8 +96,9 @@ def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
         # A terminal sends single keys; none of them is to wait for company.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        sock.sendall(_handshake(request, target, where))
-        headers, rest = _read_answer(sock, where, request.upgrade)
+        http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT_BYTES)
+        sock.sendall(_handshake(http, request, target, where))
+        headers = _read_answer(http, sock, where, request.upgrade)
     except OSError as error:
         sock.close()
         raise UnavailableError(
@@ -108,7 +108,7 @@ def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
     except BaseException:
         sock.close()
         raise
-    return Relay(sock, _answer(headers), request.early, rest)
+    return Relay(sock, headers, request.early, http.trailing_data[0])
 
 
 class _Way(msgspec.Struct):
@@ -202,50 +202,40 @@ def _serve(out: _Way, into: _Way, seen: int, gone: set[int]) -> None:
         into.drop()
 
 
-def _handshake(request: Request, target: str, where: str) -> bytes:
-    lines = [f"{request.method} {target} HTTP/1.1", f"Host: {where}", "Connection: Upgrade"]
-    lines += [f"{name}: {value}" for name, value in request.handshake]
+def _handshake(http: h11.Connection, request: Request, target: str, where: str) -> bytes:
+    headers = [("Host", where), ("Connection", "Upgrade"), *request.handshake]
     if request.method == "POST":
-        lines.append("Content-Length: 0")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-def _read_answer(sock: socket.socket, where: str, upgrade: str) -> tuple[Headers, bytes]:
-    """Return the headers of the runtime's answer, and what came behind them."""
-    deadline = time.monotonic() + CONNECT_S
-    data = b""
-    while (at := data.find(b"\r\n\r\n")) < 0:
-        left = deadline - time.monotonic()
-        if len(data) > HEAD_LIMIT_BYTES or left <= 0:
-            raise UnavailableError(
-                f"the container runtime's streaming endpoint {where} did not answer as HTTP does"
-            )
-        sock.settimeout(left)
-        piece = sock.recv(16 << 10)
-        if not piece:
-            raise UnavailableError(
-                f"the container runtime's streaming endpoint {where} ended the connection without an answer"
-            )
-        data += piece
-    first, *lines = data[:at].decode("latin-1").split("\r\n")
-    status = STATUS_LINE.match(first)
-    pairs = (line.partition(":") for line in lines)
-    headers = tuple((name.strip(), value.strip()) for name, _, value in pairs)
-    # What is passed on must not end a line there.
-    passed = (value for name, value in headers if name.lower() in ANSWER_HEADERS)
-    if status is None or any(ord(c) < 32 or ord(c) == 127 for value in passed for c in value):
-        raise UnavailableError(
-            f"the container runtime's streaming endpoint {where} did not answer as HTTP does"
+        headers.append(("Content-Length", "0"))
+    return http.send(
+        h11.Request(
+            method=request.method,
+            target=target,
+            headers=[(k.encode(), v.encode("latin-1")) for k, v in headers],
         )
-    if int(status[1]) != SWITCHING:
+    ) + http.send(h11.EndOfMessage())
+
+
+def _read_answer(http: h11.Connection, sock: socket.socket, where: str, upgrade: str) -> Headers:
+    """Return those headers of the runtime's answer that are the client's."""
+    endpoint = f"the container runtime's streaming endpoint {where}"
+    deadline = time.monotonic() + CONNECT_S
+    try:
+        while (event := http.next_event()) is h11.NEED_DATA:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise UnavailableError(f"{endpoint} did not answer as HTTP does")
+            sock.settimeout(left)
+            piece = sock.recv(16 << 10)
+            if not piece:
+                raise UnavailableError(f"{endpoint} ended the connection without an answer")
+            http.receive_data(piece)
+    except h11.RemoteProtocolError:
+        raise UnavailableError(f"{endpoint} did not answer as HTTP does") from None
+    assert isinstance(event, h11.InformationalResponse | h11.Response)
+    if event.status_code != SWITCHING:
         raise UnavailableError(
-            f"the container runtime's streaming endpoint {where} answered {status[1]} instead of switching to {upgrade}:"
+            f"{endpoint} answered {event.status_code} instead of switching to {upgrade}:"
             " it may have forgotten the command; try again"
         )
-    return headers, data[at + 4 :]
-
-
-def _answer(headers: Headers) -> bytes:
-    lines = [f"HTTP/1.1 {SWITCHING} Switching Protocols"]
-    lines += [f"{name}: {value}" for name, value in headers if name.lower() in ANSWER_HEADERS]
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
+    pairs = ((name.decode(), value.decode("latin-1")) for name, value in event.headers.raw_items())
+    return tuple((name, value) for name, value in pairs if name.lower() in ANSWER_HEADERS)

@@ -19,15 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from runtime.server.wire import (
-    Request,
-    RequestRefusedError,
-    Response,
-    linger,
-    read_request,
-    send_head,
-    write_response,
-)
+from runtime.server.wire import Exchange, Request, RequestRefusedError, Response, linger
 
 Answer = Callable[[Request], Response]
 """Answers one request; raises `RequestRefusedError` for one that is answered with an error."""
@@ -138,7 +130,7 @@ class Server:
         with contextlib.suppress(OSError), conn:
             with contextlib.suppress(BlockingIOError):
                 conn.recv(16 << 10, socket.MSG_DONTWAIT)  # unread bytes would turn our answer into a reset
-            write_response(conn, _too_busy(self._limit, self.busy()).response)
+            Exchange(conn).write(_too_busy(self._limit, self.busy()).response)
 
     def _forget(self, conn: socket.socket) -> None:
         with self._lock:
@@ -154,10 +146,11 @@ class Server:
             self._forget(conn)
 
     def _visit(self, conn: socket.socket) -> None:
+        exchange = Exchange(conn)
         try:
-            request = read_request(conn)
+            request = exchange.read()
         except RequestRefusedError as refused:
-            write_response(conn, refused.response)
+            exchange.write(refused.response)
             linger(conn)
             return
         if request is None or not self._arrived(conn):
@@ -165,10 +158,10 @@ class Server:
         response = self._respond(conn, request)
         try:
             if response.tunnel is not None:
-                send_head(conn, response.tunnel.head)
+                exchange.grant(response.tunnel)
                 response.tunnel.run(conn)
                 return
-            write_response(conn, response, head_only=request.method == "HEAD")
+            exchange.write(response)
         except OSError:
             raise
         except Exception as error:  # noqa: BLE001 - a log that fails half-way must not print a traceback

@@ -1,7 +1,7 @@
 """HTTP/1.1 as far as the agent needs it: one request per connection, every size and time bounded.
 
-A connection carries one request and is closed after the answer: no pipelining, no chunked request bodies, so none of
-their mistakes. A head that does not arrive within its deadline ends the connection, however slowly it drips. A request
+A connection carries one request and is closed after the answer: no pipelining, no chunked request bodies. h11 knows the
+protocol; here are deadlines, limits, and which requests are taken. A head that does not arrive within its deadline ends the connection, however slowly it drips. A request
 may ask to go on in another protocol; a view that grants it answers with a `Tunnel`, which has the connection from then
 on, and all others answer as if it had not been asked.
 """
@@ -13,9 +13,13 @@ from collections.abc import Iterator
 from typing import Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+import h11
 import msgspec
 
+from api.shortening import shortened
+
 HEAD_LIMIT_BYTES = 16 << 10
+SWITCHING, HEAD_TOO_LARGE = 101, 431
 BODY_LIMIT_BYTES = 256 << 10
 QUERY_LIMIT = 1024
 """Most parameters of a query: a command in a container is one per word. Their bytes are the head's."""
@@ -110,8 +114,8 @@ class Tunnel(Protocol):
     """Another protocol that a connection goes on with."""
 
     @property
-    def head(self) -> bytes:
-        """Return the answer that grants it."""
+    def headers(self) -> Headers:
+        """Return what grants it."""
         ...
 
     def run(self, client: socket.socket) -> None:
@@ -157,67 +161,159 @@ class RequestRefusedError(Exception):
         )
 
 
-def read_request(conn: socket.socket) -> Request | None:
-    """Read one request; None when the client left without one. Raises `RequestRefusedError` for what is not one."""
-    head, rest = _read_head(conn)
-    if not head:
-        return None
-    lines = head.decode("latin-1").split("\r\n" if b"\r\n" in head else "\n")
-    method, target = _request_line(lines[0])
-    headers = _headers(lines[1:])
-    body, early = _read_body(conn, headers, rest)
-    segments, query = _split(target)
-    request = Request(method=method, segments=segments, query=query, body=body, hangup=conn.fileno())
-    wanted = [word.strip().lower() for word in headers.get("connection", "").split(",")]
-    if "upgrade" not in wanted or not headers.get("upgrade"):
-        return request
-    return msgspec.structs.replace(
-        request, upgrade=headers["upgrade"], handshake=_handshake(lines[1:]), early=early
-    )
+class Exchange:
+    """One request on a connection, and its answer; h11 reads and writes them.
 
+    Raises OSError when the client is gone, or takes longer for an answer than its deadline.
+    """
 
-def _receive(conn: socket.socket, deadline: float, what: str) -> bytes:
-    left = deadline - time.monotonic()
-    if left > 0:
-        conn.settimeout(left)
+    def __init__(self, conn: socket.socket) -> None:
+        self._conn = conn
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT_BYTES)
+        self._asked_by = ""
+
+    def read(self) -> Request | None:
+        """Read the request; None when the client left without one. Raises `RequestRefusedError` for what is not one."""
         try:
-            return conn.recv(16 << 10)
-        except TimeoutError:
-            pass
-        except OSError:
-            return b""
-    raise RequestRefusedError(
-        408, "RequestTimeout", f"the request's {what} did not arrive within {READ_S:g} s"
+            head = self._head()
+            if head is None:
+                return None
+            method, target = request_line(head)
+            self._asked_by = method
+            body = self._body(head)
+        except h11.RemoteProtocolError as error:
+            raise refusal(error) from None
+        segments, query = split(target)
+        request = Request(
+            method=method, segments=segments, query=query, body=body, hangup=self._conn.fileno()
+        )
+        upgrade = values(head, b"upgrade")
+        wanted = [word.strip().lower() for value in values(head, b"connection") for word in value.split(",")]
+        if "upgrade" not in wanted or not upgrade:
+            return request
+        return msgspec.structs.replace(
+            request, upgrade=upgrade[-1], handshake=handshake(head), early=self._http.trailing_data[0]
+        )
+
+    def _head(self) -> h11.Request | None:
+        deadline = time.monotonic() + READ_S
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            piece = self._receive(deadline, "head")
+            if not piece and not self._http.trailing_data[0].strip():
+                return None
+            self._http.receive_data(piece)
+        if not isinstance(event, h11.Request):
+            return None
+        # h11 minds the size of a head that goes on; this one may have come whole.
+        if (
+            len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
+            > HEAD_LIMIT_BYTES
+        ):
+            raise too_large()
+        return event
+
+    def _body(self, head: h11.Request) -> bytes:
+        if values(head, b"transfer-encoding"):
+            raise RequestRefusedError(
+                411, "LengthRequired", "send the body with a content-length, not in chunks"
+            )
+        length = (values(head, b"content-length") or ("0",))[-1]
+        if int(length) > BODY_LIMIT_BYTES:
+            raise RequestRefusedError(
+                413, "BodyTooLarge", f"the request's body is over {BODY_LIMIT_BYTES} bytes"
+            )
+        if self._http.they_are_waiting_for_100_continue:
+            self._send(self._http.send(h11.InformationalResponse(status_code=100, headers=[])), WRITE_S)
+        deadline = time.monotonic() + READ_S
+        parts = []
+        while not isinstance(event := self._http.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                parts.append(bytes(event.data))
+            elif event is h11.NEED_DATA:
+                self._http.receive_data(self._receive(deadline, "body"))
+        return b"".join(parts)
+
+    def _receive(self, deadline: float, what: str) -> bytes:
+        left = deadline - time.monotonic()
+        if left > 0:
+            self._conn.settimeout(left)
+            try:
+                return self._conn.recv(16 << 10)
+            except TimeoutError:
+                pass
+            except OSError:
+                return b""
+        raise RequestRefusedError(
+            408, "RequestTimeout", f"the request's {what} did not arrive within {READ_S:g} s"
+        )
+
+    def write(self, response: Response) -> None:
+        """Send an answer; a body is left out where the request was a HEAD."""
+        headers = [
+            ("Content-Type", response.content_type),
+            ("Connection", "close"),
+            ("Cache-Control", "no-store"),
+            ("X-Content-Type-Options", "nosniff"),
+        ]
+        if response.allow:
+            headers.append(("Allow", response.allow))
+        if response.pieces is None:
+            headers.append(("Content-Length", str(len(response.body))))
+        head = self._http.send(
+            h11.Response(status_code=response.status, reason=PHRASES[response.status], headers=headers)
+        )
+        if self._asked_by == "HEAD":
+            self._send(head, WRITE_S)
+            return
+        if response.pieces is None:
+            self._send(head + response.body, WRITE_S)
+            return
+        # The head goes out first: whoever follows a quiet log is to see at once that it works.
+        self._send(head, WRITE_S)
+        for piece in response.pieces:
+            if piece:
+                self._send(self._http.send(h11.Data(data=piece)), STREAM_WRITE_S)
+        self._send(self._http.send(h11.EndOfMessage()), WRITE_S)
+
+    def grant(self, tunnel: Tunnel) -> None:
+        """Send the answer that grants a tunnel; the connection is the tunnel's from then on."""
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in tunnel.headers]
+        self._send(
+            self._http.send(
+                h11.InformationalResponse(
+                    status_code=SWITCHING, reason=b"Switching Protocols", headers=headers
+                )
+            ),
+            WRITE_S,
+        )
+
+    def _send(self, data: bytes | None, patience_s: float) -> None:
+        """Send all of `data`; the deadline counts from the last progress, not from the start of a long answer."""
+        view = memoryview(data or b"")
+        self._conn.settimeout(patience_s)
+        while view:
+            view = view[self._conn.send(view) :]
+
+
+def refusal(error: h11.RemoteProtocolError) -> RequestRefusedError:
+    """Return what answers bytes that are no request."""
+    if error.error_status_hint == HEAD_TOO_LARGE:
+        return too_large()
+    return RequestRefusedError(400, "BadRequest", f"this is no HTTP request: {shortened(str(error))}")
+
+
+def too_large() -> RequestRefusedError:
+    """Return what answers a head that is too large."""
+    return RequestRefusedError(
+        HEAD_TOO_LARGE, "HeadTooLarge", f"the request's head is over {HEAD_LIMIT_BYTES} bytes"
     )
 
 
-def _read_head(conn: socket.socket) -> tuple[bytes, bytes]:
-    deadline = time.monotonic() + READ_S
-    data = b""
-    while True:
-        for end in (b"\r\n\r\n", b"\n\n"):
-            at = data.find(end)
-            if 0 <= at <= HEAD_LIMIT_BYTES:
-                return data[:at], data[at + len(end) :]
-        if len(data) > HEAD_LIMIT_BYTES:
-            raise RequestRefusedError(
-                431, "HeadTooLarge", f"the request's head is over {HEAD_LIMIT_BYTES} bytes"
-            )
-        piece = _receive(conn, deadline, "head")
-        if not piece:
-            if data.strip():
-                raise RequestRefusedError(400, "BadRequest", "the request ended in the middle of its head")
-            return b"", b""
-        data += piece
-
-
-def _request_line(line: str) -> tuple[str, str]:
-    parts = line.split(" ")
-    if len(parts) != 3 or not parts[2].startswith("HTTP/"):
-        raise RequestRefusedError(400, "BadRequest", "the first line is not an HTTP request")
-    method, target, version = parts
-    if version not in {"HTTP/1.1", "HTTP/1.0"}:
+def request_line(head: h11.Request) -> tuple[str, str]:
+    """Return method and target. Raises `RequestRefusedError`."""
+    if head.http_version not in {b"1.1", b"1.0"}:
         raise RequestRefusedError(505, "VersionNotSupported", "only HTTP/1.1 and HTTP/1.0 are spoken here")
+    method, target = head.method.decode(), head.target.decode("latin-1")
     if method not in METHODS:
         raise RequestRefusedError(501, "NotImplemented", "the request's method is not known here")
     if not target.startswith("/"):
@@ -225,51 +321,19 @@ def _request_line(line: str) -> tuple[str, str]:
     return method, target
 
 
-def _headers(lines: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        key = name.lower()
-        if not colon or not key or key != key.strip() or "\0" in value:
-            raise RequestRefusedError(400, "BadRequest", "a header line is not of the form 'name: value'")
-        if key == "content-length" and headers.get(key, value.strip()) != value.strip():
-            raise RequestRefusedError(400, "BadRequest", "two different content-length headers")
-        headers[key] = value.strip()
-    return headers
+def values(head: h11.Request, name: bytes) -> tuple[str, ...]:
+    """Return all values of a header, by its name in lower case."""
+    return tuple(value.decode("latin-1") for key, value in head.headers if key == name)
 
 
-def _handshake(lines: list[str]) -> Headers:
-    pairs = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines)]
-    found = tuple((name, value) for name, value in pairs if name in HANDSHAKE)
-    for name, value in found:
-        # They are passed on: what could end a line there must not pass here.
-        if any(ord(c) < 32 or ord(c) == 127 for c in value):
-            raise RequestRefusedError(400, "BadRequest", f"the header {name} holds a control byte")
-    return found
+def handshake(head: h11.Request) -> Headers:
+    """Return what a request says about the protocol that it wants to go on with."""
+    pairs = ((name.decode(), value.decode("latin-1")) for name, value in head.headers)
+    return tuple((name, value) for name, value in pairs if name in HANDSHAKE)
 
 
-def _read_body(conn: socket.socket, headers: dict[str, str], rest: bytes) -> tuple[bytes, bytes]:
-    """Return the body, and what came behind it."""
-    if "transfer-encoding" in headers:
-        raise RequestRefusedError(411, "LengthRequired", "send the body with a content-length, not in chunks")
-    text = headers.get("content-length", "0")
-    if not (text.isascii() and text.isdigit()):
-        raise RequestRefusedError(400, "BadRequest", "content-length is not a number")
-    if len(text) > 12 or int(text) > BODY_LIMIT_BYTES:
-        raise RequestRefusedError(413, "BodyTooLarge", f"the request's body is over {BODY_LIMIT_BYTES} bytes")
-    length = int(text)
-    if headers.get("expect", "").lower() == "100-continue" and len(rest) < length:
-        _send(conn, b"HTTP/1.1 100 Continue\r\n\r\n", WRITE_S)
-    deadline = time.monotonic() + READ_S
-    while len(rest) < length:
-        piece = _receive(conn, deadline, "body")
-        if not piece:
-            raise RequestRefusedError(400, "BadRequest", "the request ended in the middle of its body")
-        rest += piece
-    return rest[:length], rest[length:]
-
-
-def _split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+def split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """Return the parts of the path and of the query, decoded. Raises `RequestRefusedError`."""
     path, _, query = target.partition("?")
     segments = []
     for part in path[1:].split("/") if path != "/" else ():
@@ -288,46 +352,6 @@ def _split(target: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
     except ValueError:
         raise RequestRefusedError(400, "BadQuery", "the query cannot be decoded") from None
     return tuple(segments), tuple(pairs)
-
-
-def write_response(conn: socket.socket, response: Response, *, head_only: bool = False) -> None:
-    """Send an answer. Raises OSError when the client is gone or takes longer than its deadline."""
-    lines = [
-        f"HTTP/1.1 {response.status} {PHRASES[response.status]}",
-        f"Content-Type: {response.content_type}",
-        "Connection: close",
-        "Cache-Control: no-store",
-        "X-Content-Type-Options: nosniff",
-    ]
-    if response.allow:
-        lines.append(f"Allow: {response.allow}")
-    if response.pieces is None:
-        lines.append(f"Content-Length: {len(response.body)}")
-    else:
-        lines.append("Transfer-Encoding: chunked")
-    head = "\r\n".join([*lines, "", ""]).encode()
-    if response.pieces is None or head_only:
-        _send(conn, head if head_only else head + response.body, WRITE_S)
-        return
-    # The head goes out first: whoever follows a quiet log is to see at once that it works.
-    _send(conn, head, WRITE_S)
-    for piece in response.pieces:
-        if piece:
-            _send(conn, b"%x\r\n%b\r\n" % (len(piece), piece), STREAM_WRITE_S)
-    _send(conn, b"0\r\n\r\n", WRITE_S)
-
-
-def send_head(conn: socket.socket, head: bytes) -> None:
-    """Send the answer that grants a tunnel. Raises OSError when the client is gone or does not take it in time."""
-    _send(conn, head, WRITE_S)
-
-
-def _send(conn: socket.socket, data: bytes, patience_s: float) -> None:
-    """Send all of `data`; the deadline counts from the last progress, not from the start of a long answer."""
-    view = memoryview(data)
-    conn.settimeout(patience_s)
-    while view:
-        view = view[conn.send(view) :]
 
 
 def linger(conn: socket.socket, limit_s: float = 0.5) -> None:

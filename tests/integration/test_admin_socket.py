@@ -292,27 +292,27 @@ def test_a_body_that_is_no_command_is_refused(agent, body):
     [
         (b"nonsense\r\n\r\n", 400),
         (b"GET /pods HTTP/2.0\r\n\r\n", 505),
-        (b"BREW /pods HTTP/1.1\r\n\r\n", 501),
-        (b"GET pods HTTP/1.1\r\n\r\n", 400),
-        (b"GET //pods HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/../pods HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/a%2Fb/c HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/%2e%2e/c HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/%ff/c HTTP/1.1\r\n\r\n", 400),
-        (b"GET /nowhere HTTP/1.1\r\n\r\n", 404),
-        (b"DELETE /pods HTTP/1.1\r\n\r\n", 405),
-        (b"GET /pods HTTP/1.1\r\nbroken header\r\n\r\n", 400),
-        (b"GET /pods HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400),
-        (b"GET /pods HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
-        (b"GET /pods HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", 413),
-        (b"POST /exec/a/b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
-        (b"GET /pods HTTP/1.1\r\nX: " + b"y" * (wire.HEAD_LIMIT_BYTES + 10) + b"\r\n\r\n", 431),
-        (b"GET /pods?format=xml HTTP/1.1\r\n\r\n", 400),
-        (b"GET /trace/node?n=0 HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/default/loop?tail=-1 HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/default/loop?follow=maybe HTTP/1.1\r\n\r\n", 400),
-        (b"GET /logs/default/two HTTP/1.1\r\n\r\n", 404),
-        (b"GET /logs/-/two HTTP/1.1\r\n\r\n", 400),
+        (b"BREW /pods HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+        (b"GET pods HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET //pods HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/../pods HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/a%2Fb/c HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/%2e%2e/c HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/%ff/c HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"DELETE /pods HTTP/1.1\r\nHost: x\r\n\r\n", 405),
+        (b"GET /pods HTTP/1.1\r\nHost: x\r\nbroken header\r\n\r\n", 400),
+        (b"GET /pods HTTP/1.1\r\nHost: x\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET /pods HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
+        (b"GET /pods HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n", 413),
+        (b"POST /exec/a/b HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"GET /pods HTTP/1.1\r\nHost: x\r\nX: " + b"y" * (wire.HEAD_LIMIT_BYTES + 10) + b"\r\n\r\n", 431),
+        (b"GET /pods?format=xml HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /trace/node?n=0 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/default/loop?tail=-1 HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/default/loop?follow=maybe HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"GET /logs/default/two HTTP/1.1\r\nHost: x\r\n\r\n", 404),
+        (b"GET /logs/-/two HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     ],
 )
 def test_a_bad_request_gets_an_error_in_json_and_no_traceback(agent, data, status):
@@ -344,7 +344,7 @@ def test_head_has_the_head_only(agent):
 def test_a_hanging_view_holds_up_nobody_else(agent):
     agent.window.gate = threading.Event()
     with agent.connect() as stuck:
-        stuck.sendall(b"GET /explain/default/loop HTTP/1.1\r\n\r\n")
+        stuck.sendall(b"GET /explain/default/loop HTTP/1.1\r\nHost: x\r\n\r\n")
         until(lambda: any("explain" in what for what in agent.server.busy()))
         assert agent.json("/pods")[0] == 200
         agent.window.gate.set()
@@ -357,7 +357,7 @@ def test_when_all_places_are_taken_the_answer_says_by_what(tmp_path):
     with contextlib.ExitStack() as stack:
         for _ in range(4):
             sock = stack.enter_context(agent.connect())
-            sock.sendall(b"GET /explain/default/loop HTTP/1.1\r\n\r\n")
+            sock.sendall(b"GET /explain/default/loop HTTP/1.1\r\nHost: x\r\n\r\n")
         until(lambda: len([w for w in agent.server.busy() if "explain" in w]) == 4)
         status, error = agent.json("/pods")
         assert (status, error["reason"]) == (503, "TooBusy")
@@ -370,8 +370,8 @@ def test_when_all_places_are_taken_the_answer_says_by_what(tmp_path):
 
 HALVES = [
     b"",
-    b"GET /pods HTTP/1.1\r\nA: ",
-    b"POST /exec/default/loop HTTP/1.1\r\nContent-Length: 9\r\n\r\nhalf",
+    b"GET /pods HTTP/1.1\r\nHost: x\r\nA: ",
+    b"POST /exec/default/loop HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nhalf",
 ]
 
 
@@ -390,7 +390,7 @@ def test_a_full_house_drops_the_request_that_has_been_arriving_longest_and_no_ot
     agent.window.gate = threading.Event()
     with contextlib.ExitStack() as stack:
         whole = stack.enter_context(agent.connect())
-        whole.sendall(b"GET /explain/default/loop HTTP/1.1\r\n\r\n")
+        whole.sendall(b"GET /explain/default/loop HTTP/1.1\r\nHost: x\r\n\r\n")
         until(lambda: any("explain" in what for what in agent.server.busy()))
         halves = []
         for _ in range(3):
@@ -400,7 +400,7 @@ def test_a_full_house_drops_the_request_that_has_been_arriving_longest_and_no_ot
         assert agent.json("/pods")[0] == 200
         assert receive_all(halves[0]) == b""
         for half in halves[1:]:
-            half.sendall(b"ds HTTP/1.1\r\n\r\n")
+            half.sendall(b"ds HTTP/1.1\r\nHost: x\r\n\r\n")
             assert receive_all(half).startswith(b"HTTP/1.1 200")
         agent.window.gate.set()
         assert receive_all(whole).startswith(b"HTTP/1.1 200")
@@ -416,7 +416,8 @@ def test_commands_that_take_long_leave_a_place_to_ask_what_is_going_on(tmp_path)
             for _ in range(3):
                 sock = stack.enter_context(agent.connect())
                 sock.sendall(
-                    b"POST /exec/default/loop HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+                    b"POST /exec/default/loop HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b"
+                    % (len(body), body)
                 )
             until(lambda: len([w for w in agent.server.busy() if "exec" in w]) == 3)
             assert agent.json("/exec/default/loop", method="POST", body=body)[0] == 503
@@ -476,7 +477,7 @@ def test_a_log_can_be_read_from_its_end(agent, log):
 
 def test_following_survives_rotation_and_ends_with_the_container(agent, log):
     with agent.connect() as sock:
-        sock.sendall(b"GET /logs/-/loop?follow&tail=1 HTTP/1.1\r\n\r\n")
+        sock.sendall(b"GET /logs/-/loop?follow&tail=1 HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = Chunks(sock)
         answer.wait_for(b"line 4\n")
         with log.open("ab") as file:
@@ -500,7 +501,7 @@ def test_following_survives_rotation_and_ends_with_the_container(agent, log):
 def test_a_follower_that_leaves_ends_the_reading_at_once(agent, log):
     before = len(list(Path("/proc/self/fd").iterdir()))
     with agent.connect() as sock:
-        sock.sendall(b"GET /logs/default/loop/app?follow=true HTTP/1.1\r\n\r\n")
+        sock.sendall(b"GET /logs/default/loop/app?follow=true HTTP/1.1\r\nHost: x\r\n\r\n")
         Chunks(sock).wait_for(b"line 4\n")
         left = time.monotonic()
     until(lambda: not agent.server.busy())
@@ -517,7 +518,7 @@ def test_a_planted_link_is_refused_over_the_socket(agent, log):
 
 def test_stopping_the_server_ends_its_followers(tmp_path, agent, log):
     with agent.connect() as sock:
-        sock.sendall(b"GET /logs/default/loop/app?follow HTTP/1.1\r\n\r\n")
+        sock.sendall(b"GET /logs/default/loop/app?follow HTTP/1.1\r\nHost: x\r\n\r\n")
         Chunks(sock).wait_for(b"line 4\n")
         agent.server.stop()
         until(lambda: not agent.server.busy())
@@ -532,7 +533,7 @@ def health():
 
     def get(target):
         with socket.create_connection(sock_name, timeout=10) as conn:
-            conn.sendall(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+            conn.sendall(f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
             head, _, body = receive_all(conn).partition(b"\r\n\r\n")
         return int(head.split(b" ")[1]), body.decode()
 
@@ -585,7 +586,7 @@ def test_health_is_told_whoever_sends_half_requests(health):
     with contextlib.ExitStack() as stack:
         for _ in range(32):
             sock = stack.enter_context(socket.create_connection(get.address, 10))
-            sock.sendall(b"GET /healthz HTTP/1.1\r\n")
+            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
         for _ in range(32):
             assert get("/healthz") == (200, "ok")
 

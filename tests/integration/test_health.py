@@ -66,9 +66,9 @@ def test_half_sent_requests_keep_neither_health_nor_verbs_from_answering(agent, 
     with contextlib.ExitStack() as stack:
         for _ in range(40):
             sock = stack.enter_context(socket.create_connection(("127.0.0.1", free_port), 10))
-            sock.sendall(b"GET /healthz HTTP/1.1\r\n")
+            sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
             admin = stack.enter_context(connect_unix(str(agent.root / "nodeagent.sock"), 10))
-            admin.sendall(b"GET /pods HTTP/1.1\r\n")
+            admin.sendall(b"GET /pods HTTP/1.1\r\nHost: x\r\n")
         for _ in range(20):
             assert over_tcp(free_port, "/healthz") == (200, "ok")
             assert agent.ask("/pods")[0] == 200

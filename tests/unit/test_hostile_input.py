@@ -22,7 +22,7 @@ from runtime.cli.interactive import exit_code
 from runtime.drivers.embedded.keeper.frame import FrameError, FrameReader, pack
 from runtime.drivers.host.logs.containerlog import open_log
 from runtime.drivers.host.manifests.yamltext import read_document
-from runtime.drivers.net.httptext import MalformedError, ResponseReader, Target, following
+from runtime.drivers.net.httptext import GetExchange, MalformedError, Target, following
 from runtime.drivers.net.tls import Tls
 from runtime.drivers.net.url import UrlManifests
 from runtime.net.spdy import frame as spdy
@@ -30,7 +30,7 @@ from runtime.net.spdy.header import SpdyError
 from runtime.net.spdy.session import Session
 from runtime.server.relay import _answer, _read_answer
 from runtime.server.view import Admin
-from runtime.server.wire import RequestRefusedError, read_request
+from runtime.server.wire import Exchange, RequestRefusedError
 from runtime.wire.generated import health_pb2 as pb
 from runtime.wire.health import status_name
 from tests.harness.mutation import mutated
@@ -52,16 +52,16 @@ def received(data):
 REQUESTS = (
     b"GET /healthz?verbose&exclude=kernel HTTP/1.1\r\nHost: 127.0.0.1:10248\r\nAccept: */*\r\n\r\n",
     b"GET /logs/default/loop/app?tail=2&timestamps=true HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"GET /actors/node/pods?n=10 HTTP/1.1\r\n\r\n",
+    b"GET /actors/node/pods?n=10 HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /explain/-/loop HTTP/1.0\r\n\r\n",
-    b"DELETE /images?ref=docker.io%2Flibrary%2Fold:1 HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
-    b'POST /exec/default/loop HTTP/1.1\r\nContent-Length: 22\r\nExpect: 100-continue\r\n\r\n{"command":["ls","x"]}',
-    b"POST /images/gc?dry_run=true HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
-    (b"GET /exec/default/loop/app?command=sh&command=-c&tty=true HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+    b"DELETE /images?ref=docker.io%2Flibrary%2Fold:1 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+    b'POST /exec/default/loop HTTP/1.1\r\nHost: x\r\nContent-Length: 22\r\nExpect: 100-continue\r\n\r\n{"command":["ls","x"]}',
+    b"POST /images/gc?dry_run=true HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}",
+    (b"GET /exec/default/loop/app?command=sh&command=-c&tty=true HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
     b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\nearly"),
-    (b"GET /exec/default/loop HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n"
+    (b"GET /exec/default/loop HTTP/1.1\r\nHost: x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n"
     b"Sec-WebSocket-Version: 13\r\n\r\n\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58"),
-    b"POST /loglevels?path=/node&level=DEBUG HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+    b"POST /loglevels?path=/node&level=DEBUG HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
     b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ REQUESTS = (
 def request_head():
     def read(data):
         with received(data) as sock, contextlib.suppress(RequestRefusedError):
-            read_request(sock)
+            Exchange(sock).read()
 
     return read
 
@@ -79,7 +79,7 @@ def admin_request():
 
     def read(data):
         with received(data) as sock, contextlib.suppress(RequestRefusedError):
-            request = read_request(sock)
+            request = Exchange(sock).read()
             if request is None:
                 return
             Admin.is_long(request)
@@ -113,7 +113,7 @@ def http_answer():
     target = Target(scheme="http", host="10.0.0.7", port=80, path="/")
 
     def read(data):
-        answer = ResponseReader(64)
+        answer = GetExchange(target, (), 64)
         with contextlib.suppress(MalformedError):
             for at in range(0, len(data), 64):
                 answer.feed(data[at : at + 64])

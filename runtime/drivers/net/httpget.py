@@ -20,11 +20,10 @@ from api.shortening import shortened
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httptext import (
     FOLLOWED,
+    GetExchange,
     MalformedError,
-    ResponseReader,
     Target,
     following,
-    request_bytes,
 )
 from runtime.drivers.net.resolver import Resolver, literal
 from runtime.net.loop import Loop
@@ -49,9 +48,13 @@ class HttpConversation(Conversation):
         self._target = Target(scheme=call.scheme, host=call.host, port=call.port, path=path)
         self._asked = self._target.url
         self._hops = 0
-        self._answer = ResponseReader(call.limit_bytes)
+        self._exchange: GetExchange | None = None
         self._unsent = b""
         self._tls: Tls | None = None
+
+    @property
+    def _status(self) -> int:
+        return self._exchange.status if self._exchange is not None else 0
 
     def begin(self) -> None:
         """Begin."""
@@ -59,7 +62,7 @@ class HttpConversation(Conversation):
 
     def late(self) -> str:
         """Return a kubelet's text for an answer that did not come in time."""
-        if self._answer.status:
+        if self._status:
             return self._text(
                 "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
             )
@@ -77,11 +80,12 @@ class HttpConversation(Conversation):
     def reached(self, sock: socket.socket) -> None:
         """Send the request, after shaking hands where that is asked for."""
         try:
-            request = request_bytes(self._target, self._call.headers)
+            self._exchange = GetExchange(self._target, self._call.headers, self._call.limit_bytes)
         except ValueError as error:
             self.fail(FailureKind.REJECTED, self._text(f"invalid value of header {shortened(str(error))!r}"))
             return
         try:
+            request = self._exchange.request
             self._tls = self._greeting(request) if self._target.scheme == "https" else None
             self._unsent = self._tls.unsent() if self._tls is not None else request
             self._send(sock)
@@ -121,6 +125,8 @@ class HttpConversation(Conversation):
                 self._unsent = self._unsent[sock.send(self._unsent) :]
 
     def _receive(self, sock: socket.socket) -> None:
+        exchange = self._exchange
+        assert exchange is not None
         try:
             data = sock.recv(CHUNK_BYTES)
         except BlockingIOError:
@@ -131,22 +137,21 @@ class HttpConversation(Conversation):
             self._unsent += self._tls.unsent()
             ended = ended or self._tls.ended
         if data:
-            self._answer.feed(data)
-        if ended and not self._answer.end():
+            exchange.feed(data)
+        if ended and not exchange.end():
             self._cut_off()
             return
-        if self._answer.complete:
-            self._answered()
+        if exchange.complete:
+            self._answered(exchange)
 
-    def _answered(self) -> None:
-        answer = self._answer
+    def _answered(self, answer: GetExchange) -> None:
         onward = following(self._target, answer.headers.get("location", ""))
         if answer.status in FOLLOWED and "location" in answer.headers and onward is not None:
             self._hops += 1
             if self._hops >= REDIRECT_LIMIT:
                 self.fail(FailureKind.UNAVAILABLE, self._text(f"stopped after {REDIRECT_LIMIT} redirects"))
                 return
-            self._target, self._answer = onward, ResponseReader(self._call.limit_bytes)
+            self._target, self._exchange = onward, None
             self._asked = onward.url
             self.go(onward.host, onward.port)
             return
@@ -155,14 +160,14 @@ class HttpConversation(Conversation):
     # ------------------------------------------------------------ being disappointed
 
     def _cut_off(self) -> None:
-        if self._answer.status:
+        if self._status:
             self.fail(FailureKind.UNAVAILABLE, self._text("unexpected EOF"), UNREADABLE)
         else:
             self.fail(FailureKind.UNAVAILABLE, self._text("EOF"))
 
     def _spoilt(self, why: str) -> None:
-        reason = UNREADABLE if self._answer.status else ""
-        prefix = "" if self._answer.status else "net/http: HTTP/1.x transport connection broken: "
+        reason = UNREADABLE if self._status else ""
+        prefix = "" if self._status else "net/http: HTTP/1.x transport connection broken: "
         self.fail(FailureKind.UNAVAILABLE, self._text(prefix + why), reason)
 
     def _broken(self, error: Exception) -> None:
@@ -174,7 +179,7 @@ class HttpConversation(Conversation):
         if self._tls is not None and is_plain_answer(error):
             text = self._text("http: server gave HTTP response to HTTPS client")
             return Failure(kind=unavailable, message=text, reason=PLAIN_HTTP)
-        if self._answer.status:
+        if self._status:
             return Failure(kind=unavailable, message=self._text(said(error)), reason=UNREADABLE)
         reason = UNREACHED if isinstance(error, ConnectionRefusedError) else ""
         return Failure(kind=unavailable, message=self._text(said(error)), reason=reason)

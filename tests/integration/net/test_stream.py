@@ -301,7 +301,7 @@ def test_a_client_that_does_not_wait_for_the_answer_loses_nothing(admin):
         ("/exec/-/loop?command=a", HANDSHAKE, 400, "BadQuery"),
         (f"/exec/-/loop?{STREAMS}", HANDSHAKE, 400, "BadQuery"),
         (f"/exec/-/loop?command=a&{STREAMS}", HANDSHAKE.replace("SPDY/3.1", "h2c"), 400, "UpgradeRequired"),
-        (f"/exec/-/loop?command=a&{STREAMS}", HANDSHAKE.replace("v4", "v4\nX-More: v"), 400, "BadRequest"),
+        (f"/exec/-/loop?command=a&{STREAMS}", HANDSHAKE.replace("v4", "v4\rX-More: v"), 400, "BadRequest"),
         (f"/exec/-/loop?command=a&tty=perhaps&{STREAMS}", HANDSHAKE, 400, "BadQuery"),
         ("/pods", HANDSHAKE, 405, "MethodNotAllowed"),
     ],
@@ -382,7 +382,7 @@ class Ends:
         self.client, near = socket.socketpair()
         self.runtime, far = socket.socketpair()
         self.near = near
-        made = relay.Relay(far, b"", b"", b"")
+        made = relay.Relay(far, (), b"", b"")
         self.thread = threading.Thread(target=self._run, args=(made, near, options))
         self.thread.start()
         for end in (self.client, self.runtime):
