@@ -26,7 +26,7 @@ from actors.pod.container.stop import is_stopping, joining, stop_messages
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
 from actors.pod.life.event import with_changes, with_ends, with_event, with_refusals
 from actors.pod.life.outcome import absorb_outcome, with_view
-from actors.pod.life.refusal import is_turned_away, refused_status, turned_away
+from actors.pod.life.refusal import has_containers, is_turned_away, refused_status, turned_away
 from actors.pod.life.repeat import next_removal
 from actors.pod.life.stage import MIN_STOP_S, NS, Stage, fresh_memo
 from actors.pod.plan import next_stage
@@ -414,7 +414,7 @@ def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
     if pod is None or isinstance(state.life, Recalling):
         return state
     over = isinstance(state.life, Terminated | Finished | Gone)
-    if is_turned_away(state):
+    if is_turned_away(state) and not has_containers(state):
         refused = refused_status(state, pod, wall, over=over)
         return state if refused == state.base else replace(state, base=refused)
     kill = state.killed

@@ -76,9 +76,13 @@ def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> Superv
 
 
 def is_past_judging(state: SupervisorState, charge: Charge, pod: Pod) -> bool:
-    """Tell whether a pod runs, has ended or is to end: nothing is decided on it any more."""
+    """Tell whether a pod runs, has ended or is to end: nothing is decided on it any more.
+
+    One that is being brought up was admitted, though that may be written nowhere: its actor was told so, and lives on.
+    """
     over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
-    return over or charge.life in (PodLife.TERMINATING, *ENDED) or runs(state, charge.uid)
+    told = charge.life in (PodLife.SYNCING, PodLife.TERMINATING, *ENDED)
+    return over or told or runs(state, charge.uid)
 
 
 def claimed(state: SupervisorState, charge: Charge) -> tuple[SupervisorState, Charge]:

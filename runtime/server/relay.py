@@ -98,7 +98,7 @@ def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         http = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT_BYTES)
         sock.sendall(_handshake(http, request, target, where))
-        headers = _read_answer(http, sock, where, request.upgrade)
+        headers = read_answer(http, sock, where, request.upgrade)
     except OSError as error:
         sock.close()
         raise UnavailableError(
@@ -215,7 +215,7 @@ def _handshake(http: h11.Connection, request: Request, target: str, where: str) 
     ) + http.send(h11.EndOfMessage())
 
 
-def _read_answer(http: h11.Connection, sock: socket.socket, where: str, upgrade: str) -> Headers:
+def read_answer(http: h11.Connection, sock: socket.socket, where: str, upgrade: str) -> Headers:
     """Return those headers of the runtime's answer that are the client's."""
     endpoint = f"the container runtime's streaming endpoint {where}"
     deadline = time.monotonic() + CONNECT_S

@@ -44,6 +44,11 @@ def is_turned_away(state: PodState) -> bool:
     return kill.cause is KillCause.REJECTED if kill is not None else state.refusal is not None
 
 
+def has_containers(state: PodState) -> bool:
+    """Tell whether the runtime shows containers of the pod: it was admitted once, whatever became of the word on that."""
+    return state.observed is not None and bool(state.observed.containers)
+
+
 def refused_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> PodStatus:
     """Return the status of a pod that was not admitted; `over`: it is proven that nothing of it runs."""
     base, kill = state.base, state.killed

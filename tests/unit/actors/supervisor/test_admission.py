@@ -203,6 +203,15 @@ def test_what_a_pod_takes_counts_while_its_source_is_silent(wanted_still):
     assert remembered(house) == {"mine": "admitted"}
 
 
+def test_what_is_being_brought_up_was_admitted_though_its_verdict_was_never_written():
+    house = House(expected=("api",))
+    house.alive = {"old"}
+    house.moved("old", PodLife.SYNCING)
+    house.listed()
+    house.snapshot(asking("new", "3"), asking("old", "3"), source="api")
+    assert refusals(house.last) == {"new": "OutOfcpu", "old": None}
+
+
 def test_the_same_uid_is_judged_anew_once_nothing_was_left_of_it():
     house = house_of(asking("a", "4"), asking("b", "2"))
     assert refusals(house.last)["b"] == "OutOfcpu"

@@ -73,6 +73,18 @@ def test_it_is_told_as_one_event_without_the_prefix_also_over_a_restart():
     assert (again.status.phase, again.status.reason) == ("Failed", "OutOfcpu")
 
 
+def test_an_end_is_published_also_where_the_word_on_the_pod_is_an_older_refusal():
+    """The ledger could not be written since: it says of the pod what was true of an earlier one of its UID."""
+    ran = running_pod(wanted(source="file", policy="Never"))
+    ran.world.exit("a", 3, ran.wall)
+    ran.world.pages.clear()
+    hand = Hand(ran.world)
+    refuse(hand, pod=wanted(source="file", policy="Never"))
+    status = hand.settle().status
+    assert (status.phase, status.reason) == ("Failed", "OutOfcpu")
+    assert [one.state.terminated.exit_code for one in status.container_statuses] == [3]
+
+
 def test_explain_says_what_is_short_and_how_to_mend_it():
     hand = refused_pod()
     told = explain(hand.state, hand.now, hand.wall)
