@@ -270,7 +270,7 @@ def test_a_sidecar_whose_startup_probe_fails_holds_up_what_comes_after_it(agent)
     gate.touch()
     agent.until_status("web", "Running")
     agent.until(lambda: agent.row("web")["ready"] == "2/2", "both are ready")
-    assert lines(diary) == ["up", "next", "main"]
+    agent.until(lambda: lines(diary) == ["up", "next", "main"], "they began in their order")
     agent.kill9()
     agent.start()
     agent.until(lambda: agent.row("web")["ready"] == "2/2", "both are ready again")
