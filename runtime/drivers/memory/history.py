@@ -70,10 +70,13 @@ class Referee:
         self._records: dict[Uid, set[str]] = {}
         self._running: dict[tuple[Uid, str], set[str]] = {}
         self._started: set[tuple[Uid, str, int]] = set()
-        self._lost: dict[tuple[Uid, str, int], Instant] = {}
-        self._began: Instant = float("-inf")
-        self._looked: dict[Uid, Instant] = {}
-        """When the agent first looked at a pod, in the life that began last."""
+        self._lost: set[tuple[Uid, str, int]] = set()
+        self._anew = False
+        """An agent began after the one that was there at the first row."""
+        self._met: set[Uid] = set()
+        """The pods that the agent has looked at, in the life that began last."""
+        self._known: set[tuple[Uid, str, int]] = set()
+        """The numbers that it has given or was shown in that life."""
         self._exited: set[str] = set()
         self._shown: set[str] = set()
 
@@ -95,6 +98,8 @@ class Referee:
                 records.discard(row.sandbox_id)
                 if not records and row.cause is Cause.AGENT:
                     self.forget(row.uid)
+            case Happening.CREATED:
+                self._excuse((row.uid, row.name, row.attempt))
             case Happening.STARTED:
                 yield from self._start(row, where)
             case Happening.EXITED:
@@ -104,8 +109,7 @@ class Referee:
                 self._shown.add(row.container_id)
             case Happening.REMOVED if row.cause is Cause.WORLD:
                 # The newest record told of the numbers before it too: theirs may be gone for long.
-                for attempt in range(row.attempt + 1):
-                    self._lost[row.uid, row.name, attempt] = row.at
+                self._lost.update((row.uid, row.name, attempt) for attempt in range(row.attempt + 1))
                 # Of one whose process the runtime had lost track of, no end is told: it goes with its record.
                 self._running.get((row.uid, row.name), set()).discard(row.container_id)
             case Happening.REMOVED if row.cause is Cause.AGENT:
@@ -120,25 +124,37 @@ class Referee:
         """Let a pod begin anew: whoever counts its restarts has forgotten it too."""
         self._started = {key for key in self._started if key[0] != uid}
 
-    def agent_began(self, at: Instant) -> None:
+    def agent_began(self) -> None:
         """Excuse a new agent for numbers whose records the world removed: its predecessor may have died before it said.
 
         A number is written down with the status, after the start; a container that somebody removed by hand and an
         agent killed in between leave it nowhere but in the name of a log file.
         """
-        self._began = at
-        self._looked.clear()
+        self._anew = True
+        self._met.clear()
+        self._known.clear()
 
-    def agent_looked(self, uid: Uid, at: Instant) -> None:
-        """Excuse a new agent also for what the world removed before it first looked at the pod: it may begin long before."""
-        self._looked.setdefault(uid, at)
+    def agent_saw(self, uid: Uid, newest: Iterable[tuple[str, int]]) -> None:
+        """Hold the agent to the numbers that a look at the pod showed it: the `newest` of each name, and those before.
+
+        Not the moment of the look counts, but what it showed: a container may go while the look is on its way.
+        """
+        self._met.add(uid)
+        self._known.update((uid, name, attempt) for name, last in newest for attempt in range(last + 1))
+
+    def _excuse(self, key: tuple[Uid, str, int]) -> None:
+        """Let a number be given again that only the records told of which went before this agent saw them."""
+        if key in self._lost and key not in self._known:
+            self._lost.discard(key)
+            self._started.discard(key)
 
     def _start(self, row: HistoryRow, where: str) -> Iterator[str]:
         key = (row.uid, row.name, row.attempt)
-        known_from = max(self._began, self._looked.get(row.uid, self._began))
-        if key in self._started and self._lost.get(key, float("inf")) > known_from:
+        if key in self._started:
             yield f"{where}: container {row.name} attempt {row.attempt} started twice"
         self._started.add(key)
+        if not self._anew or row.uid in self._met:
+            self._known.add(key)
         alive = self._running.setdefault((row.uid, row.name), set())
         alive.add(row.container_id)
         if len(alive) > 1:

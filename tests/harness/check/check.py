@@ -252,7 +252,7 @@ class Checker:
             book.own_grace_s = own_grace_s(after.desired)
             self.inits.learn(after)
         if after.observed is not None:
-            self._referee.agent_looked(after.uid, after.observed_as_of)
+            self._referee.agent_saw(after.uid, ((one.name, one.attempt) for one in after.observed.containers))
         self._cover(before, after)
         said = self.admissions.take_state(self.world, before, after)
         if said:
@@ -369,7 +369,7 @@ class Checker:
 
     def agent_started(self) -> None:
         """Take over what the ledger holds as the truth that this life of the agent begins with."""
-        self._referee.agent_began(self.world.time.now())
+        self._referee.agent_began()
         last = {state.uid: state for _, state in self.states.values()}
         self.states.clear()
         self.kernel_books = KernelBooks()

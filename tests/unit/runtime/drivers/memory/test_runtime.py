@@ -307,8 +307,24 @@ def test_a_number_goes_with_the_newest_record_that_the_world_removes():
         row(Happening.REMOVED, Cause.WORLD, container_id="1", attempt=1),
     ]
     assert [said for step in (*ran, *gone) for said in referee.judge(step)] == []
-    again = row(Happening.STARTED, container_id="2", attempt=0)
-    assert ["started twice" in said for said in referee.judge(again)] == [True], "the same agent saw it"
-    referee.judge(row(Happening.EXITED, container_id="2"))
-    referee.agent_began(at=2.0)
-    assert not [said for said in referee.judge(again) if "started twice" in said]
+    again = [row(what, container_id="2", attempt=0) for what in (Happening.CREATED, Happening.STARTED)]
+    said = [said for step in again for said in referee.judge(step)]
+    assert ["started twice" in one for one in said] == [True], "the same agent saw it"
+    assert list(referee.judge(row(Happening.EXITED, container_id="2"))) == []
+    assert list(referee.judge(row(Happening.REMOVED, Cause.WORLD, container_id="2", attempt=0))) == []
+    referee.agent_began()
+    assert [said for step in again for said in referee.judge(step)] == []
+
+
+@pytest.mark.parametrize("shown", [(), (("main", 0),), (("other", 0),), (("main", 2),)])
+def test_a_new_agent_knows_the_numbers_that_a_look_showed_it(shown):
+    def row(what, cause=Cause.AGENT):
+        return HistoryRow(at=1.0, what=what, uid="u", cause=cause, name="main", container_id="1")
+
+    referee = Referee()
+    assert list(referee.judge(row(Happening.STARTED))) == []
+    referee.agent_began()
+    referee.agent_saw("u", shown)
+    rest = (Happening.EXITED, Happening.REMOVED, Happening.CREATED, Happening.STARTED)
+    said = [one for what in rest for one in referee.judge(row(what, Cause.WORLD))]
+    assert ["started twice" in one for one in said] == [True] * ("main" in dict(shown))
