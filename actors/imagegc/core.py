@@ -105,11 +105,13 @@ def absorb_dropped(state: ImageGCState, message: ImageDropped, now: Instant) -> 
             "" if message.wanted else f"cannot remove image {title(row.names, row.id)}: {row.reason}"
         )
         spared = {**current.spared, row.id: row}
-        return with_round(state, replace(current, spared=spared, trouble=trouble, step=fresh_look(state)))
+        return with_round(
+            state, replace(current, spared=spared, trouble=trouble, step=fresh_look(state, now))
+        )
     gone = (*current.gone, verdict(step.image, ImageDecision.REMOVED, step.why))
     current = replace(current, gone=gone)
     if current.everything or not current.space or current.after is None:
-        current = replace(current, step=fresh_look(state))
+        current = replace(current, step=fresh_look(state, now))
     else:
         current = replace(current, step=settle(current.after, step.image.size_bytes, now))
     return with_round(replace(state, removed=state.removed + 1), current)
@@ -159,7 +161,7 @@ def absorb_look(
         rejected = outcome.failure is not None and outcome.failure.kind is FailureKind.REJECTED
         if look.fs is not None or rejected:
             state = replace(state, note=look.unmeasured)
-        return with_round(state, replace(current, step=Inspecting(look=look, asked=asked))), ()
+        return with_round(state, replace(current, step=replace(step, look=look, asked=asked))), ()
     why = f"{call.brief()} failed: {outcome.failure.message if outcome.failure else ''}"
     return finish(state, current, now, wall, failure=why), tuple(Cancel(op=op) for op in asked)
 
@@ -173,7 +175,9 @@ def plan(
     """Begin a round that is due, and do the next of what it needs."""
     actions: list[Action] = []
     if state.round is None and (state.waiting or now >= state.next_round_at):
-        begun = Round(runs=state.waiting, everything=bool(state.waiting), since=now, step=fresh_look(state))
+        begun = Round(
+            runs=state.waiting, everything=bool(state.waiting), since=now, step=fresh_look(state, now)
+        )
         state = replace(state, round=begun, waiting=(), rounds=state.rounds + 1, puller="")
         actions.append(WatchImages())
     current = state.round
@@ -236,7 +240,7 @@ def keep_measuring(
     shown = disk.available(current.after) - step.available_before
     enough = current.space and disk.need_bytes(current.after, state.policy.low_percent) <= 0
     if shown >= step.expect_bytes or enough or now >= step.until:
-        return with_round(state, replace(current, step=fresh_look(state)))
+        return with_round(state, replace(current, step=fresh_look(state, now)))
     if now < step.next_at:
         return state
     op = new_op()
@@ -249,6 +253,7 @@ def conclude(
 ) -> ImageGCState:
     """Decide on a whole look: which image goes next, or that the round is over."""
     assert isinstance(current.step, Inspecting)
+    as_of = current.step.since
     seen = inventory(current.step.look)
     policy = state.policy
     state = replace(state, records=remember(state.records, seen, now), mounts=seen.mounts)
@@ -264,9 +269,8 @@ def conclude(
             why = f"cannot remove image {title(image.names, image.id)}: the image puller does not run: {state.puller}"
             return finish(state, current, now, wall, failure=why)
         until = now + state.deadline_s + DROP_MARGIN_S
-        actions.append(
-            Tell(to=paths.IMAGES, message=DropImage(id=image.id, names=image.names, asked_by=paths.IMAGEGC))
-        )
+        drop = DropImage(id=image.id, names=image.names, as_of=as_of, asked_by=paths.IMAGEGC)
+        actions.append(Tell(to=paths.IMAGES, message=drop))
         return with_round(state, replace(current, step=Dropping(image=image, why=first.reason, until=until)))
     if current.everything and current.gone and not current.settled and current.before and current.after:
         # Whoever asked is told what became free, which may take a moment to show.
@@ -342,9 +346,9 @@ def wake_at(state: ImageGCState) -> Instant | None:
             return None
 
 
-def fresh_look(state: ImageGCState) -> Inspecting:
+def fresh_look(state: ImageGCState, now: Instant) -> Inspecting:
     """Return the beginning of a look."""
-    return Inspecting(look=ImageInspection(mounts=state.mounts))
+    return Inspecting(look=ImageInspection(mounts=state.mounts), since=now)
 
 
 def with_round(state: ImageGCState, current: Round) -> ImageGCState:

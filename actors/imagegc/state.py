@@ -49,6 +49,8 @@ class Inspecting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Asking the runtime; nothing is removed before every answer is there."""
 
     look: ImageInspection
+    since: Instant
+    """When it began: what was used after that may not show in it."""
     asked: Mapping[OpId, RuntimeCall] = {}
 
 

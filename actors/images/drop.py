@@ -15,6 +15,8 @@ from api.ports.images import ImageRemoved, RemoveImage
 
 LEASE_S = 15.0
 """How long an image is kept after a want for it ended, and after a restart of this actor."""
+LOOK_LIMIT_S = 600.0
+"""A look at who uses images that began longer ago counts for nothing: it is not remembered what was wanted since."""
 
 
 def drop(
@@ -22,7 +24,7 @@ def drop(
 ) -> tuple[ImagesState, tuple[Action, ...]]:
     """Begin to remove an image, or say why it stays."""
     names = (message.id, *message.names)
-    why = holder(state, names, now)
+    why = holder(state, names, message.as_of, now)
     if why:
         refusal = ImageDropped(id=message.id, removed=False, wanted=True, why=why)
         return state, (Tell(to=message.asked_by, message=refusal),)
@@ -37,11 +39,13 @@ def drop(
     return replace(state, removals={**state.removals, op: removal}), (start,)
 
 
-def holder(state: ImagesState, names: Iterable[str], now: Instant) -> str:
-    """Return who keeps an image of these names, empty when nobody does."""
+def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instant) -> str:
+    """Return who keeps an image of these names that no container used at `as_of`, empty when nobody does."""
     asked = all_forms(names)
-    if state.restarted_at is not None and now < state.restarted_at + LEASE_S:
+    if state.restarted_at is not None and min(now, as_of) < state.restarted_at + LEASE_S:
         return "wanted by pods, perhaps: the image puller was restarted and is being told what they want"
+    if as_of < now - LOOK_LIMIT_S:
+        return f"wanted by pods, perhaps: who uses it was looked up {now - as_of:.0f} s ago"
     pods = sorted(
         {
             entry.uid
@@ -52,7 +56,8 @@ def holder(state: ImagesState, names: Iterable[str], now: Instant) -> str:
     if pods:
         return f"wanted by pod {', '.join(pods)}"
     for lease in state.leases:
-        if now < lease.until and asked & all_forms(lease.names):
+        lately = now < lease.ended_at + LEASE_S or as_of <= lease.ended_at
+        if lately and asked & all_forms(lease.names):
             return f"wanted by pod {lease.uid} until a moment ago"
     for pull in state.pulls.values():
         if asked & all_forms((pull.image,)):

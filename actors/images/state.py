@@ -95,11 +95,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps an image for a moment after the want for it ended: its container may be so new that nobody sees it yet."""
+    """Keeps an image after the want for it ended: its container may be so new that nobody sees it yet."""
 
     uid: Uid
     names: tuple[str, ...]
-    until: Instant
+    ended_at: Instant
 
 
 class PullBackoff(msgspec.Struct, frozen=True, kw_only=True):

@@ -94,6 +94,7 @@ class ImageView:
 
         Raises `ConflictError` for one that a pod uses or wants, naming the pods.
         """
+        as_of = self._now()
         image = self._one(reference)
         name = image.names[0] if image.names else image.id
         if image.containers:
@@ -108,7 +109,7 @@ class ImageView:
             raise ConflictError(f"image {name} is pinned by the runtime: it needs it itself")
         answer = self._actors.ask(
             paths.IMAGES,
-            lambda reply: DropImage(id=image.id, names=image.names, asked_by=reply),
+            lambda reply: DropImage(id=image.id, names=image.names, as_of=as_of, asked_by=reply),
             REMOVE_DEADLINE_S,
         )
         if not isinstance(answer, ImageDropped) or not answer.removed:

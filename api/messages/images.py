@@ -8,7 +8,7 @@ from enum import StrEnum
 
 import msgspec
 
-from api.ids import Path, Uid
+from api.ids import Instant, Path, Uid
 from api.messages import Message
 from api.ports.confinement import Pairs
 from api.ports.images import ImageAuth
@@ -70,6 +70,8 @@ class DropImage(Message, frozen=True, kw_only=True):
 
     id: str
     names: tuple[str, ...] = ()
+    as_of: Instant
+    """When the sender began to look which containers use it: what was wanted since then may be used unseen."""
     asked_by: Path
 
     def brief(self) -> str:

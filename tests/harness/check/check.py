@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from actors.eviction.state import EvictionState
-from actors.images.drop import LEASE_S
 from actors.images.state import Fetching, ImagesState
 from actors.oom.state import OomState
 from actors.pod.container.hook import instance_of
@@ -435,7 +434,7 @@ class Checker:
                 f"{sorted(held)} instead of {sorted(wanted)}",
                 paths.IMAGES,
             )
-        late = [lease for lease in puller.leases if lease.until > self.world.time.now() + LEASE_S]
+        late = [lease for lease in puller.leases if lease.ended_at > self.world.time.now()]
         if late:
             self.fail("what is wanted no more is kept for a moment only", f"{late[0]}", paths.IMAGES)
         waiting = {entry.step.pull for entry in puller.entries.values() if isinstance(entry.step, Fetching)}

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from time import monotonic
 
 import pytest
 
@@ -136,7 +137,7 @@ def test_a_wanted_image_is_pulled_kept_while_it_is_wanted_and_found_the_next_tim
     assert ready.size_bytes > 0
     assert 0 <= ready.waited_s <= ready.took_s < 30
     shown = call(driver, ImageStatus(image=ready.ref)).image
-    tell(DropImage(id=shown.id, names=shown.names, asked_by=Path("/node/pods/u1")))
+    tell(DropImage(id=shown.id, names=shown.names, as_of=monotonic(), asked_by=Path("/node/pods/u1")))
     tell(WantImages(uid=UID, wants=(want(name, attempt=1),)))
     until(lambda: report(ImageProgress.READY).attempt == 1, "the next attempt is answered", 10.0)
     assert not report(ImageProgress.READY).pulled
@@ -171,6 +172,6 @@ def test_an_image_that_nobody_wants_is_dropped(puller, driver, make_registry, im
     tell, _ = puller
     name = make_registry().push(image, "team/app:1")
     pulled = call(driver, PullImage(image=name))
-    tell(DropImage(id=pulled.ref, names=(name,), asked_by=Path("/node/pods/u1")))
+    tell(DropImage(id=pulled.ref, names=(name,), as_of=monotonic(), asked_by=Path("/node/pods/u1")))
     until(lambda: call(driver, ImageStatus(image=name)) == ImageShown(), "it is gone", 20.0)
     until(lambda: ImageDropped(id=pulled.ref, removed=True) in heard, "whoever asked is told", 5.0)

@@ -70,8 +70,9 @@ class Puller:
     def want(self, *wants, uid="u1", **more):
         self.give(WantImages(uid=Uid(uid), wants=wants, **more))
 
-    def drop(self, image_id=ID, names=(APP,), asked_by=GC):
-        self.give(DropImage(id=image_id, names=names, asked_by=asked_by))
+    def drop(self, image_id=ID, names=(APP,), asked_by=GC, as_of=None):
+        as_of = self.now if as_of is None else as_of
+        self.give(DropImage(id=image_id, names=names, as_of=as_of, asked_by=asked_by))
 
     def calls(self, kind):
         return [call for call in self.open.values() if isinstance(call, kind)]
