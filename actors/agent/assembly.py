@@ -41,7 +41,7 @@ from actors.sources.merge.actor import PodConfig
 from actors.status.actor import StatusManager
 from actors.status.state import StatusState
 from actors.supervisor.actor import PodSupervisor
-from actors.supervisor.state import SupervisorState
+from actors.supervisor.state import DesiredSources, SupervisorState
 from actors.usage.actor import UsageManager
 from actors.usage.state import UsagePolicy, UsageState
 from api import paths
@@ -143,7 +143,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         )
     )
     supervisor = SupervisorState(
-        expected=sources_of(settings),
+        sources=DesiredSources(expected=sources_of(settings)),
         take_over=settings.take_over,
         resync_s=settings.sync_s,
         node=parts.facts,

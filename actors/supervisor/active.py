@@ -18,15 +18,16 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
 
     Before it is known what was decided earlier and what runs, less than the truth would be told.
     """
-    if not state.watchers or state.number < 0 or not is_ready(state):
+    if not state.watchers.paths or state.sources.number < 0 or not is_ready(state):
         return state
     leaving = work.members["leaving"]
-    whole = state.all_ready and not work.members["unheard"]
-    before = state.active_told
+    whole = state.sources.all_ready and not work.members["unheard"]
+    before = state.watchers.told
     if before is not None and before.whole is whole:
         same = before.pods is work.active or before.pods == work.active
         if same and (before.leaving is leaving or before.leaving == leaving):
             return state
     message = ActivePods(pods=tuple(work.active.values()), leaving=tuple(leaving), whole=whole)
-    work.actions += [Tell(to=path, message=message) for path in state.watchers]
-    return replace(state, active_told=ActiveTold(pods=work.active, leaving=leaving, whole=whole))
+    work.actions += [Tell(to=path, message=message) for path in state.watchers.paths]
+    told = ActiveTold(pods=work.active, leaving=leaving, whole=whole)
+    return replace(state, watchers=replace(state.watchers, told=told))

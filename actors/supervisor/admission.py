@@ -16,7 +16,7 @@ from actors.rules.resources.pressure import refused_under
 from actors.rules.resources.request import claim_of, is_of_critical_priority, priority_of
 from actors.supervisor.gate import by_uid, may_start
 from actors.supervisor.standing import ENDED, is_unheard
-from actors.supervisor.state import Charge, SupervisorState
+from actors.supervisor.state import PodEntry, Preemption, Quarantined, SupervisorState
 from actors.supervisor.verdict import Verdict
 from actors.supervisor.work import Work
 from api import paths
@@ -35,73 +35,74 @@ def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide on every pod on which that can be done now."""
     if is_ready(state):
         state = give_back(state, work)
-        waiting = [work.charges[uid] for uid in work.members["open"]]
+        waiting = [work.entries[uid] for uid in work.members["open"]]
         if waiting:
             state = restore(state, work, waiting)
-            fresh = [work.charges[uid] for uid in work.members["open"]]
+            fresh = [work.entries[uid] for uid in work.members["open"]]
             state = decide_on(state, work, fresh, now) if fresh else state
     return state
 
 
 def is_ready(state: SupervisorState) -> bool:
     """Tell whether enough is known to decide on anything."""
-    return state.book.recalled is not None and state.book.described and state.listed is not None
+    return state.book.recalled is not None and state.book.described and state.runtime.listed is not None
 
 
 def give_back(state: SupervisorState, work: Work) -> SupervisorState:
-    """Give back the verdicts of those whom no source describes, as far as they are in charge: what they take counts.
+    """Give back the verdicts of those whom no source describes, as far as they are in entry: what they take counts.
 
     The actor of a pod may live on while the supervisor begins anew, and be heard before the source of its pod.
     """
     for uid in tuple(state.book.recalled or ()):
-        charge = work.charges.get(uid)
-        if charge is not None and charge.verdict is None and charge.pod is None:
-            state, after = claimed(state, charge)
+        entry = work.entries.get(uid)
+        if entry is not None and entry.admission.verdict is None and entry.desired.pod is None:
+            state, after = claimed(state, entry)
             work.put(after)
     return state
 
 
-def restore(state: SupervisorState, work: Work, waiting: list[Charge]) -> SupervisorState:
+def restore(state: SupervisorState, work: Work, waiting: list[PodEntry]) -> SupervisorState:
     """Give back the verdicts of an earlier life, and one to whatever runs or has ended already."""
-    for charge in waiting:
-        if charge.pod is None:
+    for entry in waiting:
+        if entry.desired.pod is None:
             continue
-        state, after = claimed(state, charge)
-        if after.verdict is None and is_past_judging(state, charge, charge.pod):
-            after = replace(charge, verdict=accepted(charge.pod), kept=True)
+        state, after = claimed(state, entry)
+        if after.admission.verdict is None and is_past_judging(state, entry, entry.desired.pod):
+            given = replace(entry.admission, verdict=accepted(entry.desired.pod), kept=True)
+            after = replace(entry, admission=given)
             state = replace(state, book=replace(state.book, edition=state.book.edition + 1))
-        if after is not charge:
+        if after is not entry:
             work.put(after)
     return state
 
 
-def is_past_judging(state: SupervisorState, charge: Charge, pod: Pod) -> bool:
+def is_past_judging(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
     """Tell whether a pod runs, has ended or is to end: nothing is decided on it any more.
 
     One that is being brought up was admitted, though that may be written nowhere: its actor was told so, and lives on.
     """
     over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
-    told = charge.life in (PodLife.SYNCING, PodLife.TERMINATING, *ENDED)
-    return over or told or runs(state, charge.uid)
+    told = entry.reported.life in (PodLife.SYNCING, PodLife.TERMINATING, *ENDED)
+    return over or told or runs(state, entry.uid)
 
 
-def claimed(state: SupervisorState, charge: Charge) -> tuple[SupervisorState, Charge]:
-    """Return the charge with what an earlier life decided on it, which is looked up once."""
+def claimed(state: SupervisorState, entry: PodEntry) -> tuple[SupervisorState, PodEntry]:
+    """Return the entry with what an earlier life decided on it, which is looked up once."""
     recalled = state.book.recalled or {}
-    verdict = recalled.get(charge.uid)
+    verdict = recalled.get(entry.uid)
     if verdict is None:
-        return state, charge
+        return state, entry
     left = dict(recalled)
-    del left[charge.uid]
+    del left[entry.uid]
     return replace(state, book=replace(state.book, recalled=left)), replace(
-        charge, verdict=verdict, kept=True
+        entry, admission=replace(entry.admission, verdict=verdict, kept=True)
     )
 
 
 def runs(state: SupervisorState, uid: Uid) -> bool:
     """Tell whether the runtime shows something of the pod alive, as of a listing that says something about it."""
-    listed = state.listed
-    if listed is None or listed.as_of <= state.ended.get(uid, float("-inf")):
+    listed = state.runtime.listed
+    if listed is None or listed.as_of <= state.runtime.ended.get(uid, float("-inf")):
         return False
     shown = by_uid(listed).get(uid)
     return shown is not None and shown.alive and (shown.ours or state.take_over)
@@ -120,14 +121,14 @@ def full_name(pod: Pod) -> str:
 # those on whom nothing was decided yet
 
 
-def decide_on(state: SupervisorState, work: Work, fresh: list[Charge], now: Instant) -> SupervisorState:
+def decide_on(state: SupervisorState, work: Work, fresh: list[PodEntry], now: Instant) -> SupervisorState:
     """Judge pods one after the other, each beside those before it."""
     house = house_of(state, work)
     edition = state.book.edition
-    for charge in sorted(fresh, key=precedence):
-        pod = charge.pod
+    for entry in sorted(fresh, key=precedence):
+        pod = entry.desired.pod
         assert pod is not None
-        if charge.is_static and not charge.spawned and not may_start(state, charge, work):
+        if entry.is_static and not entry.has_actor and not may_start(state, entry, work):
             continue
         claim = claim_of(pod.spec)
         name = full_name(pod)
@@ -135,42 +136,44 @@ def decide_on(state: SupervisorState, work: Work, fresh: list[Charge], now: Inst
         verdict = judge(pod, claim, state.node, house) if kept_out is None else Refused(refusal=kept_out)
         if isinstance(verdict, Waiting):
             # Its room is promised, but there is nothing of it that could be stopped for others.
-            house = house.plus(Tenant(uid=charge.uid, name=name, claim=claim))
+            house = house.plus(Tenant(uid=entry.uid, name=name, claim=claim))
             house = push_aside(work, verdict, house)
-            work.put(replace(charge, waits=verdict.why))
+            work.put(replace(entry, admission=replace(entry.admission, waits=verdict.why)))
             continue
         decided = accepted(pod)
         if isinstance(verdict, Refused):
-            if verdict.scarce and charge.is_static and not is_settled(charge, work, now):
+            if verdict.scarce and entry.is_static and not is_settled(entry, work, now):
                 held = f"room on the node, or else it is refused: {verdict.refusal.message}"
-                since = now if charge.scarce_since is None else charge.scarce_since
-                work.put(replace(charge, waits=held, scarce_since=since))
+                since = now if entry.admission.scarce_since is None else entry.admission.scarce_since
+                waiting = replace(entry.admission, waits=held, scarce_since=since)
+                work.put(replace(entry, admission=waiting))
                 continue
             decided = Verdict(name=name, refusal=verdict.refusal)
         else:
             assert isinstance(verdict, Admitted)
-            house = house.plus(Tenant(uid=charge.uid, name=name, claim=claim, pod=pod))
-        work.put(replace(charge, verdict=decided, kept=False, fresh=True, waits=""))
+            house = house.plus(Tenant(uid=entry.uid, name=name, claim=claim, pod=pod))
+        made = replace(entry.admission, verdict=decided, kept=False, fresh=True, waits="")
+        work.put(replace(entry, admission=made))
         edition += 1
     return replace(state, book=replace(state.book, edition=edition))
 
 
-def is_settled(charge: Charge, work: Work, now: Instant) -> bool:
+def is_settled(entry: PodEntry, work: Work, now: Instant) -> bool:
     """Tell whether a static pod has found no room for so long that it is refused for that.
 
     Manifests that are exchanged together are seen one by one: who is to make room may be seen to go a moment later.
     """
-    since = now if charge.scarce_since is None else charge.scarce_since
+    since = now if entry.admission.scarce_since is None else entry.admission.scarce_since
     if now >= since + SETTLE_S:
         return True
     work.settling.append(since + SETTLE_S)
     return False
 
 
-def precedence(charge: Charge) -> tuple[int, int]:
+def precedence(entry: PodEntry) -> tuple[int, int]:
     """Return what pods without a verdict are sorted by: critical priorities first, then as they came."""
-    pod = charge.pod
-    return (-priority_of(pod) if pod is not None and is_of_critical_priority(pod) else 0, charge.order)
+    pod = entry.desired.pod
+    return (-priority_of(pod) if pod is not None and is_of_critical_priority(pod) else 0, entry.desired.order)
 
 
 def push_aside(work: Work, verdict: Waiting, house: House) -> House:
@@ -186,7 +189,7 @@ def push_aside(work: Work, verdict: Waiting, house: House) -> House:
             message=PREEMPTED,
             asked_by=paths.PODS,
         )
-        work.put(replace(work.charges[uid], preemption=kill))
+        work.put(replace(work.entries[uid], preemption=Preemption(message=kill)))
     after = House()
     for tenant in house.tenants:
         after = after.plus(replace(tenant, leaving=True) if tenant.uid in verdict.victims else tenant)
@@ -202,18 +205,22 @@ def house_of(state: SupervisorState, work: Work) -> House:
 
 
 def tenants(state: SupervisorState, work: Work) -> Iterator[Tenant]:
-    """Yield who takes something of the node: those in charge, and those of whom no source has spoken yet."""
-    for charge in sorted((work.charges[uid] for uid in work.members["housed"]), key=lambda one: one.order):
-        verdict = charge.verdict
+    """Yield who takes something of the node: those in entry, and those of whom no source has spoken yet."""
+    for entry in sorted(
+        (work.entries[uid] for uid in work.members["housed"]), key=lambda one: one.desired.order
+    ):
+        verdict = entry.admission.verdict
         assert verdict is not None
-        ending = charge.pod is None or charge.kill is not None or charge.preemption is not None
+        ending = entry.desired.pod is None or entry.kill is not None or entry.preemption is not None
         yield Tenant(
-            uid=charge.uid,
+            uid=entry.uid,
             name=verdict.name,
-            claim=joined(charge.held, verdict.claim) if charge.held is not None else verdict.claim,
-            leaving=is_unheard(charge) or ending or charge.life is PodLife.TERMINATING,
-            pod=None if charge.died else charge.pod,
+            claim=joined(entry.admission.held, verdict.claim)
+            if entry.admission.held is not None
+            else verdict.claim,
+            leaving=is_unheard(entry) or ending or entry.reported.life is PodLife.TERMINATING,
+            pod=None if isinstance(entry.actor, Quarantined) else entry.desired.pod,
         )
     for uid, verdict in (state.book.recalled or {}).items():
-        if verdict.refusal is None and uid not in work.charges:
+        if verdict.refusal is None and uid not in work.entries:
             yield Tenant(uid=uid, name=verdict.name, claim=verdict.claim, leaving=True)

@@ -12,14 +12,14 @@ from api.paths import pod_path
 
 def clear_finished(state: SupervisorState, work: Work) -> SupervisorState:
     """Have the actors of pods that have ended remove what is kept of them, and say when that is over."""
-    asked = state.clearing
-    if asked is None:
+    clearance = state.clearance
+    if clearance is None:
         return state
-    left, told = work.members["cleanable"], frozenset(state.cleared)
-    fresh = tuple(uid for uid in left if uid not in told)
+    left, sent = work.members["cleanable"], frozenset(clearance.sent)
+    fresh = tuple(uid for uid in left if uid not in sent)
     work.actions += [Tell(to=pod_path(uid), message=ClearPod(uid=uid)) for uid in fresh]
     if left:
-        return replace(state, cleared=(*state.cleared, *fresh))
-    done = FinishedCleared(run=asked.run, pods=len(state.cleared))
-    work.actions.append(Tell(to=asked.asked_by, message=done))
-    return replace(state, clearing=None, cleared=())
+        return replace(state, clearance=replace(clearance, sent=(*clearance.sent, *fresh)))
+    done = FinishedCleared(run=clearance.asked.run, pods=len(clearance.sent))
+    work.actions.append(Tell(to=clearance.asked.asked_by, message=done))
+    return replace(state, clearance=None)

@@ -21,12 +21,24 @@ from actors.supervisor.resize import resize
 from actors.supervisor.state import (
     MEMO_SECTION,
     STATUS_SECTION,
-    Charge,
+    Clearance,
+    Desired,
+    DesiredSources,
+    KillRequest,
+    PodActorState,
+    PodEntry,
+    Preemption,
+    Quarantined,
+    Reported,
+    Spawned,
     SpawnPod,
+    Stopping,
     StopPod,
     SupervisorState,
-    with_charge,
-    with_charges,
+    Unspawned,
+    Watchers,
+    with_entries,
+    with_entry,
 )
 from actors.supervisor.verdict import Book
 from actors.supervisor.work import Work
@@ -60,9 +72,9 @@ REPEAT_S = 5.0
 """How long a kill waits for its actor's answer before it is repeated; each further time twice as long, up to a resync."""
 QUARANTINE_S = 10.0
 QUARANTINE_LIMIT_S = 300.0
-SWEEP_DEADLINE_S = 30.0
-SWEEP_PERIOD_S = 300.0
-"""Between looks for what pods that nobody owns left on disk: repairs a lost `ForgetPodStatus` and a failed look."""
+GARBAGE_DEADLINE_S = 30.0
+GARBAGE_PERIOD_S = 300.0
+"""Between searches for what pods that no one owns left on disk: repairs a lost `ForgetPodStatus` and a failed look."""
 REVISIONS = 1_000_000
 """More updates of one pod than an incarnation of the supervisor tells."""
 
@@ -78,8 +90,8 @@ def decide(
     if isinstance(message, PodMoved | PodKilled) and state is before:
         # Each resync has every pod say again what is known of it.
         return Decision(state=before, wake_at=before.wake_at)
-    if state.all_ready is not before.all_ready:
-        state = replace(state, waiting_due=True, strays_due=True)
+    if state.sources.all_ready is not before.sources.all_ready:
+        state = replace(state, due=replace(state.due, waiting=True, strays=True))
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))
 
@@ -91,8 +103,8 @@ def answers(after: SupervisorState, message: SupervisorMessage | KernelMessage |
     """
     if not isinstance(message, KillPod):
         return ()
-    charge = after.charges.get(message.uid)
-    if (charge is not None and charge.spawned) or after.number < 0:
+    entry = after.entries.get(message.uid)
+    if (entry is not None and entry.has_actor) or after.sources.number < 0:
         return (Tell(to=pod_path(message.uid), message=message),)
     return (Tell(to=message.asked_by, message=PodKilled(uid=message.uid)),)
 
@@ -116,12 +128,11 @@ def absorb(  # noqa: C901  # one case per message
         case ChildDied(path=path, cause=cause):
             return absorb_death(state, Uid(path.rpartition("/")[2]), cause, now)
         case Restarted(path=path):
-            return untold(state, Uid(path.rpartition("/")[2]))
+            return unsent(state, Uid(path.rpartition("/")[2]))
         case Outcome():
-            return absorb_sweep(absorb_answer(state, message, now), message)
-        case KillPod(uid=uid) if uid in state.charges:
-            # A pod whose actor is in quarantine may have running containers: its actor is needed now.
-            return with_charge(state, replace(state.charges[uid], retry_at=now))
+            return absorb_garbage(absorb_answer(state, message, now), message)
+        case KillPod(uid=uid) if uid in state.entries:
+            return out_of_quarantine(state, state.entries[uid], now)
         case WatchPods() | NodePressure() | ClearFinished():
             return absorb_eviction(state, message)
         case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
@@ -130,154 +141,171 @@ def absorb(  # noqa: C901  # one case per message
             assert_never(message)
 
 
+def out_of_quarantine(state: SupervisorState, entry: PodEntry, now: Instant) -> SupervisorState:
+    """Start a pod's actor now: a pod whose actor is in quarantine may have running containers."""
+    if not isinstance(entry.actor, Quarantined):
+        return state
+    return with_entry(state, replace(entry, actor=replace(entry.actor, retry_at=now)))
+
+
 def absorb_listing(state: SupervisorState, message: RuntimeListed) -> SupervisorState:
     """Take in a listing, and of whom the one before showed containers only; the same one twice says nothing more."""
-    before = state.listed
-    ended = {uid: at for uid, at in state.ended.items() if at >= message.as_of}
-    state = replace(state, room_due=True, strays_due=True, waiting_due=True, strays=message.pods, ended=ended)
-    if before is None or before.as_of == message.as_of:
-        return replace(state, listed=message)
-    return replace(state, listed=message, loose=frozenset(p.uid for p in before.pods if p.loose))
+    runtime = state.runtime
+    before = runtime.listed
+    ended = {uid: at for uid, at in runtime.ended.items() if at >= message.as_of}
+    loose = runtime.loose
+    if before is not None and before.as_of != message.as_of:
+        loose = frozenset(p.uid for p in before.pods if p.loose)
+    after = replace(runtime, listed=message, strays=message.pods, ended=ended, loose=loose)
+    return replace(state, runtime=after, due=replace(state.due, room=True, strays=True, waiting=True))
 
 
 def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
     """Take in the whole desired set; pods of sources that were not seen stay as they are."""
     wanted = {Uid(sourced.pod.metadata.uid) for sourced in message.pods}
     left = (
-        unwanted(charge)
-        for uid, charge in state.charges.items()
-        if charge.pod is not None and uid not in wanted and charge.source in message.seen
+        unwanted(entry)
+        for uid, entry in state.entries.items()
+        if entry.desired.pod is not None and uid not in wanted and entry.desired.source in message.seen
     )
-    state = want(with_charges(state, left), message.pods)
-    return replace(state, number=message.number, gap=False, asked_at=float("-inf"), seen=message.seen)
+    state = want(with_entries(state, left), message.pods)
+    sources = DesiredSources(
+        expected=state.sources.expected, seen=message.seen, number=message.number, gap=False
+    )
+    return replace(state, sources=sources)
 
 
 def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorState:
     """Take in one numbered change; a gap in the numbers makes everything since unknown."""
-    if message.number <= state.number:
+    if message.number <= state.sources.number:
         return state
-    if message.number != state.number + 1 or state.gap:
-        return replace(state, gap=True)
-    state = replace(state, number=message.number)
+    if message.number != state.sources.number + 1 or state.sources.gap:
+        return replace(state, sources=replace(state.sources, gap=True))
+    state = replace(state, sources=replace(state.sources, number=message.number))
     match message.op:
         case PodOp.REMOVE:
-            known = (state.charges.get(Uid(pod.metadata.uid)) for pod in message.pods)
-            left = [unwanted(one) for one in known if one is not None and one.source == message.source]
-            state = with_charges(state, left)
+            known = (state.entries.get(Uid(pod.metadata.uid)) for pod in message.pods)
+            left = [
+                unwanted(one) for one in known if one is not None and one.desired.source == message.source
+            ]
+            state = with_entries(state, left)
         case PodOp.ADD | PodOp.UPDATE | PodOp.DELETE | PodOp.RECONCILE | PodOp.RESTORE:
             state = want(state, tuple(SourcedPod(source=message.source, pod=pod) for pod in message.pods))
         case _:
             assert_never(message.op)
-    seen = state.seen if message.op is PodOp.RESTORE else tuple(sorted({*state.seen, message.source}))
-    return replace(state, seen=seen)
+    if message.op is PodOp.RESTORE:
+        return state
+    seen = tuple(sorted({*state.sources.seen, message.source}))
+    return replace(state, sources=replace(state.sources, seen=seen))
 
 
 def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
     """Take in that sources want these pods."""
     order = state.next_order
-    changed: dict[Uid, Charge] = {}
+    changed: dict[Uid, PodEntry] = {}
     for source, pod in ((one.source, one.pod) for one in pods):
         meta = pod.metadata
         uid = Uid(meta.uid)
-        charge = changed.get(uid) or state.charges.get(uid)
-        if charge is None:
-            charge = Charge(
-                uid=uid,
-                name=meta.name,
-                namespace=meta.namespace,
-                order=order,
-                revision=state.epoch * REVISIONS,
-            )
+        entry = changed.get(uid) or state.entries.get(uid)
+        if entry is None:
+            desired = Desired(order=order, revision=state.epoch * REVISIONS)
+            entry = PodEntry(uid=uid, name=meta.name, namespace=meta.namespace, desired=desired)
             order += 1
-        elif charge.pod == pod and charge.source == source:
+        elif entry.desired.pod == pod and entry.desired.source == source:
             continue
-        elif charge.pod is None and charge.kill is None:
-            charge = replace(charge, order=order)
+        elif entry.desired.pod is None and entry.kill is None:
+            entry = replace(entry, desired=replace(entry.desired, order=order))
             order += 1
+        desired = replace(entry.desired, pod=pod, source=source, revision=entry.desired.revision + 1)
         # An actor that said it was there before it was told its pod could not name it.
-        named = replace(charge, name=meta.name, namespace=meta.namespace)
-        changed[uid] = replace(named, pod=pod, source=source, revision=charge.revision + 1)
-    return with_charges(replace(state, next_order=order), changed.values())
+        changed[uid] = replace(entry, name=meta.name, namespace=meta.namespace, desired=desired)
+    return with_entries(replace(state, next_order=order), changed.values())
 
 
-def unwanted(charge: Charge) -> Charge:
-    """Return the charge that no source wants any more."""
-    return replace(charge, pod=None)
+def unwanted(entry: PodEntry) -> PodEntry:
+    """Return the entry that no source wants any more."""
+    return replace(entry, desired=replace(entry.desired, pod=None))
 
 
 def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
-    """Take in how far a pod is; an actor of an earlier incarnation's time is taken charge of again."""
-    charge = state.charges.get(message.uid)
-    if charge is None:
-        charge = Charge(
+    """Take in how far a pod is; an actor of an earlier incarnation's time gets an entry again."""
+    entry = state.entries.get(message.uid)
+    if entry is None:
+        entry = PodEntry(
             uid=message.uid,
             name=message.name,
             namespace=message.namespace,
-            order=state.next_order,
-            revision=state.epoch * REVISIONS,
-            spawned=True,
+            desired=Desired(order=state.next_order, revision=state.epoch * REVISIONS),
+            actor=Spawned(),
         )
         state = replace(state, next_order=state.next_order + 1)
-    if not charge.name:
-        charge = replace(charge, name=message.name, namespace=message.namespace)
-    # What its containers gave back is free once they are confined by what it was told last.
-    held = None if message.confined >= charge.revision else charge.held
-    moved = replace(
-        charge,
-        life=message.life,
-        held=held,
-        left=message.kept,
-        leaving=message.leaving,
-        deleted=message.deleted,
+    if not entry.name:
+        entry = replace(entry, name=message.name, namespace=message.namespace)
+    if message.confined >= entry.desired.revision:
+        # What its containers gave back is free once they are confined by what it was sent last.
+        entry = replace(entry, admission=replace(entry.admission, held=None))
+    reported = Reported(
+        life=message.life, deleted=message.deleted, kept=message.kept, leaving=message.leaving
     )
-    return state if state.charges.get(message.uid) == moved else with_charge(state, moved)
+    moved = replace(entry, reported=reported)
+    return state if state.entries.get(message.uid) == moved else with_entry(state, moved)
 
 
-def untold(state: SupervisorState, uid: Uid) -> SupervisorState:
-    """Take in that a pod's actor has begun anew: it is told everything again."""
-    charge = state.charges.get(uid)
-    if charge is None:
+def unsent(state: SupervisorState, uid: Uid) -> SupervisorState:
+    """Take in that a pod's actor has begun anew: it is sent everything again."""
+    entry = state.entries.get(uid)
+    if entry is None:
         return state
-    state = replace(state, cleared=tuple(one for one in state.cleared if one != uid))
-    anew = replace(charge, told=-1, kill_told=False, kill_tries=0, deleted=False, preempted_at=float("-inf"))
-    return with_charge(state, anew)
+    clearance = state.clearance
+    if clearance is not None and uid in clearance.sent:
+        sent = tuple(one for one in clearance.sent if one != uid)
+        state = replace(state, clearance=replace(clearance, sent=sent))
+    actor = entry.actor
+    return with_entry(
+        state,
+        replace(
+            entry,
+            actor=Spawned(deaths=actor.deaths) if isinstance(actor, Spawned) else actor,
+            reported=replace(entry.reported, deleted=False),
+            kill=KillRequest(message=entry.kill.message) if entry.kill is not None else None,
+            preemption=again(entry.preemption),
+        ),
+    )
+
+
+def again(preemption: Preemption | None) -> Preemption | None:
+    """Return a preemption that must be sent again."""
+    return Preemption(message=preemption.message) if preemption is not None else None
 
 
 def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> SupervisorState:
     """Take in that a pod's actor is gone: as asked for, or past its restart budget."""
-    charge = state.charges.get(uid)
-    if charge is None:
+    entry = state.entries.get(uid)
+    if entry is None:
         return state
-    fresh = replace(
-        charge,
-        spawned=False,
-        life=None,
-        told=-1,
-        kill=None,
-        kill_told=False,
-        kill_tries=0,
-        deleted=False,
-        stopping=False,
-        died="",
-        deaths=0,
+    if isinstance(entry.actor, Stopping):
+        runtime = replace(state.runtime, ended={**state.runtime.ended, uid: now})
+        state = replace(state, runtime=runtime, book=without_verdict(state.book, entry))
+        # Should it be wanted again, it is judged again.
+        fresh = PodEntry(uid=uid, name=entry.name, namespace=entry.namespace, desired=entry.desired)
+        return with_entry(state, fresh)
+    deaths = deaths_of(entry.actor)
+    wait_s = min(QUARANTINE_S * 2**deaths, QUARANTINE_LIMIT_S)
+    quarantined = Quarantined(
+        cause=cause or "it was stopped from outside", deaths=deaths + 1, retry_at=now + wait_s
     )
-    if charge.stopping:
-        state = replace(state, ended={**state.ended, uid: now}, book=without_verdict(state.book, charge))
-        anew = replace(
-            fresh, verdict=None, kept=False, scarce_since=None, preemption=None, preempted_at=float("-inf")
-        )
-        return with_charge(state, anew)
-    wait_s = min(QUARANTINE_S * 2**charge.deaths, QUARANTINE_LIMIT_S)
-    died = cause or "it was stopped from outside"
-    return with_charge(
-        state,
-        replace(fresh, kill=charge.kill, died=died, deaths=charge.deaths + 1, retry_at=now + wait_s),
-    )
+    kill = KillRequest(message=entry.kill.message) if entry.kill is not None else None
+    return with_entry(state, replace(entry, actor=quarantined, reported=Reported(), kill=kill))
 
 
-def without_verdict(book: Book, charge: Charge) -> Book:
+def deaths_of(actor: PodActorState) -> int:
+    """Return how often an actor of a pod has died past its restart budget."""
+    return actor.deaths if isinstance(actor, Spawned | Quarantined) else 0
+
+
+def without_verdict(book: Book, entry: PodEntry) -> Book:
     """Return the book when nothing is left of a pod: should the same UID come back, it is judged anew."""
-    return book if charge.verdict is None else replace(book, edition=book.edition + 1)
+    return book if entry.admission.verdict is None else replace(book, edition=book.edition + 1)
 
 
 def absorb_eviction(
@@ -286,22 +314,23 @@ def absorb_eviction(
     """Take in who is to know which pods are active, what the node is short of, or what is to be done about it."""
     match message:
         case WatchPods(asked_by=path):
-            others = tuple(one for one in state.watchers if one != path)
-            return replace(state, watchers=(*others, path), active_told=None)
+            others = tuple(one for one in state.watchers.paths if one != path)
+            return replace(state, watchers=Watchers(paths=(*others, path)))
         case NodePressure():
-            return replace(state, pressure=message, room_due=True)
+            return replace(state, pressure=message, due=replace(state.due, room=True))
         case ClearFinished():
-            return replace(state, clearing=message, cleared=())
+            return replace(state, clearance=Clearance(asked=message))
         case _:
             assert_never(message)
 
 
-def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
+def absorb_garbage(state: SupervisorState, outcome: Outcome) -> SupervisorState:
     """Take in of which UIDs there is something in the ledger or on disk."""
-    if outcome.op not in state.sweep:
+    garbage = state.garbage
+    if outcome.op not in garbage.calls:
         return state
     found: tuple[Uid, ...] = ()
-    whole = not state.sweep_failed
+    whole = not garbage.failed
     match outcome.result:
         case RecalledAll(entries=entries, damaged=damaged):
             # What is damaged is there too: the pod's actor reads it, and says what was lost.
@@ -310,13 +339,13 @@ def absorb_sweep(state: SupervisorState, outcome: Outcome) -> SupervisorState:
         case PodFolders(uids=uids):
             found = uids
         case _:
-            # A failed look is no reason to stop: what is left there is found by the next one.
+            # A failed search is no reason to stop: what is left there is found by the next one.
             whole = False
-    left = tuple(op for op in state.sweep if op != outcome.op)
-    found = tuple(sorted({*state.sweep_found, *found}))
-    remains = found if whole and not left else state.remains
-    after = replace(state, sweep=left, sweep_found=found, sweep_failed=not whole, remains=remains)
-    return replace(after, strays_due=True)
+    left = tuple(op for op in garbage.calls if op != outcome.op)
+    found = tuple(sorted({*garbage.found, *found}))
+    remains = found if whole and not left else garbage.remains
+    after = replace(garbage, calls=left, found=found, failed=not whole, remains=remains)
+    return replace(state, garbage=after, due=replace(state.due, strays=True))
 
 
 # ---------------------------------------------------------------- plan
@@ -326,23 +355,23 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
     """Do whatever is not done yet; sees no message."""
     work = Work(state)
     state = ask_for_snapshot(state, work, now)
-    state = sweep(state, work, now, new_op)
+    state = collect_garbage(state, work, now, new_op)
     state = consult(state, work, now, new_op)
     state = let_in(find_orphans(state, work), work, now)
     state = attend_due(state, work, now)
     state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
-    agenda = state.agenda.plus(work.entries)
-    next_look, agenda = agenda.first(lambda entry: stands(work.charges, entry))
-    wake_at = min((*work.wakes, *(at for at in (next_look, state.admit_at) if at is not None)), default=None)
+    agenda = state.agenda.plus(work.looks_due)
+    next_look, agenda = agenda.first(lambda look: stands(work.entries, look))
+    later = (at for at in (next_look, state.due.admit_at) if at is not None)
+    wake_at = min((*work.wakes, *later), default=None)
     state = replace(
         state,
-        charges=work.charges,
+        entries=work.entries,
         index=work.index(),
         touched=work.later,
         agenda=agenda,
-        room_due=work.room_due,
-        strays_due=work.strays_due,
-        strays=with_dropped(state, work),
+        due=replace(state.due, room=work.room_due, strays=work.strays_due),
+        runtime=replace(state.runtime, strays=with_dropped(state, work)),
         wake_at=wake_at,
     )
     return Decision(state=state, actions=tuple(work.actions), wake_at=wake_at)
@@ -350,79 +379,89 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
 
 def let_in(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Decide who is admitted and who is resized, where something has changed on which that depends."""
-    if not work.room_due and (state.admit_at is None or now < state.admit_at):
+    admit_at = state.due.admit_at
+    if not work.room_due and (admit_at is None or now < admit_at):
         return state
     work.room_due = False
     state = resize(admit(state, work, now), work)
-    return replace(state, admit_at=min(work.settling, default=None))
+    return replace(state, due=replace(state.due, admit_at=min(work.settling, default=None)))
 
 
 def attend_due(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
-    """Attend every charge that changed, is due, or waited for what has come."""
+    """Attend every entry that changed, is due, or waited for what has come."""
     found, agenda = state.agenda.due(now)
-    for entry in found:
-        if stands(work.charges, entry):
-            work.queue(entry[1])
-    if state.waiting_due:
+    for look in found:
+        if stands(work.entries, look):
+            work.queue(look[1])
+    if state.due.waiting:
         for uid in work.members["waiting"]:
             work.queue(uid)
-    state = replace(state, agenda=agenda, waiting_due=False)
-    for charge in work.attended():
+    state = replace(state, agenda=agenda, due=replace(state.due, waiting=False))
+    for entry in work.attended():
         work.looks = []
-        after = attend(state, charge, work, now)
+        after = attend(state, entry, work, now)
         if after is None:
-            state = replace(state, book=without_verdict(state.book, charge))
-            work.drop(charge.uid)
+            state = replace(state, book=without_verdict(state.book, entry))
+            work.drop(entry.uid)
             continue
         look_at = min(work.looks, default=None)
         if look_at != after.look_at:
             after = replace(after, look_at=look_at)
         if look_at is not None:
-            work.entries.append((look_at, charge.uid))
+            work.looks_due.append((look_at, entry.uid))
         work.settle(after)
     return state
 
 
-def stands(charges: Mapping[Uid, Charge], entry: Entry) -> bool:
-    """Tell whether a charge is still to be looked at when the agenda says."""
-    charge = charges.get(entry[1])
-    return charge is not None and charge.look_at == entry[0]
+def stands(entries: Mapping[Uid, PodEntry], look: Entry) -> bool:
+    """Tell whether a pod must still be looked at when the agenda says."""
+    entry = entries.get(look[1])
+    return entry is not None and entry.look_at == look[0]
 
 
 def with_dropped(state: SupervisorState, work: Work) -> tuple[RuntimePresence, ...]:
-    """Return the strays with what the runtime shows of those of whom nobody is in charge any more."""
-    if state.listed is None or not work.dropped:
-        return state.strays
-    shown = by_uid(state.listed)
-    return (*state.strays, *(shown[uid] for uid in work.dropped if uid in shown))
+    """Return the strays with what the runtime shows of those of whom nobody is in entry any more."""
+    if state.runtime.listed is None or not work.dropped:
+        return state.runtime.strays
+    shown = by_uid(state.runtime.listed)
+    return (*state.runtime.strays, *(shown[uid] for uid in work.dropped if uid in shown))
 
 
-def attend(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge | None:
-    """Bring one charge a step further; None drops it."""
-    if charge.spawned:
-        return attend_actor(state, charge, work, now)
-    if charge.died and now < charge.retry_at:
-        work.looks.append(charge.retry_at)
-        return charge
-    if charge.pod is None and charge.kill is None and not charge.died:
-        return None
-    if charge.pod is not None and charge.verdict is None:
-        return charge
-    if charge.pod is not None and charge.is_static and not may_start(state, charge, work):
-        return charge
-    work.actions.append(SpawnPod(uid=charge.uid, blank_as_of=blank_as_of(state, charge)))
-    return attend_actor(state, replace(charge, spawned=True, died=""), work, now)
+def attend(state: SupervisorState, entry: PodEntry, work: Work, now: Instant) -> PodEntry | None:
+    """Bring one pod a step further; None drops its entry."""
+    actor, wanted = entry.actor, entry.desired.pod is not None
+    match actor:
+        case Spawned():
+            return attend_actor(state, entry, actor, work, now)
+        case Stopping():
+            return entry
+        case Quarantined(retry_at=retry_at):
+            if now < retry_at:
+                work.looks.append(retry_at)
+                return entry
+        case Unspawned():
+            if not wanted and entry.kill is None:
+                return None
+        case _:
+            assert_never(actor)
+    if wanted and entry.admission.verdict is None:
+        return entry
+    if wanted and entry.is_static and not may_start(state, entry, work):
+        return entry
+    work.actions.append(SpawnPod(uid=entry.uid, blank_as_of=blank_as_of(state, entry)))
+    spawned = Spawned(deaths=deaths_of(actor))
+    return attend_actor(state, replace(entry, actor=spawned), spawned, work, now)
 
 
-def blank_as_of(state: SupervisorState, charge: Charge) -> Instant | None:
+def blank_as_of(state: SupervisorState, entry: PodEntry) -> Instant | None:
     """Return since when it is known that nothing of a pod is anywhere, None when it is not: its actor need not look then.
 
     What was looked for is older than the pod, and nobody but its actor makes anything of it.
     """
-    listed, remains = state.listed, state.remains
-    if listed is None or remains is None or not charge.fresh or charge.deaths:
+    listed, remains = state.runtime.listed, state.garbage.remains
+    if listed is None or remains is None or not entry.admission.fresh or deaths_of(entry.actor):
         return None
-    if charge.uid in state.ended or charge.uid in uids_of(remains) or charge.uid in by_uid(listed):
+    if entry.uid in state.runtime.ended or entry.uid in uids_of(remains) or entry.uid in by_uid(listed):
         return None
     return listed.as_of
 
@@ -433,117 +472,145 @@ def uids_of(remains: tuple[Uid, ...]) -> frozenset[Uid]:
     return frozenset(remains)
 
 
-def attend_actor(state: SupervisorState, charge: Charge, work: Work, now: Instant) -> Charge:
-    """Tell a pod's actor what it does not know yet, and stop it when nothing is left of its pod."""
-    to = pod_path(charge.uid)
-    if charge.life is PodLife.GONE:
-        if not charge.stopping:
-            work.actions += [
-                Tell(to=paths.STATUS, message=ForgetPodStatus(uid=charge.uid)),
-                StopPod(uid=charge.uid),
-            ]
-        return replace(charge, stopping=True)
-    kill = charge.kill
-    if kill is None and charge.pod is None:
-        kill = due_kill(state, charge, work)
+def attend_actor(
+    state: SupervisorState, entry: PodEntry, actor: Spawned, work: Work, now: Instant
+) -> PodEntry:
+    """Send a pod's actor what it does not know yet, and stop it when everything of its pod is removed."""
+    if entry.reported.life is PodLife.GONE:
+        work.actions += [
+            Tell(to=paths.STATUS, message=ForgetPodStatus(uid=entry.uid)),
+            StopPod(uid=entry.uid),
+        ]
+        return replace(entry, actor=Stopping())
+    kill = entry.kill
+    if kill is None and entry.desired.pod is None:
+        kill = due_kill(state, entry, work)
     if kill is not None:
-        if not charge.kill_told or now >= charge.told_at + patience_s(state, charge):
-            work.actions.append(Tell(to=to, message=kill))
-            tries = charge.kill_tries + 1
-            charge = replace(charge, kill=kill, kill_told=True, kill_tries=tries, told_at=now)
-        work.looks.append(charge.told_at + patience_s(state, charge))
-        return charge
-    if charge.pod is not None and charge.verdict is not None and charge.kept:
-        if charge.told != charge.revision or now >= charge.told_at + state.resync_s:
-            update = UpdatePod(
-                pod=with_allocated(charge.pod, charge.verdict.allocated),
-                source=charge.source,
-                generation=charge.revision,
-                refusal=charge.verdict.refusal,
-                resize=charge.resize,
-            )
-            work.actions.append(Tell(to=to, message=update))
-            charge = replace(charge, told=charge.revision, told_at=now)
-        work.looks.append(charge.told_at + state.resync_s)
-        charge = push_aside(charge, work, now)
-    return charge
+        return send_kill(state, replace(entry, kill=kill), kill, work, now)
+    return send_preemption(send_update(state, entry, actor, work, now), work, now)
 
 
-def patience_s(state: SupervisorState, charge: Charge) -> float:
-    """Return how long after a kill was told it is told again: an answered one as everything is, others with back-off."""
-    if charge.deleted:
+def send_update(
+    state: SupervisorState, entry: PodEntry, actor: Spawned, work: Work, now: Instant
+) -> PodEntry:
+    """Send a pod's actor what its pod should be, once that is decided and remembered, and again with each resync."""
+    pod, verdict, revision = entry.desired.pod, entry.admission.verdict, entry.desired.revision
+    if pod is None or verdict is None or not entry.admission.kept:
+        return entry
+    if actor.sent != revision or now >= actor.sent_at + state.resync_s:
+        update = UpdatePod(
+            pod=with_allocated(pod, verdict.allocated),
+            source=entry.desired.source,
+            generation=revision,
+            refusal=verdict.refusal,
+            resize=entry.admission.resize,
+        )
+        work.actions.append(Tell(to=pod_path(entry.uid), message=update))
+        actor = replace(actor, sent=revision, sent_at=now)
+        entry = replace(entry, actor=actor)
+    work.looks.append(actor.sent_at + state.resync_s)
+    return entry
+
+
+def send_kill(
+    state: SupervisorState, entry: PodEntry, kill: KillRequest, work: Work, now: Instant
+) -> PodEntry:
+    """Send a pod's actor a kill, until it is answered and then with each resync."""
+    if not kill.tries or now >= kill.sent_at + patience_s(state, entry, kill):
+        work.actions.append(Tell(to=pod_path(entry.uid), message=kill.message))
+        kill = replace(kill, tries=kill.tries + 1, sent_at=now)
+    work.looks.append(kill.sent_at + patience_s(state, entry, kill))
+    return replace(entry, kill=kill)
+
+
+def patience_s(state: SupervisorState, entry: PodEntry, kill: KillRequest) -> float:
+    """Return how long after a kill was sent it is sent again: an answered one as everything is, others with back-off."""
+    if entry.reported.deleted:
         return state.resync_s
-    return min(REPEAT_S * (1 << min(max(charge.kill_tries - 1, 0), 8)), state.resync_s)
+    return min(REPEAT_S * (1 << min(max(kill.tries - 1, 0), 8)), state.resync_s)
 
 
-def push_aside(charge: Charge, work: Work, now: Instant) -> Charge:
-    """Tell the actor of a pod that must make room for a critical one, until it answers that it is stopping."""
-    if charge.preemption is None or charge.life not in (None, PodLife.RECALLING, PodLife.SYNCING):
-        return charge
-    if now >= charge.preempted_at + REPEAT_S:
-        work.actions.append(Tell(to=pod_path(charge.uid), message=charge.preemption))
-        charge = replace(charge, preempted_at=now)
-    work.looks.append(charge.preempted_at + REPEAT_S)
-    return charge
+def send_preemption(entry: PodEntry, work: Work, now: Instant) -> PodEntry:
+    """Stop a pod that must make room for a critical one: tell its actor, until it answers that it is stopping."""
+    preemption = entry.preemption
+    if preemption is None or entry.admission.verdict is None or not entry.admission.kept:
+        return entry
+    if entry.reported.life not in (None, PodLife.RECALLING, PodLife.SYNCING):
+        return entry
+    if now >= preemption.sent_at + REPEAT_S:
+        work.actions.append(Tell(to=pod_path(entry.uid), message=preemption.message))
+        preemption = replace(preemption, sent_at=now)
+        entry = replace(entry, preemption=preemption)
+    work.looks.append(preemption.sent_at + REPEAT_S)
+    return entry
 
 
-def due_kill(state: SupervisorState, charge: Charge, work: Work) -> KillPod | None:
+def due_kill(state: SupervisorState, entry: PodEntry, work: Work) -> KillRequest | None:
     """Return the kill of a pod that no source wants, once it is due."""
-    waiting = any(
-        c.full_name == charge.full_name and c.pod is not None and c.is_static and c.uid != charge.uid
-        for c in work.namesakes(charge)
+    source = entry.desired.source
+    replaced = source != "api" and any(
+        one.full_name == entry.full_name
+        and one.desired.pod is not None
+        and one.is_static
+        and one.uid != entry.uid
+        for one in work.namesakes(entry)
     )
-    if waiting and charge.source != "api":
-        return KillPod(uid=charge.uid, cause=KillCause.REPLACED, deleted=True, asked_by=paths.PODS)
-    if not state.all_ready:
+    if replaced:
+        return removal(entry.uid, KillCause.REPLACED)
+    if not state.sources.all_ready:
         return None
-    cause = KillCause.REMOVED if charge.source else KillCause.ORPHAN
-    return KillPod(uid=charge.uid, cause=cause, deleted=True, asked_by=paths.PODS)
+    return removal(entry.uid, KillCause.REMOVED if source else KillCause.ORPHAN)
+
+
+def removal(uid: Uid, cause: KillCause) -> KillRequest:
+    """Return the kill of a pod of which nothing is to stay: with its own grace, which its actor finds out."""
+    return KillRequest(message=KillPod(uid=uid, cause=cause, deleted=True, asked_by=paths.PODS))
 
 
 def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
-    """Take charge of what runs here and nobody wants; list what is another agent's."""
-    listed = state.listed
+    """Make an entry for what runs here and no source wants; list what is another agent's."""
+    runtime, ready = state.runtime, state.sources.all_ready
+    listed = runtime.listed
     if listed is None or not work.strays_due:
         return state
     work.strays_due = False
     foreign, strays = [], []
-    for presence in state.strays:
-        if presence.uid in work.charges or listed.as_of <= state.ended.get(presence.uid, float("-inf")):
+    for presence in runtime.strays:
+        if presence.uid in work.entries or listed.as_of <= runtime.ended.get(presence.uid, float("-inf")):
             continue
         strays.append(presence)
         if not presence.ours and not state.take_over:
             foreign.append(presence)
             continue
-        if presence.loose and presence.uid not in state.loose:
+        if presence.loose and presence.uid not in runtime.loose:
             # Sandboxes and containers are listed side by side: another agent's pod may have begun in between.
             continue
         named = work.names.get(f"{presence.name}_{presence.namespace}", ())
-        rival = work.charges[named[0]] if named else None
-        replaced = rival is not None and rival.pod is not None and rival.is_static
-        if replaced or state.all_ready:
+        rival = work.entries[named[0]] if named else None
+        replaced = rival is not None and rival.desired.pod is not None and rival.is_static
+        if replaced or ready:
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
             state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause)
-    if state.all_ready:
+    if ready:
         state = find_leavings(state, work)
-    return replace(state, foreign=tuple(foreign), strays=tuple(strays))
+    return replace(state, runtime=replace(state.runtime, foreign=tuple(foreign), strays=tuple(strays)))
 
 
 def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
-    """Take charge of what the runtime shows nothing of and nobody wants: only the ledger or a folder tells of it.
+    """Take entry of what the runtime shows nothing of and nobody wants: only the ledger or a folder tells of it.
 
     A verdict is durable before its pod's actor does anything, so what an earlier life decided tells of each beginning.
     """
     for uid, verdict in (state.book.recalled or {}).items():
-        if uid not in work.charges:
+        if uid not in work.entries:
             namespace, _, name = verdict.name.partition("/")
             state = adopt_orphan(state, work, uid, name, namespace)
-    if state.sweep:
+    if state.garbage.calls:
         return state
-    for uid in state.sweep_found:
-        if uid not in work.charges and uid not in state.ended:
+    for uid in state.garbage.found:
+        if uid not in work.entries and uid not in state.runtime.ended:
             state = adopt_orphan(state, work, uid, str(uid), "")
-    return replace(state, sweep_found=())
+    return replace(state, garbage=replace(state.garbage, found=()))
 
 
 def adopt_orphan(
@@ -554,31 +621,34 @@ def adopt_orphan(
     namespace: str,
     cause: KillCause = KillCause.ORPHAN,
 ) -> SupervisorState:
-    """Take charge of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
-    kill = KillPod(uid=uid, cause=cause, deleted=True, asked_by=paths.PODS)
-    charge = Charge(uid=uid, name=name, namespace=namespace, order=state.next_order, kill=kill)
-    state, charge = claimed(state, charge)
-    work.put(charge)
+    """Take entry of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
+    desired = Desired(order=state.next_order)
+    entry = PodEntry(uid=uid, name=name, namespace=namespace, desired=desired, kill=removal(uid, cause))
+    state, entry = claimed(state, entry)
+    work.put(entry)
     return replace(state, next_order=state.next_order + 1)
 
 
 def ask_for_snapshot(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Ask PodConfig for everything when a number is missing, again until it comes."""
-    if not state.gap:
+    if not state.sources.gap:
         return state
-    if now >= state.asked_at + REPEAT_S:
+    if now >= state.sources.asked_at + REPEAT_S:
         work.actions.append(Tell(to=paths.CONFIG, message=SnapshotWanted(asked_by=paths.PODS)))
-        state = replace(state, asked_at=now)
-    work.wakes.append(state.asked_at + REPEAT_S)
+        state = replace(state, sources=replace(state.sources, asked_at=now))
+    work.wakes.append(state.sources.asked_at + REPEAT_S)
     return state
 
 
-def sweep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
-    """Once all sources were seen, and then from time to time, look for what nobody owns in the ledger and on disk."""
-    if not state.all_ready or state.sweep:
+def collect_garbage(
+    state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]
+) -> SupervisorState:
+    """Once all sources were seen, and then from time to time, look for what no one owns in the ledger and on disk."""
+    garbage = state.garbage
+    if not state.sources.all_ready or garbage.calls:
         return state
-    if now < state.sweep_at:
-        work.wakes.append(state.sweep_at)
+    if now < garbage.next_at:
+        work.wakes.append(garbage.next_at)
         return state
     calls = (
         ("ledger", RecallAll(section=MEMO_SECTION, only_look=True)),
@@ -586,8 +656,9 @@ def sweep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[],
         ("podfiles", ListPodFolders()),
     )
     starts = tuple(
-        Start(op=new_op(), port=port, call=call, deadline_s=SWEEP_DEADLINE_S) for port, call in calls
+        Start(op=new_op(), port=port, call=call, deadline_s=GARBAGE_DEADLINE_S) for port, call in calls
     )
     work.actions += starts
     ops = tuple(start.op for start in starts)
-    return replace(state, sweep=ops, sweep_at=now + SWEEP_PERIOD_S, sweep_failed=False)
+    after = replace(garbage, calls=ops, next_at=now + GARBAGE_PERIOD_S, failed=False)
+    return replace(state, garbage=after)

@@ -3,24 +3,24 @@
 from actors.rules.container.role import in_order, lasting
 from actors.supervisor.admission import is_ready
 from actors.supervisor.gate import holder_of
-from actors.supervisor.state import Charge, SupervisorState
+from actors.supervisor.state import PodEntry, Quarantined, SupervisorState
 from api.ids import Instant
 from api.messages.supervisor import RuntimePresence
 from api.shown.introspection import Explanation, PodRow, Step
 
 
-def wait_of(state: SupervisorState, charge: Charge) -> str:
+def wait_of(state: SupervisorState, entry: PodEntry) -> str:
     """Return what a pod without an actor waits for."""
-    if charge.died:
-        return f"its actor died past its restart budget and is kept in quarantine: {charge.died}"
-    if state.listed is None:
+    if isinstance(entry.actor, Quarantined):
+        return f"its actor died past its restart budget and is kept in quarantine: {entry.actor.cause}"
+    if state.runtime.listed is None:
         return "the container runtime's first listing"
-    holder = holder_of(charge, state.charges.values())
-    if holder is not None and holder.uid != charge.uid:
+    holder = holder_of(entry, state.entries.values())
+    if holder is not None and holder.uid != entry.uid:
         return f"an older pod of the same name to end (uid {holder.uid})"
     if not is_ready(state):
         return f"to be admitted, for which {silent_on_admission(state)} has to answer"
-    return charge.waits or "its actor to be started"
+    return entry.admission.waits or "its actor to be started"
 
 
 def silent_on_admission(state: SupervisorState) -> str:
@@ -31,37 +31,38 @@ def silent_on_admission(state: SupervisorState) -> str:
     return f"the ledger (what was admitted before{problem})"
 
 
-def charge_row(state: SupervisorState, charge: Charge, now: Instant) -> PodRow:
+def entry_row(state: SupervisorState, entry: PodEntry, now: Instant) -> PodRow:
     """Return the line of ``nodeagent pods`` of a pod without an actor."""
-    containers = tuple(c.name for c in in_order(charge.pod.spec)) if charge.pod else ()
-    lasts = len(lasting(charge.pod.spec)) if charge.pod else 0
-    retry = f", again in {max(0.0, charge.retry_at - now):.0f} s" if charge.died else ""
+    containers = tuple(c.name for c in in_order(entry.desired.pod.spec)) if entry.desired.pod else ()
+    lasts = len(lasting(entry.desired.pod.spec)) if entry.desired.pod else 0
+    actor = entry.actor
+    retry = f", again in {max(0.0, actor.retry_at - now):.0f} s" if isinstance(actor, Quarantined) else ""
     return PodRow(
-        namespace=charge.namespace,
-        name=charge.name,
-        uid=charge.uid,
+        namespace=entry.namespace,
+        name=entry.name,
+        uid=entry.uid,
         ready=f"0/{lasts}",
-        status="Quarantined" if charge.died else "Pending",
+        status="Quarantined" if isinstance(actor, Quarantined) else "Pending",
         restarts=0,
-        source=charge.source or "orphan",
-        why=wait_of(state, charge) + retry,
+        source=entry.desired.source or "orphan",
+        why=wait_of(state, entry) + retry,
         containers=containers,
     )
 
 
-def charge_explanation(state: SupervisorState, charge: Charge, now: Instant) -> Explanation:
+def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant) -> Explanation:
     """Return the answer to ``explain`` for a pod without an actor."""
     coming: tuple[Step, ...] = ()
-    if charge.died:
-        coming = (Step(in_s=max(0.0, charge.retry_at - now), what="start its actor again"),)
+    if isinstance(entry.actor, Quarantined):
+        coming = (Step(in_s=max(0.0, entry.actor.retry_at - now), what="start its actor again"),)
     return Explanation(
-        namespace=charge.namespace,
-        name=charge.name,
-        uid=charge.uid,
+        namespace=entry.namespace,
+        name=entry.name,
+        uid=entry.uid,
         state="it has no actor; its containers, if any, are left as they are",
-        waits_for=wait_of(state, charge),
+        waits_for=wait_of(state, entry),
         next=coming,
-        kill=charge.kill.cause.value if charge.kill else "",
+        kill=entry.kill.message.cause.value if entry.kill is not None else "",
     )
 
 
@@ -81,17 +82,17 @@ def foreign_row(presence: RuntimePresence) -> PodRow:
 
 def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
     """Return our pods that the runtime holds while the source that may want them has not spoken yet."""
-    if state.listed is None or state.all_ready:
+    if state.runtime.listed is None or state.sources.all_ready:
         return ()
-    strange = {presence.uid for presence in state.foreign}
-    ended = {uid for uid, at in state.ended.items() if state.listed.as_of <= at}
-    known = {*state.charges, *strange, *ended}
-    return tuple(presence for presence in state.listed.pods if presence.uid not in known)
+    strange = {presence.uid for presence in state.runtime.foreign}
+    ended = {uid for uid, at in state.runtime.ended.items() if state.runtime.listed.as_of <= at}
+    known = {*state.entries, *strange, *ended}
+    return tuple(presence for presence in state.runtime.listed.pods if presence.uid not in known)
 
 
 def unclaimed_wait(state: SupervisorState) -> str:
     """Return what our pods without a source wait for."""
-    silent = ", ".join(source for source in state.expected if source not in state.seen)
+    silent = ", ".join(state.sources.missing)
     return f"its source to speak (not heard yet from: {silent}); until then it is left as it is"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from actors.supervisor.state import Charge, SupervisorState, with_charges
+from actors.supervisor.state import PodEntry, SupervisorState, with_entries
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
 from actors.supervisor.work import Work
 from api import paths
@@ -65,7 +65,9 @@ def absorb_answer(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
         book = replace(book, describe_op=None, describe_at=now + ASK_AGAIN_S)
         if isinstance(outcome.result, NodeDescribed):
             facts = outcome.result.facts
-            return replace(state, node=facts, book=replace(book, described=True), room_due=True)
+            return replace(
+                state, node=facts, book=replace(book, described=True), due=replace(state.due, room=True)
+            )
         return replace(state, book=book)
     if outcome.op == book.write_op:
         return absorb_write(state, outcome, now)
@@ -85,19 +87,23 @@ def absorb_recall(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
         book = replace(book, recall_failures=failures, recall_at=now + ASK_AGAIN_S, problem=why)
         if failures >= RECALL_TRIES:
             book = replace(book, recalled={})
-    return replace(state, book=book, room_due=True, strays_due=True)
+    return replace(state, book=book, due=replace(state.due, room=True, strays=True))
 
 
 def absorb_write(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:
     """Take in that the page was written, or could not be: whom it names may be told in either case."""
     book = state.book
-    written = (state.charges.get(uid) for uid in book.writing_uids)
-    kept = [replace(one, kept=True) for one in written if one is not None and one.verdict is not None]
+    written = (state.entries.get(uid) for uid in book.writing_uids)
+    kept = [
+        replace(one, admission=replace(one.admission, kept=True))
+        for one in written
+        if one is not None and one.admission.verdict is not None
+    ]
     if outcome.failure is None:
         after = replace(book, written=book.writing, problem="")
     else:
         after = replace(book, write_at=now + WRITE_AGAIN_S, problem=outcome.failure.message)
-    return with_charges(replace(state, book=replace(after, write_op=None, writing_uids=())), kept)
+    return with_entries(replace(state, book=replace(after, write_op=None, writing_uids=())), kept)
 
 
 def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
@@ -110,7 +116,7 @@ def keep(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], 
         work.wakes.append(book.write_at)
         return state
     op = new_op()
-    call = page_write({**book.recalled, **verdicts_of(work.charges)})
+    call = page_write({**book.recalled, **verdicts_of(work.entries)})
     work.actions.insert(0, Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
     return replace(state, book=replace(book, write_op=op, writing=book.edition, writing_uids=fresh))
 
@@ -122,6 +128,8 @@ def page_write(verdicts: Mapping[Uid, Verdict]) -> Remember | Forget:
     return Remember(section=SECTION, key=KEY, data=encoded(verdicts), durable=True)
 
 
-def verdicts_of(charges: Mapping[Uid, Charge]) -> dict[Uid, Verdict]:
-    """Return what was decided on those in charge."""
-    return {uid: charge.verdict for uid, charge in charges.items() if charge.verdict is not None}
+def verdicts_of(entries: Mapping[Uid, PodEntry]) -> dict[Uid, Verdict]:
+    """Return what was decided on those in entry."""
+    return {
+        uid: entry.admission.verdict for uid, entry in entries.items() if entry.admission.verdict is not None
+    }

@@ -13,7 +13,7 @@ from actors.rules.resources.fit import ResourceSum, shortages
 from actors.rules.resources.request import Claim, claim_of
 from actors.supervisor.admission import house_of, is_ready
 from actors.supervisor.standing import is_asking
-from actors.supervisor.state import Charge, SupervisorState
+from actors.supervisor.state import PodEntry, SupervisorState
 from actors.supervisor.work import Work
 from api.messages.pod import Resize
 
@@ -27,58 +27,63 @@ def resize(state: SupervisorState, work: Work) -> SupervisorState:
         return state
     asking = []
     for uid in tuple(work.members["resizing"]):
-        charge = work.charges[uid]
-        if is_asking(charge):
-            asking.append(charge)
-        elif charge.resize is not None:
-            work.put(replace(charge, resize=None, revision=charge.revision + 1))
+        entry = work.entries[uid]
+        if is_asking(entry):
+            asking.append(entry)
+        elif entry.admission.resize is not None:
+            work.put(sent_again(replace(entry, admission=replace(entry.admission, resize=None))))
     house = house_of(state, work) if asking else House()
-    for charge in sorted(asking, key=urgency):
-        state, house = settle(state, work, charge, house)
+    for entry in sorted(asking, key=urgency):
+        state, house = settle(state, work, entry, house)
     return state
 
 
-def urgency(charge: Charge) -> tuple[bool, int]:
+def sent_again(entry: PodEntry) -> PodEntry:
+    """Return the entry as one whose actor must be sent what has changed."""
+    return replace(entry, desired=replace(entry.desired, revision=entry.desired.revision + 1))
+
+
+def urgency(entry: PodEntry) -> tuple[bool, int]:
     """Return what askers are sorted by: those that do not grow first, then as they came."""
-    assert charge.verdict is not None
-    assert charge.pod is not None
-    return grows(charge.verdict.claim, claim_of(charge.pod.spec)), charge.order
+    assert entry.admission.verdict is not None
+    assert entry.desired.pod is not None
+    return grows(entry.admission.verdict.claim, claim_of(entry.desired.pod.spec)), entry.desired.order
 
 
-def settle(state: SupervisorState, work: Work, charge: Charge, house: House) -> tuple[SupervisorState, House]:
+def settle(
+    state: SupervisorState, work: Work, entry: PodEntry, house: House
+) -> tuple[SupervisorState, House]:
     """Decide on one pod, beside everybody else."""
-    pod, verdict = charge.pod, charge.verdict
+    pod, verdict = entry.desired.pod, entry.admission.verdict
     assert pod is not None
     assert verdict is not None
     claim = claim_of(pod.spec)
-    others = house.without(charge.uid)
-    answer = obstacle(state, charge, claim, others)
+    others = house.without(entry.uid)
+    answer = obstacle(state, entry, claim, others)
     if answer is not None:
-        if answer != charge.resize:
-            work.put(replace(charge, resize=answer, revision=charge.revision + 1))
+        if answer != entry.admission.resize:
+            work.put(sent_again(replace(entry, admission=replace(entry.admission, resize=answer))))
         return state, house
     # What its containers have until they are confined otherwise is not free yet.
-    held = joined(charge.held or verdict.claim, verdict.claim)
-    work.put(
-        replace(
-            charge,
-            verdict=replace(verdict, claim=claim, allocated=allocated_of(pod.spec)),
-            held=held,
-            kept=False,
-            resize=None,
-            revision=charge.revision + 1,
-        )
+    held = joined(entry.admission.held or verdict.claim, verdict.claim)
+    given = replace(
+        entry.admission,
+        verdict=replace(verdict, claim=claim, allocated=allocated_of(pod.spec)),
+        held=held,
+        kept=False,
+        resize=None,
     )
+    work.put(sent_again(replace(entry, admission=given)))
     book = replace(state.book, edition=state.book.edition + 1)
-    tenant = next((one for one in house.tenants if one.uid == charge.uid), None)
+    tenant = next((one for one in house.tenants if one.uid == entry.uid), None)
     after = others.plus(replace(tenant, claim=joined(held, claim))) if tenant is not None else house
     return replace(state, book=book), after
 
 
-def obstacle(state: SupervisorState, charge: Charge, claim: Claim, others: House) -> Resize | None:
+def obstacle(state: SupervisorState, entry: PodEntry, claim: Claim, others: House) -> Resize | None:
     """Return why a pod cannot have other amounts (now), None when it can."""
-    assert charge.verdict is not None
-    if not grows(charge.verdict.claim, claim):
+    assert entry.admission.verdict is not None
+    if not grows(entry.admission.verdict.claim, claim):
         return None
     never = shortages(claim, ResourceSum(), state.node)
     if never:

@@ -34,34 +34,82 @@ class StopPod(Action, frozen=True, kw_only=True):
     uid: Uid
 
 
-class Charge(msgspec.Struct, frozen=True, kw_only=True):
-    """One UID under supervision: wanted by a source, owned by an actor, or both."""
+class Desired(msgspec.Struct, frozen=True, kw_only=True):
+    """What a source wants of a UID."""
 
-    uid: Uid
-    name: str
-    namespace: str
-    source: str = ""
-    """Who wanted it last; empty for an orphan."""
     pod: Pod | None = None
     """What it should be; None when no source wants it (any more)."""
+    source: str = ""
+    """Who wanted it last; empty for an orphan."""
     order: int = 0
     """When it came: static pods of one name start in this order."""
-    spawned: bool = False
-    life: PodLife | None = None
-    """What its actor last said; None before it said anything."""
-    told: int = -1
-    """`revision` that its actor was last told."""
     revision: int = 0
-    told_at: Instant = float("-inf")
-    kill: KillPod | None = None
-    """The kill that its actor was told, or is to be told again."""
-    kill_told: bool = False
-    kill_tries: int = 0
-    """How often its actor was told so: each repetition waits longer than the one before."""
+    """Counts what its actor has to be sent."""
+
+
+class Unspawned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It has no actor (yet)."""
+
+
+class Spawned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It has an actor."""
+
+    sent: int = -1
+    """Revision that its actor was sent last."""
+    sent_at: Instant = float("-inf")
+    deaths: int = 0
+    """How often an actor of this pod has died past its restart budget."""
+
+
+class Stopping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Everything of the pod is removed, and its actor is about to end."""
+
+
+class Quarantined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Its actor died past its restart budget, and is started again later."""
+
+    cause: str
+    deaths: int
+    retry_at: Instant
+
+
+PodActorState = Unspawned | Spawned | Stopping | Quarantined
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pod's actor said last."""
+
+    life: PodLife | None = None
+    """None before it said anything."""
     deleted: bool = False
-    """Its actor said that nothing of it is to stay: that answers the kill."""
+    """It knows that nothing of it is to stay: that answers the kill."""
+    kept: bool = False
+    """It has ended, and its logs, perhaps its records in the runtime too, are there still."""
+    leaving: bool = False
+    """It has ended, and what its containers wrote is being removed with their records."""
+
+
+class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A kill for a pod's actor, which is sent until it is answered."""
+
+    message: KillPod
+    tries: int = 0
+    """How often its actor was sent it: each repetition waits longer than the one before."""
+    sent_at: Instant = float("-inf")
+
+
+class Preemption(msgspec.Struct, frozen=True, kw_only=True):
+    """The kill that makes room for a critical pod; repeated until the pod's actor answers."""
+
+    message: KillPod
+    sent_at: Instant = float("-inf")
+
+
+class Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the admission of a pod is."""
+
     verdict: Verdict | None = None
-    """What admission decided; None while it is open."""
+    """What was decided; None while it is open."""
     kept: bool = False
     """The ledger holds the verdict, or would not take it: the actor may be told."""
     fresh: bool = False
@@ -70,23 +118,24 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     """What the verdict waits for."""
     scarce_since: Instant | None = None
     """Since when there is no room for it."""
-    preemption: KillPod | None = None
-    """The kill that makes room for a critical pod; repeated until the actor answers."""
-    preempted_at: Instant = float("-inf")
-    """When its actor was last told so."""
     resize: Resize | None = None
     """Why it does not have the amounts that it asks for."""
-    left: bool = False
-    """It has ended, and its logs, perhaps its records in the runtime too, are there still."""
-    leaving: bool = False
-    """It has ended, and what its containers wrote is being removed with their records."""
     held: Claim | None = None
     """What its containers may still have of an earlier allocation, until its actor says otherwise."""
-    stopping: bool = False
-    died: str = ""
-    """Why its actor is in quarantine, empty when it is not."""
-    deaths: int = 0
-    retry_at: Instant = 0.0
+
+
+class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One UID under supervision: wanted by a source, owned by an actor, or both."""
+
+    uid: Uid
+    name: str
+    namespace: str
+    desired: Desired = Desired()
+    actor: PodActorState = Unspawned()
+    reported: Reported = Reported()
+    kill: KillRequest | None = None
+    preemption: Preemption | None = None
+    admission: Admission = Admission()
     look_at: Instant | None = None
     """When something is to be done about it though nothing of it changes; None: never."""
 
@@ -98,7 +147,12 @@ class Charge(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_static(self) -> bool:
         """Tell whether its name is serialised: pods of files and URLs."""
-        return self.source not in ("", "api")
+        return self.desired.source not in ("", "api")
+
+    @property
+    def has_actor(self) -> bool:
+        """Tell whether an actor of it lives."""
+        return isinstance(self.actor, Spawned | Stopping)
 
 
 class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,86 +186,125 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     """Those who have ended and of whom something is kept."""
 
 
-class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that PodSupervisor knows."""
+class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the stream of desired pods is known."""
 
-    expected: tuple[str, ...]
+    expected: tuple[str, ...] = ()
     """Sources that must be seen before anything is cleaned up."""
-    take_over: bool = False
-    resync_s: float = 60.0
-
-    epoch: int = 0
-    """Incarnation of the supervisor: revisions of a later one are greater than all before."""
-    charges: Mapping[Uid, Charge] = {}
-    index: Index = Index()
-    """Of the charges as the last look left them."""
-    touched: Mapping[Uid, Charge | None] = {}
-    """Which charges changed since that look, and how it left them (None: they were not there): they are looked at next."""
-    agenda: Agenda = Agenda()
-    """When charges are to be looked at though nothing changes."""
-    room_due: bool = True
-    """Something has changed on which it depends who is admitted or resized."""
-    admit_at: Instant | None = None
-    """When who is admitted is to be decided again though nothing changes."""
-    strays_due: bool = True
-    """Something has changed on which it depends what becomes of pods that nobody is in charge of."""
-    strays: tuple[RuntimePresence, ...] = ()
-    """What of the last listing nobody is in charge of."""
-    waiting_due: bool = True
-    """Something has changed on which those who wait for a listing or for sources depend."""
     seen: tuple[str, ...] = ()
     number: int = -1
     """Number of the last message of PodConfig; -1 before the first snapshot."""
     gap: bool = True
     """A snapshot is wanted."""
     asked_at: Instant = float("-inf")
+
+    @property
+    def all_ready(self) -> bool:
+        """Tell whether every source was seen; before, nothing is cleaned up."""
+        return self.number >= 0 and not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return the sources that were not seen yet."""
+        return tuple(source for source in self.expected if source not in self.seen)
+
+
+class RuntimeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the container runtime holds, as of its last listing."""
+
     listed: RuntimeListed | None = None
+    strays: tuple[RuntimePresence, ...] = ()
+    """What of the last listing has no entry."""
+    foreign: tuple[RuntimePresence, ...] = ()
+    """What another agent made."""
     loose: frozenset[Uid] = frozenset()
     """Of whom the listing before that one showed containers and no sandbox."""
-    foreign: tuple[RuntimePresence, ...] = ()
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
+
+
+class GarbageCollection(msgspec.Struct, frozen=True, kw_only=True):
+    """The search for what pods that no one owns left in the ledger and on disk."""
+
+    calls: tuple[OpId, ...] = ()
+    """Its calls in flight."""
+    next_at: Instant = float("-inf")
+    found: tuple[Uid, ...] = ()
+    failed: bool = False
+    """One of its calls failed, or a section of the ledger could not be read."""
+    remains: tuple[Uid, ...] | None = None
+    """Of which UIDs the last whole search of this incarnation found something; None before there was one."""
+
+
+class Due(msgspec.Struct, frozen=True, kw_only=True):
+    """Which questions must be answered again because something has changed on which they depend."""
+
+    room: bool = True
+    """Who is admitted or resized."""
+    admit_at: Instant | None = None
+    """When that is to be answered again though nothing changes."""
+    strays: bool = True
+    """What becomes of pods that have no entry."""
+    waiting: bool = True
+    """What becomes of those who wait for a listing or for sources."""
+
+
+class Clearance(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of pods that have ended is being removed."""
+
+    asked: ClearFinished
+    sent: tuple[Uid, ...] = ()
+    """Whose actors were asked to."""
+
+
+class Watchers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told which pods are active."""
+
+    paths: tuple[Path, ...] = ()
+    told: ActiveTold | None = None
+    """What they were told last; None: one of them must be told again."""
+
+
+class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that PodSupervisor knows."""
+
+    sources: DesiredSources = DesiredSources()
+    take_over: bool = False
+    resync_s: float = 60.0
+    epoch: int = 0
+    """Incarnation of the supervisor: revisions of a later one are greater than all before."""
+
+    entries: Mapping[Uid, PodEntry] = {}
+    index: Index = Index()
+    """Of the entries as the last turn left them."""
+    touched: Mapping[Uid, PodEntry | None] = {}
+    """Which entries changed since that turn, and how it left them (None: they were not there): they are looked at next."""
+    agenda: Agenda = Agenda()
+    """When entries are to be looked at though nothing changes."""
     next_order: int = 0
+    due: Due = Due()
+    runtime: RuntimeView = RuntimeView()
+    garbage: GarbageCollection = GarbageCollection()
     node: NodeFacts = NodeFacts()
     """What the node has and is called; not wholly known before it was asked."""
     book: Book = Book()
     pressure: NodePressure = NodePressure()
     """What the node is short of."""
-    clearing: ClearFinished | None = None
-    """What is kept of pods that have ended is being removed, as somebody asked."""
-    cleared: tuple[Uid, ...] = ()
-    """Whose actors were told so."""
-    watchers: tuple[Path, ...] = ()
-    """Who is told which pods are active."""
-    active_told: ActiveTold | None = None
-    """What they were told last; None: somebody is to be told again."""
+    clearance: Clearance | None = None
+    watchers: Watchers = Watchers()
     wake_at: Instant | None = None
-    """When the last look wanted the next one at the latest."""
-    sweep: tuple[OpId, ...] = ()
-    """The look for what pods that nobody owns left on disk: its calls in flight."""
-    sweep_at: Instant = float("-inf")
-    """When the next one is due."""
-    sweep_found: tuple[Uid, ...] = ()
-    sweep_failed: bool = False
-    """One of its calls failed, or a section of the ledger could not be read."""
-    remains: tuple[Uid, ...] | None = None
-    """Of which UIDs the last whole look of this incarnation found something; None before there was one."""
-
-    @property
-    def all_ready(self) -> bool:
-        """Tell whether every source was seen; before, nothing is cleaned up."""
-        return self.number >= 0 and all(source in self.seen for source in self.expected)
+    """When the last turn wanted the next one at the latest."""
 
 
-def with_charges(state: SupervisorState, changed: Iterable[Charge]) -> SupervisorState:
-    """Return the state with these charges in place of those that their UIDs had."""
-    charges, touched = dict(state.charges), dict(state.touched)
-    for charge in changed:
-        touched.setdefault(charge.uid, charges.get(charge.uid))
-        charges[charge.uid] = charge
-    return msgspec.structs.replace(state, charges=charges, touched=touched)
+def with_entries(state: SupervisorState, changed: Iterable[PodEntry]) -> SupervisorState:
+    """Return the state with these entries in place of those that their UIDs had."""
+    entries, touched = dict(state.entries), dict(state.touched)
+    for entry in changed:
+        touched.setdefault(entry.uid, entries.get(entry.uid))
+        entries[entry.uid] = entry
+    return msgspec.structs.replace(state, entries=entries, touched=touched)
 
 
-def with_charge(state: SupervisorState, charge: Charge) -> SupervisorState:
-    """Return the state with this charge in place of the UID's last."""
-    return with_charges(state, (charge,))
+def with_entry(state: SupervisorState, entry: PodEntry) -> SupervisorState:
+    """Return the state with this entry in place of the UID's last."""
+    return with_entries(state, (entry,))

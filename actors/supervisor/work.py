@@ -6,7 +6,7 @@ due by the agenda -----+--> queue, as they came --> attended, each once
 of a changed one's name+
 ```
 
-Whatever changes a pod in charge does it by `put` or `drop`, which keep the index true and queue those whom it concerns.
+Whatever changes a pod in entry does it by `put` or `drop`, which keep the index true and queue those whom it concerns.
 So a turn costs what it touches, however many pods there are.
 """
 
@@ -30,18 +30,18 @@ from actors.supervisor.standing import (
     is_waiting,
     stake,
 )
-from actors.supervisor.state import Charge, Index, SupervisorState
+from actors.supervisor.state import Index, PodEntry, SupervisorState
 from api.ids import Instant, Uid
 from api.lifecycle import Action
 from api.messages.eviction import ActivePod
 
-BY_STAKE: tuple[tuple[str, Callable[[Charge], bool]], ...] = (
+BY_STAKE: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
     ("open", is_open),
     ("housed", is_housed),
     ("resizing", is_resizing),
 )
 """What depends on nothing but `stake`."""
-BY_CHARGE: tuple[tuple[str, Callable[[Charge], bool]], ...] = (
+BY_ENTRY: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
     ("unkept", is_unkept),
     ("unheard", is_unheard),
     ("waiting", is_waiting),
@@ -54,24 +54,24 @@ class Work:
     """Charges and actions as one turn collects them; lives no longer than that turn."""
 
     def __init__(self, state: SupervisorState) -> None:
-        self.charges: dict[Uid, Charge] = dict(state.charges)
+        self.entries: dict[Uid, PodEntry] = dict(state.entries)
         self.actions: list[Action] = []
         self.wakes: list[Instant] = []
-        """When the next turn is due at the latest, for other reasons than a charge."""
+        """When the next turn is due at the latest, for other reasons than a entry."""
         self.settling: list[Instant] = []
         """When those who find no room are to be judged again at the latest."""
         self.looks: list[Instant] = []
-        """When the charge that is being attended is to be looked at again at the latest."""
-        self.entries: list[Entry] = []
-        """When charges are due: what the agenda does not have yet."""
-        self.room_due = state.room_due
-        self.strays_due = state.strays_due
-        self.later: dict[Uid, Charge | None] = {}
+        """When the entry that is being attended is to be looked at again at the latest."""
+        self.looks_due: list[Entry] = []
+        """When entries are due: what the agenda does not have yet."""
+        self.room_due = state.due.room
+        self.strays_due = state.due.strays
+        self.later: dict[Uid, PodEntry | None] = {}
         """Whom the next turn looks at."""
         self.dropped: list[Uid] = []
         self.names: Mapping[str, tuple[Uid, ...]] = state.index.names
         self.members: dict[str, Mapping[Uid, None]] = {
-            name: getattr(state.index, name) for name, _ in (*BY_STAKE, *BY_CHARGE)
+            name: getattr(state.index, name) for name, _ in (*BY_STAKE, *BY_ENTRY)
         }
         self.active: Mapping[Uid, ActivePod] = state.index.active
         self._kept = state.index
@@ -80,38 +80,42 @@ class Work:
         self._passed: tuple[int, Uid] | None = None
         self._over = False
         for uid, before in state.touched.items():
-            after = self.charges.get(uid)
+            after = self.entries.get(uid)
             self._note(uid, before, after)
             if after is not None:
                 self.queue(uid)
 
     # ------------------------------------------------------------ changes
 
-    def put(self, charge: Charge) -> None:
-        """Have this charge in place of the UID's last, and have it attended."""
-        before = self.charges.get(charge.uid)
-        self.charges[charge.uid] = charge
-        self._note(charge.uid, before, charge)
-        self.queue(charge.uid)
+    def put(self, entry: PodEntry) -> None:
+        """Have this entry in place of the UID's last, and have it attended."""
+        before = self.entries.get(entry.uid)
+        self.entries[entry.uid] = entry
+        self._note(entry.uid, before, entry)
+        self.queue(entry.uid)
 
-    def settle(self, charge: Charge) -> None:
-        """Have this charge, which was attended, in place of the UID's last."""
-        before = self.charges[charge.uid]
-        if charge is not before:
-            self.charges[charge.uid] = charge
-            self._note(charge.uid, before, charge)
+    def settle(self, entry: PodEntry) -> None:
+        """Have this entry, which was attended, in place of the UID's last."""
+        before = self.entries[entry.uid]
+        if entry is not before:
+            self.entries[entry.uid] = entry
+            self._note(entry.uid, before, entry)
 
     def drop(self, uid: Uid) -> None:
-        """Be in charge of a pod no more."""
-        self._note(uid, self.charges.pop(uid), None)
+        """Be in entry of a pod no more."""
+        self._note(uid, self.entries.pop(uid), None)
         self.dropped.append(uid)
 
-    def _note(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+    def _note(self, uid: Uid, before: PodEntry | None, after: PodEntry | None) -> None:
         if before is after:
             return
         if stake(before) != stake(after):
             self.room_due = True
-            if before is None or after is None or (before.pod is None) is not (after.pod is None):
+            if (
+                before is None
+                or after is None
+                or (before.desired.pod is None) is not (after.desired.pod is None)
+            ):
                 self.strays_due = True
             self._rename(uid, before, after)
             self._sort(uid, after, BY_STAKE)
@@ -119,11 +123,11 @@ class Work:
                 for rival in self.names.get(one.full_name, ()) if one is not None else ():
                     if rival != uid:
                         self.queue(rival)
-        self._sort(uid, after, BY_CHARGE)
+        self._sort(uid, after, BY_ENTRY)
         self._show(uid, before, after)
 
     def _sort(
-        self, uid: Uid, after: Charge | None, questions: tuple[tuple[str, Callable[[Charge], bool]], ...]
+        self, uid: Uid, after: PodEntry | None, questions: tuple[tuple[str, Callable[[PodEntry], bool]], ...]
     ) -> None:
         for name, concerns in questions:
             members = self.members[name]
@@ -138,7 +142,7 @@ class Work:
                 del changed[uid]
             self.members[name] = changed
 
-    def _show(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+    def _show(self, uid: Uid, before: PodEntry | None, after: PodEntry | None) -> None:
         shown = active_key(after)
         if shown is not None and uid in self.active and active_key(before) == shown:
             return
@@ -153,7 +157,7 @@ class Work:
             changed[uid] = pod
         self.active = changed
 
-    def _rename(self, uid: Uid, before: Charge | None, after: Charge | None) -> None:
+    def _rename(self, uid: Uid, before: PodEntry | None, after: PodEntry | None) -> None:
         old = before.full_name if before is not None else None
         new = after.full_name if after is not None else None
         if old == new:
@@ -174,37 +178,37 @@ class Work:
 
     def queue(self, uid: Uid) -> None:
         """Have a pod attended: in this turn, or in the next one when its place has been passed."""
-        charge = self.charges.get(uid)
-        if charge is None or uid in self._queued:
+        entry = self.entries.get(uid)
+        if entry is None or uid in self._queued:
             return
-        place = (charge.order, uid)
+        place = (entry.desired.order, uid)
         if self._over or (self._passed is not None and place <= self._passed):
-            self.later[uid] = charge
+            self.later[uid] = entry
             return
         self._queued.add(uid)
         heappush(self._queue, place)
 
-    def attended(self) -> Iterator[Charge]:
+    def attended(self) -> Iterator[PodEntry]:
         """Yield those who are to be attended, in the order in which they came."""
         while self._queue:
             self._passed = place = heappop(self._queue)
             self._queued.discard(place[1])
-            charge = self.charges.get(place[1])
-            if charge is not None:
-                yield charge
+            entry = self.entries.get(place[1])
+            if entry is not None:
+                yield entry
         self._over = True
 
-    def namesakes(self, charge: Charge) -> tuple[Charge, ...]:
-        """Return those who have the name of `charge`, itself among them."""
-        return tuple(self.charges[uid] for uid in self.names.get(charge.full_name, ()))
+    def namesakes(self, entry: PodEntry) -> tuple[PodEntry, ...]:
+        """Return those who have the name of `entry`, itself among them."""
+        return tuple(self.entries[uid] for uid in self.names.get(entry.full_name, ()))
 
     def index(self) -> Index:
         """Return the index as this turn leaves it."""
         return msgspec.structs.replace(self._kept, names=self.names, active=self.active, **self.members)
 
 
-def active_key(charge: Charge | None) -> tuple[object, ...] | None:
+def active_key(entry: PodEntry | None) -> tuple[object, ...] | None:
     """Return what makes an active pod another one than before, None for a pod that is not active."""
-    if charge is None or charge.verdict is None or not is_active(charge):
+    if entry is None or entry.admission.verdict is None or not is_active(entry):
         return None
-    return (charge.revision, is_ending(charge), charge.verdict.allocated)
+    return (entry.desired.revision, is_ending(entry), entry.admission.verdict.allocated)

@@ -76,13 +76,13 @@ class UsageView:
         evictor = found if isinstance(found, EvictionState) else EvictionState()
         told = self._system.committed(paths.OOM)
         watcher = told if isinstance(told, OomState) else OomState()
-        charges = supervisor.charges if isinstance(supervisor, SupervisorState) else {}
+        entries = supervisor.entries if isinstance(supervisor, SupervisorState) else {}
         return [
             *metrics.disk_families(reader.usage),
             *metrics.eviction_families(evictor.evictions, evictor.conditions),
             *metrics.oom_families(reader.listed, watcher.tolls),
             *metrics.round_families(reader.usage, reader.took_s, self._moment()),
-            *metrics.pod_families(reader.policy.node_name, reader.listed, len(charges)),
+            *metrics.pod_families(reader.policy.node_name, reader.listed, len(entries)),
             *metrics.actor_families(self._system.list_actors(), self._system.summarize_actors()),
             *metrics.hop_families(self._system.hops(), self._system.dead_letter_counts()),
         ]

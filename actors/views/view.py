@@ -38,8 +38,8 @@ from actors.sources.http.core import rows as http_rows
 from actors.sources.merge.core import ConfigState
 from actors.sources.merge.core import rows as config_rows
 from actors.supervisor.explain import (
-    charge_explanation,
-    charge_row,
+    entry_explanation,
+    entry_row,
     foreign_row,
     unclaimed,
     unclaimed_explanation,
@@ -188,9 +188,9 @@ class AgentView(ImageView, UsageView):
             namespace, name = called(state, supervisor)
             row = pods.pod_row(state, self._now(), self._wall())
             rows.append(msgspec.structs.replace(row, namespace=namespace, name=name))
-        waiting = [charge for charge in supervisor.charges.values() if charge.uid not in states]
-        rows += [charge_row(supervisor, charge, self._now()) for charge in waiting]
-        rows += [foreign_row(presence) for presence in supervisor.foreign]
+        waiting = [entry for entry in supervisor.entries.values() if entry.uid not in states]
+        rows += [entry_row(supervisor, entry, self._now()) for entry in waiting]
+        rows += [foreign_row(presence) for presence in supervisor.runtime.foreign]
         left = (presence for presence in unclaimed(supervisor) if presence.uid not in states)
         rows += [unclaimed_row(supervisor, presence) for presence in left]
         return tuple(sorted(rows, key=lambda row: (row.namespace, row.name, row.uid)))
@@ -221,7 +221,7 @@ class AgentView(ImageView, UsageView):
             prober = self._kernel.committed(paths.PROBES)
             rows = probe_rows(prober, uid, self._now()) if isinstance(prober, ProberState) else ()
             return msgspec.structs.replace(explained, probes=rows)
-        return charge_explanation(supervisor, supervisor.charges[uid], self._now())
+        return entry_explanation(supervisor, supervisor.entries[uid], self._now())
 
     def eviction(self) -> EvictionRow:
         """Return thresholds and readings, what eviction would do now, and how each pod stands."""
@@ -388,7 +388,7 @@ class AgentView(ImageView, UsageView):
         if not isinstance(state, SupervisorState):
             # Before it began nothing says which sources there are.
             return HealthRow(name="sources", ok=False, detail="PodSupervisor has not begun")
-        missing = [source for source in state.expected if source not in state.seen]
+        missing = state.sources.missing
         text = f"not heard yet from: {', '.join(missing)}" if missing else ""
         return HealthRow(name="sources", ok=not missing, detail=text)
 
@@ -408,7 +408,7 @@ class AgentView(ImageView, UsageView):
 
     def _supervisor(self) -> SupervisorState:
         state = self._kernel.committed(paths.PODS)
-        return state if isinstance(state, SupervisorState) else SupervisorState(expected=())
+        return state if isinstance(state, SupervisorState) else SupervisorState()
 
     def _state(self, pod: str) -> PodState:
         states, supervisor = self._states(), self._supervisor()
@@ -434,15 +434,15 @@ class AgentView(ImageView, UsageView):
 
 def called(state: PodState, supervisor: SupervisorState) -> tuple[str, str]:
     """Return namespace and name of a pod; its actor may not have been told yet what its supervisor knows."""
-    charge = supervisor.charges.get(state.uid)
-    return (charge.namespace, charge.name) if charge is not None and charge.name else named(state)
+    entry = supervisor.entries.get(state.uid)
+    return (entry.namespace, entry.name) if entry is not None and entry.name else named(state)
 
 
 def claimed(states: Mapping[Uid, PodState], supervisor: SupervisorState) -> list[tuple[str, str, Uid]]:
     """Return namespace, name and UID of every pod that has an actor or waits for one."""
     names = [(*called(state, supervisor), state.uid) for state in states.values()]
-    waiting = (charge for charge in supervisor.charges.values() if charge.uid not in states)
-    return names + [(charge.namespace, charge.name, charge.uid) for charge in waiting]
+    waiting = (entry for entry in supervisor.entries.values() if entry.uid not in states)
+    return names + [(entry.namespace, entry.name, entry.uid) for entry in waiting]
 
 
 def find(pod: str, named: list[tuple[str, str, Uid]]) -> Uid:

@@ -33,9 +33,13 @@ class Crowd:
             self.world.manifests.put(wish.path, wish.document())
 
     def lives(self):
-        """Return how many pods are in charge, by how far they are."""
+        """Return how many pods have an entry, by how far they are."""
         state = self.world.system.committed(SUPERVISOR)
-        return Counter(charge.life for charge in state.charges.values()) if state is not None else Counter()
+        return (
+            Counter(entry.reported.life for entry in state.entries.values())
+            if state is not None
+            else Counter()
+        )
 
     def deliveries(self):
         """Return how many messages were handled so far in this life of the agent."""

@@ -290,30 +290,32 @@ class EvictionBook:
             self._supervisor, self._pressure = number, ()
             # What an earlier incarnation decided is taken over, not decided.
             self._judged = {
-                uid for uid, one in state.charges.items() if one.verdict is not None and not one.fresh
+                uid
+                for uid, one in state.entries.items()
+                if one.admission.verdict is not None and not one.admission.fresh
             }
         if isinstance(message, NodePressure) and state.pressure == message:
             self._pressure = message.conditions
-        for uid, charge in state.charges.items():
-            if charge.verdict is None:
+        for uid, entry in state.entries.items():
+            if entry.admission.verdict is None:
                 self._judged.discard(uid)
                 continue
             if uid in self._judged:
                 continue
             self._judged.add(uid)
-            if not charge.fresh or charge.pod is None:
+            if not entry.admission.fresh or entry.desired.pod is None:
                 continue
-            refusal = charge.verdict.refusal
+            refusal = entry.admission.verdict.refusal
             refused = refusal is not None and refusal.reason == "Evicted"
-            must = keeps_out(charge.pod, self._pressure)
+            must = keeps_out(entry.desired.pod, self._pressure)
             if refused:
                 self._coverage.note("newcomer", f"refused under {' '.join(self._pressure)}")
             elif self._pressure:
                 self._coverage.note("newcomer", f"let in under {' '.join(self._pressure)}")
             if refused and not must:
-                return "a newcomer is refused under pressure only", f"{charge.full_name}: {self._pressure}"
+                return "a newcomer is refused under pressure only", f"{entry.full_name}: {self._pressure}"
             if must and refusal is None:
-                return "a newcomer is refused under pressure", f"{charge.full_name}: {self._pressure}"
+                return "a newcomer is refused under pressure", f"{entry.full_name}: {self._pressure}"
         return None
 
     def _told(self, now: float) -> Broken | None:

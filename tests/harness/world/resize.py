@@ -72,16 +72,16 @@ def resize_complaints(
     assert world.system is not None
     verdicts = decoded(world.ledger.read(SECTION).get(Uid(KEY)))
     supervisor = world.system.committed(SUPERVISOR)
-    charges = supervisor.charges if isinstance(supervisor, SupervisorState) else {}
+    entries = supervisor.entries if isinstance(supervisor, SupervisorState) else {}
     for uid in sorted(wanted):
-        state, verdict, charge = states.get(uid), verdicts.get(uid), charges.get(uid)
+        state, verdict, entry = states.get(uid), verdicts.get(uid), entries.get(uid)
         if state is None or verdict is None or verdict.refusal is not None:
             continue
         pod = state.desired
         if pod is None or not isinstance(state.life, Syncing) or unsupported_paths(pod, confined=True):
             continue
-        if charge is not None and charge.pod is not None and charge.resize is None:
-            asked = allocated_of(charge.pod.spec)
+        if entry is not None and entry.desired.pod is not None and entry.admission.resize is None:
+            asked = allocated_of(entry.desired.pod.spec)
             if asked != verdict.allocated:
                 yield f"pod {uid} asks for {asked}, has {verdict.allocated}, and nobody says why"
         if state.hooks:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
 from actors.pod.state import PortCall, Syncing, Terminating
+from actors.supervisor.state import Quarantined
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
@@ -135,7 +136,7 @@ def ready_too_early(right):
 
 def open_gate(right):
     """Every static pod may start at once."""
-    return lambda charge, charges: charge
+    return lambda entry, entries: entry
 
 
 def kill_unremembered(right):
@@ -175,10 +176,11 @@ def give_up_dead_actors(right):
 
     def absorb_death(state, uid, cause, now):
         after = right(state, uid, cause, now)
-        charge = after.charges.get(uid)
-        if charge is None or not charge.died:
+        entry = after.entries.get(uid)
+        if entry is None or not isinstance(entry.actor, Quarantined):
             return after
-        return replace(after, charges={**after.charges, uid: replace(charge, retry_at=now + 1e6)})
+        for_good = replace(entry, actor=replace(entry.actor, retry_at=now + 1e6))
+        return replace(after, entries={**after.entries, uid: for_good})
 
     return absorb_death
 
@@ -309,8 +311,8 @@ def tell_before_writing(right):
 
     def keep(state, work, now, new_op):
         after = right(state, work, now, new_op)
-        for charge in tuple(work.charges.values()):
-            work.put(replace(charge, kept=True))
+        for entry in tuple(work.entries.values()):
+            work.put(replace(entry, admission=replace(entry.admission, kept=True)))
         return after
 
     return keep
@@ -433,7 +435,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("count-from-zero", "actors.pod.container.image", "attempt_of", count_from_zero),
     Mutant("no-back-off", "actors.pod.life.stage", "wait_s", never_wait),
     Mutant(
-        "hasty-clean-up", "actors.supervisor.state", "SupervisorState.all_ready", ready_too_early, first=16
+        "hasty-clean-up", "actors.supervisor.state", "DesiredSources.all_ready", ready_too_early, first=16
     ),
     Mutant("open-gate", "actors.supervisor.gate", "holder_of", open_gate),
     Mutant("unwritten-kill", "actors.pod.plan", "terminate", kill_unremembered),

@@ -3,7 +3,7 @@
 import itertools
 
 from actors.supervisor.core import decide
-from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
+from actors.supervisor.state import DesiredSources, SpawnPod, StopPod, SupervisorState
 from actors.supervisor.verdict import SECTION
 from api.errors import Failure, FailureKind
 from api.ids import Uid
@@ -38,7 +38,7 @@ class House:
     """A supervisor core and what it did. Calls about admission are answered at once, unless `answers` is false."""
 
     def __init__(self, expected=("file",), *, node=NODE, page=None, answers=True, **settings):
-        self.state = SupervisorState(expected=expected, **settings)
+        self.state = SupervisorState(sources=DesiredSources(expected=expected), **settings)
         self.now = 100.0
         self.ops = itertools.count(1)
         self.number = 0

@@ -128,12 +128,12 @@ def test_what_runs_is_never_refused_though_nobody_remembers_it():
 def test_nothing_is_decided_before_ledger_node_and_runtime_have_answered():
     house = House(expected=("api",), answers=False)
     house.snapshot(asking("a"), source="api")
-    assert "first listing" in wait_of(house.state, house.state.charges["a"])
+    assert "first listing" in wait_of(house.state, house.state.entries["a"])
     house.listed()
     ledger, node = house.open
-    assert "the ledger" in wait_of(house.state, house.state.charges["a"])
+    assert "the ledger" in wait_of(house.state, house.state.entries["a"])
     house.answer(ledger)
-    assert "the container runtime" in wait_of(house.state, house.state.charges["a"])
+    assert "the container runtime" in wait_of(house.state, house.state.entries["a"])
     assert spawned(house.answer(node)) == ["a"]
 
 
@@ -152,8 +152,8 @@ def test_who_is_being_stopped_counts_until_nothing_of_it_runs():
     house.change(PodOp.REMOVE, asking("a", "3"), source="api")
     house.change(PodOp.ADD, asking("b", "3"), source="api")
     house.moved("a", PodLife.TERMINATING)
-    charge = house.state.charges["b"]
-    assert wait_of(house.state, charge).endswith("default/a")
+    entry = house.state.entries["b"]
+    assert wait_of(house.state, entry).endswith("default/a")
     assert refusals(house.moved("a", PodLife.TERMINATED)) == {"b": None}
 
 
@@ -189,7 +189,7 @@ def test_what_a_pod_takes_counts_while_its_source_is_silent(wanted_still):
     house.listed(presence("theirs", "theirs"))
     house.snapshot(asking("mine", "2"), source="api")
     assert house.alive == {"theirs"}
-    assert wait_of(house.state, house.state.charges["mine"]).endswith("default/x")
+    assert wait_of(house.state, house.state.entries["mine"]).endswith("default/x")
     theirs = (asking("theirs", "3", source="file"),) if wanted_still else ()
     done = house.change(PodOp.ADD, *theirs, source="file")
     if wanted_still:
@@ -231,7 +231,7 @@ def test_a_new_version_of_a_static_pod_is_judged_when_the_old_one_is_gone():
     house.moved("old", PodLife.SYNCING)
     house.change(PodOp.REMOVE, old)
     house.change(PodOp.ADD, new)
-    assert "older pod of the same name" in wait_of(house.state, house.state.charges["new"])
+    assert "older pod of the same name" in wait_of(house.state, house.state.entries["new"])
     house.gone("old")
     assert refusals(house.last) == {"new": None}
 
@@ -315,11 +315,11 @@ def test_a_static_pod_is_refused_for_want_of_room_only_when_that_lasts():
     house = house_of(old, source="file")
     house.moved("old", PodLife.SYNCING)
     house.change(PodOp.ADD, new)
-    assert "or else it is refused" in wait_of(house.state, house.state.charges["new"])
+    assert "or else it is refused" in wait_of(house.state, house.state.entries["new"])
     house.now += 0.5
     house.change(PodOp.REMOVE, old)
     house.wait(5)
-    assert "until they have ended" in wait_of(house.state, house.state.charges["new"])
+    assert "until they have ended" in wait_of(house.state, house.state.entries["new"])
     assert refusals(house.moved("old", PodLife.TERMINATED)) == {"new": None}
     house.change(PodOp.ADD, asking("late", "3", source="file"))
     assert house.wake_at <= house.now + 1.0

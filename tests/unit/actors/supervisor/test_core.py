@@ -58,7 +58,7 @@ def test_a_pod_that_says_again_what_is_known_changes_nothing_not_even_the_next_l
     assert len(told(house.wait(59.5), UpdatePod)) == 2, "both are told again when a minute is over"
     house.moved("u1", PodLife.SYNCING, confined=1, kept=True)
     assert house.state is not before
-    assert house.state.charges[Uid("u1")].left
+    assert house.state.entries[Uid("u1")].reported.kept
 
 
 def test_a_newer_static_pod_of_one_name_waits_until_nothing_is_left_of_the_older():
@@ -100,7 +100,7 @@ def test_a_quarantined_holder_keeps_its_name():
 def test_nothing_is_cleaned_up_before_every_source_was_seen():
     house = House(expected=("file", "http"))
     house.snapshot(seen=("file",)), house.listed(presence("o1", "old"))
-    assert (house.alive, house.state.sweep) == (set(), ())
+    assert (house.alive, house.state.garbage.calls) == (set(), ())
     house.change(PodOp.ADD, source="http")
     assert kills(house.last) == [("o1", KillCause.ORPHAN)]
     assert [type(a.call) for a in house.last if isinstance(a, Start)] == [
@@ -114,7 +114,7 @@ def test_a_pod_of_another_agent_is_shown_and_not_touched():
     house = House()
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
     assert house.alive == set()
-    assert [p.uid for p in house.state.foreign] == ["f1"]
+    assert [p.uid for p in house.state.runtime.foreign] == ["f1"]
 
 
 def test_what_is_left_of_a_pod_of_which_nothing_runs_is_collected_once_all_sources_were_seen():
@@ -125,16 +125,16 @@ def test_what_is_left_of_a_pod_of_which_nothing_runs_is_collected_once_all_sourc
     assert kills(house.last) == [("dead", KillCause.ORPHAN)]
     house.gone("dead")
     house.listed()
-    assert (house.alive, dict(house.state.charges)) == (set(), {})
+    assert (house.alive, dict(house.state.entries)) == (set(), {})
 
 
 def test_dead_remains_of_another_agent_are_shown_and_not_collected():
     house = House()
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False, alive=False))
     house.wait(1000)
-    assert (house.alive, [p.uid for p in house.state.foreign]) == (set(), ["f1"])
+    assert (house.alive, [p.uid for p in house.state.runtime.foreign]) == (set(), ["f1"])
     house.listed()
-    assert house.state.foreign == ()
+    assert house.state.runtime.foreign == ()
 
 
 def test_a_pod_of_another_agent_that_began_between_the_two_listings_is_not_touched():
@@ -144,7 +144,7 @@ def test_a_pod_of_another_agent_that_began_between_the_two_listings_is_not_touch
     house.wait(5)
     house.listed(presence("f1", "theirs", ours=False))
     house.wait(100)
-    assert (house.alive, [p.uid for p in house.state.foreign]) == (set(), ["f1"])
+    assert (house.alive, [p.uid for p in house.state.runtime.foreign]) == (set(), ["f1"])
 
 
 def test_containers_without_a_sandbox_are_collected_when_two_listings_show_them():
@@ -160,7 +160,7 @@ def test_taking_over_makes_it_ours():
     house = House(take_over=True)
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
     assert kills(house.last) == [("f1", KillCause.ORPHAN)]
-    assert house.state.foreign == ()
+    assert house.state.runtime.foreign == ()
 
 
 def test_an_older_pod_of_the_name_in_the_runtime_is_stopped_first_with_its_own_grace():
@@ -188,7 +188,7 @@ def test_a_missing_number_asks_for_a_snapshot_until_it_comes():
     house.snapshot(wanted())
     house.change(PodOp.REMOVE, skip=1)
     assert len(told(house.last, SnapshotWanted)) == 1
-    assert house.state.charges["u1"].pod is not None
+    assert house.state.entries["u1"].desired.pod is not None
     assert told(house.wait(1), SnapshotWanted) == []
     assert len(told(house.wait(REPEAT_S), SnapshotWanted)) == 1
     house.snapshot()
@@ -199,7 +199,7 @@ def test_an_old_number_changes_nothing():
     house = House()
     house.snapshot(wanted())
     house.give(PodsChanged(number=1, source="file", op=PodOp.REMOVE, pods=(wanted(),)))
-    assert house.state.charges["u1"].pod is not None
+    assert house.state.entries["u1"].desired.pod is not None
 
 
 def test_a_pod_that_is_removed_is_killed_again_and_again_until_nothing_is_left():
@@ -213,7 +213,7 @@ def test_a_pod_that_is_removed_is_killed_again_and_again_until_nothing_is_left()
     assert [m.uid for _, m in told(actions, ForgetPodStatus)] == ["u1"]
     assert StopPod(uid="u1") in actions
     house.died("u1")
-    assert house.state.charges == {}
+    assert house.state.entries == {}
 
 
 def test_a_uid_that_comes_back_while_it_is_stopped_runs_again_after_its_end():
@@ -233,7 +233,7 @@ def test_a_dead_actor_is_quarantined_and_tried_again_more_and_more_slowly():
     waits = []
     for _ in range(7):
         house.died("u1", "boom")
-        assert house.state.charges["u1"].died == "boom"
+        assert house.state.entries["u1"].actor.cause == "boom"
         waits.append(house.wake_at - house.now)
         house.wait(waits[-1])
         assert house.alive == {"u1"}
@@ -324,7 +324,7 @@ def test_pages_that_are_damaged_are_left_to_the_actors_of_their_pods():
     swept(house, (RecalledAll(damaged=(("old1", "it is damaged"),)), RecalledAll(), PodFolders()))
     assert house.alive == {"u1", "old1"}
     assert {uid for uid, _ in kills(house.last)} == {"old1"}
-    assert house.state.remains == ("old1",)
+    assert house.state.garbage.remains == ("old1",)
 
 
 def test_a_page_of_verdicts_that_cannot_be_read_is_told_as_an_event_of_the_node():
@@ -344,7 +344,7 @@ BROKEN = Failure(kind=FailureKind.UNAVAILABLE, message="it broke")
 
 def swept(house, found=NOTHING):
     """Answer the look for what is left in ledger and folders."""
-    for op, result in zip(house.state.sweep, found, strict=True):
+    for op, result in zip(house.state.garbage.calls, found, strict=True):
         broke = isinstance(result, Failure)
         answer = {"failure": result} if broke else {"result": result}
         house.give(Outcome(op=op, call="RecallAll", started_at=100.0, ended_at=100.0, **answer))
@@ -397,7 +397,7 @@ def test_an_actor_asks_for_itself_where_the_runtime_showed_something(ours):
     house.snapshot(), house.listed(presence("u1", ours=ours))
     swept(house)
     house.change(PodOp.ADD, wanted(uid="u1"))
-    assert house.state.charges[Uid("u1")].spawned
+    assert house.state.entries[Uid("u1")].has_actor
     assert [a.blank_as_of for a in house.last if isinstance(a, SpawnPod)] in ([None], [])
 
 

@@ -78,7 +78,7 @@ def test_a_crowd_that_comes_and_goes_costs_a_few_looks_a_pod(looks):
             house.moved(pod.metadata.uid, life, deleted=True)
     for pod in pods:
         house.died(pod.metadata.uid)
-    assert house.state.charges == {}
+    assert house.state.entries == {}
     assert len(looks) <= 15 * count
     assert house.state.index == type(house.state.index)(), "nobody is left in any index"
 
@@ -92,7 +92,7 @@ def test_those_who_wait_for_room_are_judged_only_when_some_is_made(looks):
         house.moved(pod.metadata.uid, PodLife.RECALLING), house.moved(pod.metadata.uid, PodLife.SYNCING)
     assert looks.count("judge") <= 40 - ROOM, "once after the first verdicts, not for each message"
     house.change(PodOp.REMOVE, pods[0])
-    assert "until they have ended" in house.state.charges[Uid(f"u00{ROOM}")].waits
+    assert "until they have ended" in house.state.entries[Uid(f"u00{ROOM}")].admission.waits
 
 
 def test_a_kill_that_was_answered_is_repeated_no_sooner_than_anything_else():
@@ -157,13 +157,12 @@ class Walking(House):
 
     def give(self, message):
         state = self.state
+        listed = state.runtime.listed
         self.state = replace(
             state,
-            touched={uid: state.touched.get(uid, charge) for uid, charge in state.charges.items()},
-            room_due=True,
-            strays_due=True,
-            waiting_due=True,
-            strays=state.listed.pods if state.listed is not None else (),
+            touched={uid: state.touched.get(uid, entry) for uid, entry in state.entries.items()},
+            due=replace(state.due, room=True, strays=True, waiting=True),
+            runtime=replace(state.runtime, strays=listed.pods if listed is not None else ()),
         )
         return super().give(message)
 
@@ -230,4 +229,4 @@ def test_a_turn_does_all_that_a_walk_over_everything_would(part):
             done, whole = (hear(house, random) for house, random in zip(houses, randoms, strict=True))
             assert done == whole, f"seed {seed}, step {step}"
             assert houses[0].wake_at == houses[1].wake_at, f"seed {seed}, step {step}"
-            assert houses[0].state.charges == houses[1].state.charges, f"seed {seed}, step {step}"
+            assert houses[0].state.entries == houses[1].state.entries, f"seed {seed}, step {step}"

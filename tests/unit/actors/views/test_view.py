@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.pod.state import PodState
-from actors.supervisor.state import Charge, SupervisorState
+from actors.supervisor.state import Desired, PodEntry, SupervisorState
 from actors.views.view import AgentView
 from api import paths
 from api.errors import NotFoundError, RejectedError
@@ -43,8 +43,8 @@ class WaitingPod:
         )
 
     def committed(self, path):
-        charge = Charge(uid=UID, name="web-vm", namespace="default", pod=wanted("a"))
-        return SupervisorState(expected=(), charges={UID: charge}) if path == paths.PODS else None
+        entry = PodEntry(uid=UID, name="web-vm", namespace="default", desired=Desired(pod=wanted("a")))
+        return SupervisorState(entries={UID: entry}) if path == paths.PODS else None
 
 
 def view_of(*containers):
