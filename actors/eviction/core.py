@@ -27,11 +27,18 @@ from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.lifecycle import Action, Decision, Tell
 from api.messages.events import EventSeen
-from api.messages.eviction import ActivePod, ActivePods, EvictionMessage, FinishedCleared, ImagesCollected
+from api.messages.eviction import (
+    ActivePod,
+    ActivePods,
+    EvictionMessage,
+    FinishedCleared,
+    ImagesCollected,
+    PodKilled,
+)
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
+from api.messages.supervisor import ClearFinished, NodePressure, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
 KILL_WAIT_S = 30.0

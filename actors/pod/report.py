@@ -8,9 +8,10 @@ from api import paths
 from api.ids import Path
 from api.lifecycle import Action, Tell
 from api.messages.events import KeepEvents, ReleaseEvents
+from api.messages.eviction import PodKilled
 from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.status import PodStatusComposed
-from api.messages.supervisor import PodKilled, PodLife, PodMoved
+from api.messages.supervisor import PodLife, PodMoved
 
 
 def report(before: PodState, after: PodState, *, resend: Path | None = None) -> tuple[Action, ...]:
@@ -55,7 +56,9 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     # IMAGES stands for an update, which comes at least once a minute: a claim that got lost is made again with it.
     facts += told_events(before, after, resend=resend in (paths.EVENTS, paths.IMAGES))
     if is_stopped(after):
-        facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in after.askers]
+        # The supervisor follows `PodMoved`.
+        others = (path for path in after.askers if path != paths.PODS)
+        facts += [Tell(to=path, message=PodKilled(uid=after.uid)) for path in others]
     return tuple(facts)
 
 

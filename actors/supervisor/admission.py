@@ -15,7 +15,7 @@ from actors.rules.resources.allocation import allocated_of, joined
 from actors.rules.resources.pressure import refused_under
 from actors.rules.resources.request import claim_of, is_of_critical_priority, priority_of
 from actors.supervisor.gate import by_uid, may_start
-from actors.supervisor.standing import ENDED, is_unheard
+from actors.supervisor.standing import ENDED, is_to_stop, is_unheard
 from actors.supervisor.state import PodEntry, Preemption, Quarantined, SupervisorState
 from actors.supervisor.verdict import Verdict
 from actors.supervisor.work import Work
@@ -211,7 +211,7 @@ def tenants(state: SupervisorState, work: Work) -> Iterator[Tenant]:
     ):
         verdict = entry.admission.verdict
         assert verdict is not None
-        ending = entry.desired.pod is None or entry.kill is not None or entry.preemption is not None
+        ending = entry.desired.pod is None or is_to_stop(entry)
         yield Tenant(
             uid=entry.uid,
             name=verdict.name,

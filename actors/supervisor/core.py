@@ -18,6 +18,7 @@ from actors.supervisor.clear import clear_finished
 from actors.supervisor.gate import by_uid, may_start
 from actors.supervisor.page import absorb_answer, consult, keep
 from actors.supervisor.resize import resize
+from actors.supervisor.standing import NOTHING_LEFT, OVER
 from actors.supervisor.state import (
     MEMO_SECTION,
     STATUS_SECTION,
@@ -45,6 +46,7 @@ from actors.supervisor.work import Work
 from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Start, Tell
+from api.messages.eviction import PodKilled
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
@@ -52,7 +54,6 @@ from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import (
     ClearFinished,
     NodePressure,
-    PodKilled,
     PodLife,
     PodMoved,
     PodOp,
@@ -87,7 +88,7 @@ def decide(
 ) -> Decision[SupervisorState]:
     """Take in a message (None: only look again) and choose what to do."""
     state = absorb(before, message, now)
-    if isinstance(message, PodMoved | PodKilled) and state is before:
+    if isinstance(message, PodMoved) and state is before:
         # Each resync has every pod say again what is known of it.
         return Decision(state=before, wake_at=before.wake_at)
     if state.sources.all_ready is not before.sources.all_ready:
@@ -135,7 +136,7 @@ def absorb(  # noqa: C901  # one case per message
             return out_of_quarantine(state, state.entries[uid], now)
         case WatchPods() | NodePressure() | ClearFinished():
             return absorb_eviction(state, message)
-        case KillPod() | PodKilled() | Alarm() | Heard() | StreamEnded() | None:
+        case KillPod() | Alarm() | Heard() | StreamEnded() | None:
             return state
         case _:
             assert_never(message)
@@ -267,10 +268,16 @@ def unsent(state: SupervisorState, uid: Uid) -> SupervisorState:
             entry,
             actor=Spawned(deaths=actor.deaths) if isinstance(actor, Spawned) else actor,
             reported=replace(entry.reported, deleted=False),
-            kill=KillRequest(message=entry.kill.message) if entry.kill is not None else None,
+            kill=unsent_kill(entry.kill),
+            deletion=unsent_kill(entry.deletion),
             preemption=again(entry.preemption),
         ),
     )
+
+
+def unsent_kill(kill: KillRequest | None) -> KillRequest | None:
+    """Return a kill that must be sent again at once."""
+    return KillRequest(message=kill.message) if kill is not None else None
 
 
 def again(preemption: Preemption | None) -> Preemption | None:
@@ -294,8 +301,9 @@ def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> 
     quarantined = Quarantined(
         cause=cause or "it was stopped from outside", deaths=deaths + 1, retry_at=now + wait_s
     )
-    kill = KillRequest(message=entry.kill.message) if entry.kill is not None else None
-    return with_entry(state, replace(entry, actor=quarantined, reported=Reported(), kill=kill))
+    kill, deletion = unsent_kill(entry.kill), unsent_kill(entry.deletion)
+    after = replace(entry, actor=quarantined, reported=Reported(), kill=kill, deletion=deletion)
+    return with_entry(state, after)
 
 
 def deaths_of(actor: PodActorState) -> int:
@@ -486,8 +494,10 @@ def attend_actor(
     if kill is None and entry.desired.pod is None:
         kill = due_kill(state, entry, work)
     if kill is not None:
-        return send_kill(state, replace(entry, kill=kill), kill, work, now)
-    return send_preemption(send_update(state, entry, actor, work, now), work, now)
+        kill = send_kill(state, kill, work, now, answered=entry.reported.deleted)
+        return replace(entry, kill=kill)
+    entry = send_deletion(state, send_update(state, entry, actor, work, now), work, now)
+    return send_preemption(entry, work, now)
 
 
 def send_update(
@@ -513,21 +523,55 @@ def send_update(
 
 
 def send_kill(
-    state: SupervisorState, entry: PodEntry, kill: KillRequest, work: Work, now: Instant
-) -> PodEntry:
+    state: SupervisorState, kill: KillRequest, work: Work, now: Instant, *, answered: bool
+) -> KillRequest:
     """Send a pod's actor a kill, until it is answered and then with each resync."""
-    if not kill.tries or now >= kill.sent_at + patience_s(state, entry, kill):
-        work.actions.append(Tell(to=pod_path(entry.uid), message=kill.message))
+    if not kill.tries or now >= kill.sent_at + patience_s(state, kill, answered=answered):
+        work.actions.append(Tell(to=pod_path(kill.message.uid), message=kill.message))
         kill = replace(kill, tries=kill.tries + 1, sent_at=now)
-    work.looks.append(kill.sent_at + patience_s(state, entry, kill))
-    return replace(entry, kill=kill)
+    work.looks.append(kill.sent_at + patience_s(state, kill, answered=answered))
+    return kill
 
 
-def patience_s(state: SupervisorState, entry: PodEntry, kill: KillRequest) -> float:
+def patience_s(state: SupervisorState, kill: KillRequest, *, answered: bool) -> float:
     """Return how long after a kill was sent it is sent again: an answered one as everything is, others with back-off."""
-    if entry.reported.deleted:
+    if answered:
         return state.resync_s
     return min(REPEAT_S * (1 << min(max(kill.tries - 1, 0), 8)), state.resync_s)
+
+
+def send_deletion(state: SupervisorState, entry: PodEntry, work: Work, now: Instant) -> PodEntry:
+    """Stop a pod whose object is being deleted, after its actor was sent the pod, and again with each shorter grace.
+
+    What is left of it stays, with its status, until its source lets go of it.
+    """
+    asked, life = deletion_of(entry), entry.reported.life
+    sent = isinstance(entry.actor, Spawned) and entry.actor.sent >= 0
+    if asked is None or not sent or life in NOTHING_LEFT:
+        return entry
+    kill = entry.deletion
+    if kill is None or shortens(asked, kill.message):
+        kill = KillRequest(message=asked)
+    return replace(entry, deletion=send_kill(state, kill, work, now, answered=life in OVER))
+
+
+def deletion_of(entry: PodEntry) -> KillPod | None:
+    """Return the kill of a pod whose object is being deleted; a grace of 0 counts as 1 (reference ``pod-lifecycle`` 4.6)."""
+    pod = entry.desired.pod
+    if pod is None or pod.metadata.deletion_timestamp is None:
+        return None
+    grace_s = pod.metadata.deletion_grace_period_seconds
+    return KillPod(
+        uid=entry.uid,
+        cause=KillCause.DELETED,
+        grace_s=None if grace_s is None else max(1, grace_s),
+        asked_by=paths.PODS,
+    )
+
+
+def shortens(kill: KillPod, earlier: KillPod) -> bool:
+    """Tell whether a kill leaves less grace than an earlier one."""
+    return kill.grace_s is not None and (earlier.grace_s is None or kill.grace_s < earlier.grace_s)
 
 
 def send_preemption(entry: PodEntry, work: Work, now: Instant) -> PodEntry:

@@ -52,6 +52,7 @@ def entry_row(state: SupervisorState, entry: PodEntry, now: Instant) -> PodRow:
 
 def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant) -> Explanation:
     """Return the answer to ``explain`` for a pod without an actor."""
+    kill = entry.kill or entry.deletion
     coming: tuple[Step, ...] = ()
     if isinstance(entry.actor, Quarantined):
         coming = (Step(in_s=max(0.0, entry.actor.retry_at - now), what="start its actor again"),)
@@ -62,7 +63,7 @@ def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant) -> 
         state="it has no actor; its containers, if any, are left as they are",
         waits_for=wait_of(state, entry),
         next=coming,
-        kill=entry.kill.message.cause.value if entry.kill is not None else "",
+        kill=kill.message.cause.value if kill is not None else "",
     )
 
 

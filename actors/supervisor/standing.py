@@ -29,7 +29,7 @@ def stake(entry: PodEntry | None) -> tuple[object, ...]:
         entry.full_name,
         type(entry.actor),
         entry.kill is None,
-        entry.preemption is None,
+        is_to_stop(entry),
         admission.verdict,
         admission.held,
         admission.resize,
@@ -55,9 +55,9 @@ def is_housed(entry: PodEntry) -> bool:
 def is_asking(entry: PodEntry) -> bool:
     """Tell whether a pod that was admitted asks for other amounts than it has."""
     verdict, pod = entry.admission.verdict, entry.desired.pod
-    if verdict is None or pod is None or verdict.refusal is not None or entry.kill is not None:
+    if verdict is None or pod is None or verdict.refusal is not None:
         return False
-    if entry.reported.life in OVER:
+    if entry.kill is not None or entry.deletion is not None or entry.reported.life in OVER:
         return False
     return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
 
@@ -101,7 +101,12 @@ def is_leaving(entry: PodEntry) -> bool:
 def is_ending(entry: PodEntry) -> bool:
     """Tell whether a pod is being stopped, by whomever."""
     stopping = entry.reported.life in (PodLife.TERMINATING, PodLife.TERMINATED, PodLife.FINISHED)
-    return stopping or entry.kill is not None or entry.preemption is not None
+    return stopping or is_to_stop(entry)
+
+
+def is_to_stop(entry: PodEntry) -> bool:
+    """Tell whether a pod must be stopped, whether or not its actor knows."""
+    return any(one is not None for one in (entry.kill, entry.deletion, entry.preemption))
 
 
 def active_pod(entry: PodEntry) -> ActivePod | None:

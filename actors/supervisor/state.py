@@ -134,6 +134,9 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
     actor: PodActorState = Unspawned()
     reported: Reported = Reported()
     kill: KillRequest | None = None
+    """Set: nothing of it is to stay."""
+    deletion: KillRequest | None = None
+    """Set: its object is being deleted; its source lets go of it when everything has ended."""
     preemption: Preemption | None = None
     admission: Admission = Admission()
     look_at: Instant | None = None

@@ -10,7 +10,6 @@ import msgspec
 from api.ids import Uid
 from api.kube.objects.pod import Pod
 from api.messages import Message
-from api.messages.supervisor import PodKilled
 from api.messages.usage import UsageRead
 
 
@@ -66,6 +65,20 @@ class ImagesCollected(Message, frozen=True, kw_only=True):
     def brief(self) -> str:
         """Return one line for traces."""
         return f"ImagesCollected {self.run} removed={self.removed} {self.failure}".rstrip()
+
+
+class PodKilled(Message, frozen=True, kw_only=True):
+    """A pod that the receiver asked to be killed has no running container any more."""
+
+    uid: Uid
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodKilled {self.uid}"
+
+    def conflation_key(self) -> str | None:
+        """Once is enough."""
+        return f"killed:{self.uid}"
 
 
 EvictionMessage = ActivePods | FinishedCleared | ImagesCollected | UsageRead | PodKilled

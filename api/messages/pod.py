@@ -93,7 +93,7 @@ class KillPod(Message, frozen=True, kw_only=True):
     """Status reason to publish (``Evicted``), empty for none."""
     message: str = ""
     asked_by: Path
-    """Gets `PodKilled` when its containers are proven stopped."""
+    """Gets `PodKilled` when its containers are proven stopped, except the supervisor, which follows `PodMoved`."""
 
     def brief(self) -> str:
         """Return one line for traces."""

@@ -1,6 +1,6 @@
 """Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
 
-Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`, `PodKilled`),
+Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`),
 EvictionManager (`WatchPods`, `NodePressure`, `ClearFinished`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
 PodActor's next one, and comes again with each `UpdatePod`. Whoever sent a `ClearFinished` waits only so long.
@@ -130,20 +130,6 @@ class PodMoved(Message, frozen=True, kw_only=True):
         return f"moved:{self.uid}"
 
 
-class PodKilled(Message, frozen=True, kw_only=True):
-    """A pod that the receiver asked to be killed has no running container any more."""
-
-    uid: Uid
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return f"PodKilled {self.uid}"
-
-    def conflation_key(self) -> str | None:
-        """Once is enough."""
-        return f"killed:{self.uid}"
-
-
 class WatchPods(Message, frozen=True, kw_only=True):
     """From now on tell `asked_by` which pods are active: at once, and whenever that changes."""
 
@@ -183,13 +169,5 @@ class ClearFinished(Message, frozen=True, kw_only=True):
 
 
 SupervisorMessage = (
-    PodsChanged
-    | PodsSnapshot
-    | RuntimeListed
-    | PodMoved
-    | PodKilled
-    | KillPod
-    | WatchPods
-    | NodePressure
-    | ClearFinished
+    PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | KillPod | WatchPods | NodePressure | ClearFinished
 )

@@ -16,11 +16,11 @@ from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.volume import EmptyDirVolumeSource, Volume
 from api.lifecycle import Tell
 from api.messages.events import EventSeen
-from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected
+from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected, PodKilled
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, Restarted
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, WatchPods
+from api.messages.supervisor import ClearFinished, NodePressure, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 from api.usage import (
     ContainerUsage,

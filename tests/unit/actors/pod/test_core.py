@@ -25,10 +25,11 @@ from api.errors import FailureKind
 from api.ids import Path
 from api.kube.objects.container import Container
 from api.lifecycle import Start
+from api.messages.eviction import PodKilled
 from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import ClearPod, KillCause
 from api.messages.status import PodStatusComposed
-from api.messages.supervisor import PodKilled, PodMoved
+from api.messages.supervisor import PodLife, PodMoved
 from api.ports.ledger import Forget, Recall, RecallAll, Remember
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
 from api.ports.runtime import (
@@ -607,6 +608,13 @@ def test_whoever_asked_is_answered_exactly_once():
     assert answered == sorted([ASKER, *others])
     hand.kill(asked_by=Path("/node/late"))
     assert [to for to, m in hand.told if isinstance(m, PodKilled)][-1] == "/node/late"
+
+
+def test_the_supervisor_follows_the_life_of_the_pod_and_gets_no_answer_of_its_own():
+    hand = running_pod(wanted())
+    hand.kill(asked_by=paths.PODS), hand.settle()
+    assert hand.messages(PodMoved)[-1].life is PodLife.FINISHED
+    assert hand.messages(PodKilled) == []
 
 
 def test_who_asked_an_incarnation_that_crashed_is_answered_by_the_next():

@@ -11,7 +11,7 @@ from api.errors import FailureKind
 from api.ids import Path
 from api.kube.objects.container import Container, EphemeralContainer
 from api.lifecycle import Cancel, Start
-from api.messages.supervisor import PodKilled
+from api.messages.eviction import PodKilled
 from api.ports.ledger import Remember
 from api.ports.runtime import CreateContainer, StopContainer
 from tests.unit.actors.pods import IMAGE, wanted

@@ -1,6 +1,7 @@
 """Who owns which pod: gates, gaps, orphans, quarantine, adoption, what is left over."""
 
 import pytest
+from msgspec.structs import replace
 
 from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
@@ -9,16 +10,12 @@ from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
+from api.messages.eviction import PodKilled
 from api.messages.kernel import Outcome, Restarted
 from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
-from api.messages.supervisor import (
-    PodKilled,
-    PodLife,
-    PodOp,
-    PodsChanged,
-)
+from api.messages.supervisor import PodLife, PodOp, PodsChanged
 from api.paths import pod_path
 from api.ports.ledger import RecallAll, RecalledAll
 from api.ports.podfiles import ListPodFolders, PodFolders
@@ -412,3 +409,75 @@ def test_an_actor_that_died_and_one_whose_pod_has_just_ended_ask_for_themselves(
     house.change(PodOp.REMOVE, wanted(uid="u1"))
     house.gone("u1")
     assert blanks(house, wanted(uid="u1")) == {"u1": None}, "no listing is as new as its end"
+
+
+def deleted(grace_s=30, uid="u1"):
+    """Return a pod whose object is being deleted."""
+    pod = wanted(uid=uid, source="")
+    metadata = replace(
+        pod.metadata,
+        deletion_timestamp="2026-01-01T00:00:30Z",
+        deletion_grace_period_seconds=grace_s,
+    )
+    return replace(pod, metadata=metadata)
+
+
+def graces(actions):
+    """Return cause and grace of each kill that was sent, and whether nothing is to stay."""
+    return [(m.cause, m.grace_s, m.deleted) for _, m in told(actions, KillPod)]
+
+
+def running_api_pod():
+    house = House(expected=("api",))
+    house.listed(), house.snapshot(wanted(uid="u1", source=""), source="api")
+    house.moved("u1", PodLife.SYNCING)
+    return house
+
+
+def test_a_pod_whose_object_is_being_deleted_is_stopped_with_the_grace_of_the_deletion():
+    house = running_api_pod()
+    done = house.change(PodOp.DELETE, deleted(), source="api")
+    sent = [type(m) for to, m in told(done, UpdatePod | KillPod) if to == pod_path(Uid("u1"))]
+    assert sent == [UpdatePod, KillPod], "it is known to be deleted before it is stopped"
+    assert graces(done) == [(KillCause.DELETED, 30, False)]
+    assert graces(house.wait(REPEAT_S + 1)) == [(KillCause.DELETED, 30, False)], "until it is answered"
+    house.moved("u1", PodLife.TERMINATING)
+    assert graces(house.wait(20)) == []
+
+
+def test_each_shorter_grace_of_a_deletion_reaches_the_pod_and_no_longer_one():
+    house = running_api_pod()
+    house.change(PodOp.DELETE, deleted(30), source="api")
+    house.moved("u1", PodLife.TERMINATING)
+    assert graces(house.change(PodOp.DELETE, deleted(60), source="api")) == []
+    assert graces(house.change(PodOp.DELETE, deleted(5), source="api")) == [(KillCause.DELETED, 5, False)]
+    assert graces(house.change(PodOp.DELETE, deleted(0), source="api")) == [(KillCause.DELETED, 1, False)]
+    again = house.give(Restarted(path=pod_path(Uid("u1")), incarnation=1, cause="x"))
+    assert graces(again) == [(KillCause.DELETED, 1, False)], "a new life of the actor is told at once"
+
+
+def test_what_is_left_of_a_deleted_pod_stays_until_its_source_lets_go_of_it():
+    house = running_api_pod()
+    house.change(PodOp.DELETE, deleted(), source="api")
+    house.moved("u1", PodLife.FINISHED)
+    assert graces(house.wait(61)) == []
+    assert house.alive == {"u1"}
+    done = house.change(PodOp.REMOVE, deleted(), source="api")
+    assert graces(done) == [(KillCause.REMOVED, None, True)]
+    house.gone("u1")
+    assert house.state.entries == {}
+
+
+def test_a_pod_that_is_deleted_before_it_was_ever_seen_is_brought_to_its_end_and_never_refused():
+    house = House(expected=("api",))
+    house.listed(), house.snapshot(deleted(7), source="api")
+    assert house.alive == {"u1"}
+    assert [update.refusal for _, update in told(house.last, UpdatePod)] == [None]
+    assert graces(house.last) == [(KillCause.DELETED, 7, False)]
+
+
+def test_a_dead_actor_of_a_deleted_pod_is_told_again_when_it_is_back():
+    house = running_api_pod()
+    house.change(PodOp.DELETE, deleted(), source="api")
+    house.died("u1", "boom")
+    assert graces(house.wait(QUARANTINE_S + 1)) == [(KillCause.DELETED, 30, False)]

@@ -10,9 +10,10 @@ from actors.supervisor.core import REPEAT_S
 from actors.supervisor.verdict import Verdict, encoded
 from api.eviction import Pressure
 from api.ids import Path, Uid
+from api.messages.eviction import PodKilled
 from api.messages.kernel import Restarted
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import NodePressure, PodKilled, PodLife, PodOp, WatchPods
+from api.messages.supervisor import NodePressure, PodLife, PodOp, WatchPods
 from api.paths import pod_path
 from runtime.kernel.mailbox import Mailbox
 from tests.unit.actors.pods import wanted
@@ -125,13 +126,6 @@ def test_a_repeated_kill_and_its_answer_wait_once_in_a_mailbox():
     for message in (*(kill for _ in range(9)), replace(kill, grace_s=1), *(PodKilled(uid=Uid("u1")),) * 9):
         mailbox.offer(message, message.conflation_key(), 0.0)
     assert (mailbox.pending, mailbox.dead_lettered) == (3, 0)
-
-
-def test_the_word_that_a_pod_is_stopped_changes_nothing():
-    house, _ = full_house(20)
-    before = house.state
-    assert house.give(PodKilled(uid=Uid("u0001"))) == ()
-    assert house.state is before
 
 
 # nothing is overlooked

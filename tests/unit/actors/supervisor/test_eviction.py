@@ -3,10 +3,10 @@
 from api.eviction import Pressure
 from api.ids import Path
 from api.lifecycle import Tell
-from api.messages.eviction import ActivePods, FinishedCleared
+from api.messages.eviction import ActivePods, FinishedCleared, PodKilled
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, PodKilled, PodLife, PodOp, WatchPods
+from api.messages.supervisor import ClearFinished, NodePressure, PodLife, PodOp, WatchPods
 from api.paths import pod_path
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import House, refusals, told
