@@ -2,6 +2,7 @@
 
 from api.ids import Path, Uid
 
+NODE = Path("/node/info")
 STATUS = Path("/node/status")
 EVENTS = Path("/node/events")
 IMAGES = Path("/node/images")

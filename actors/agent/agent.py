@@ -20,7 +20,6 @@ from api.faults import FaultPlan
 from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
 from api.ports.node import NodeFacts
 from api.ports.port import BlockingPort, Port, Stream
-from api.ports.runtime import RuntimeInfo, RuntimeStatus
 from api.ports.urls import shown_url
 from runtime.cli.location import socket_path
 from runtime.drivers.host.cgroups.cgroup import PodCgroups
@@ -33,7 +32,7 @@ from runtime.drivers.host.logs.containerlog import open_log
 from runtime.drivers.host.logs.logfile import LogFiles
 from runtime.drivers.host.manifests.inotify import ManifestChanges
 from runtime.drivers.host.manifests.manifest import FileManifests
-from runtime.drivers.host.node.node import NodeDescriber, gather
+from runtime.drivers.host.node.node import NodeDescriber
 from runtime.drivers.host.podfiles.podfolder import PodFolderDriver
 from runtime.drivers.host.usage.usage import UsageReader
 from runtime.drivers.host.volumes.volume import Volumes
@@ -116,7 +115,7 @@ class Agent:
         self._undo.append(network.close)
         events = KernelEvents()
         self._undo.append(events.close)
-        parts = real_parts(root, settings, runtime, cgroups, self._node_ip or host_address(), network, events)
+        parts = real_parts(root, settings, runtime, cgroups, self._node_ip, network, events)
         enforce_reservations(cgroups, parts.facts)
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
@@ -297,15 +296,10 @@ def real_parts(
     network: Port,
     events: KernelEvents,
 ) -> Parts:
-    """Return the drivers of the real world on one root directory."""
+    """Return the drivers of the real world on one root directory; without `node_ip` the node's address is looked for."""
     logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
 
-    def ask(deadline_s: float) -> RuntimeInfo:
-        info = perform(runtime, RuntimeStatus(), deadline_s)
-        assert isinstance(info, RuntimeInfo)
-        return info
-
-    node = NodeDescriber(settings, (node_ip,), ask)
+    node = NodeDescriber(settings, (lambda: node_ip) if node_ip else host_address)
     return Parts(
         runtime=runtime,
         runtime_events=runtime.events,
@@ -317,15 +311,14 @@ def real_parts(
         logfiles=LogFiles(logs, links),
         cgroups=cgroups,
         node=node,
-        described=node.described,
-        facts=gather(settings, None, (node_ip,)),
+        facts=node.facts,
         volumes=Volumes(root / "pods"),
         credentials=NodeCredentialFiles(root, home_folder()),
         net=network,
         usage=UsageReader(),
         memory_crossings=MemoryCrossings(events, settings.eviction.thresholds, pod_groups(settings)),
         kernel_ooms=KernelLog(events),
-        node_ip=node_ip,
+        node_ip=node.facts.ips[0],
     )
 
 

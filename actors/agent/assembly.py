@@ -1,12 +1,12 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/imagegc   /node/cgroups
+/node/info   /node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/imagegc   /node/cgroups
 /node/logs   /node/usage   /node/eviction   /node/oom   /node/config   /node/file   /node/http
 ```
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -24,6 +24,8 @@ from actors.images.state import ImagesState
 from actors.images.state import PullerPolicy as PullPolicy
 from actors.logs.actor import LogRotator
 from actors.logs.state import LogRotatorState
+from actors.node.actor import NodeManager
+from actors.node.state import NodeState
 from actors.oom.actor import OomWatcher
 from actors.oom.state import OOMS, OomState
 from actors.pleg.actor import Pleg
@@ -75,9 +77,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     cgroups: Port | BlockingPort
     node: Port | BlockingPort
     facts: NodeFacts = NodeFacts()
-    """What is known of the node before the port ``node`` was asked."""
-    described: Callable[[], NodeFacts | None] = lambda: None
-    """What the port ``node`` has said already, which spares a new pod the asking; None: nothing yet."""
+    """What the port ``node`` says at the start."""
     logfiles: Port | BlockingPort
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
@@ -113,6 +113,11 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "usage": parts.usage,
     }
     fan_in = max(256, 8 * settings.max_pods)
+    system.spawn(
+        NodeManager.options(name=paths.leaf(paths.NODE), restart=FOREVER).bind(
+            NodeState(machine=parts.facts), pick(ports, "node", "runtime")
+        )
+    )
     system.spawn(
         StatusManager.options(name=paths.leaf(paths.STATUS), restart=FOREVER, mailbox=fan_in).bind(
             StatusState(), pick(ports, "ledger")
@@ -150,7 +155,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         PodSupervisor.options(name=paths.leaf(paths.PODS), restart=FOREVER, mailbox=fan_in).bind(
-            supervisor, pick(ports, "ledger", "podfiles", "node"), partial(pod_spec, settings, parts, ports)
+            supervisor, pick(ports, "ledger", "podfiles"), partial(pod_spec, settings, parts, ports)
         )
     )
     # Its first listing goes to the supervisor, which admits no pod before that: lost, it would cost a whole period.
@@ -231,20 +236,22 @@ def pod_spec(
     ports: Mapping[str, Port | BlockingPort],
     uid: Uid,
     blank_as_of: Instant | None,
+    node: NodeFacts,
 ) -> Spec[PodMessage]:
-    """Return the spec of the actor that owns `uid`, of which nothing is anywhere as of an instant, if that is known."""
-    described = parts.described()
+    """Return the spec of the actor that owns `uid`, of which nothing is anywhere as of an instant, if that is known.
+
+    `node` is what its supervisor knows of the node, which may lack the runtime's word: an orphan needs none of it.
+    """
     state = PodState(
         uid=uid,
         log_root=settings.pod_logs_dir,
         node_ip=parts.node_ip,
-        node=described or parts.facts,
-        described=described is not None,
+        node=node,
         restart_limit_s=settings.max_container_backoff_s,
         call_deadline_s=settings.runtime_request_timeout_s,
         allow_host_image=settings.allow_host_image,
     )
-    mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node", "volumes", "net")
+    mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "volumes", "net")
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine, blank_as_of)
 
 

@@ -155,6 +155,8 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
         desired=message.pod,
         source=message.source,
         generation=message.generation,
+        node=message.node,
+        node_ip=message.node.ips[0] if message.node.ips else state.node_ip,
         refusal=message.refusal,
         resize=message.resize,
     )

@@ -83,7 +83,7 @@ from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
 from api.ports.ledger import Forget, Recall
 from api.ports.logs import LinkContainerLog
-from api.ports.node import DescribeNode, NodeFiles
+from api.ports.node import NodeFiles
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
 from api.ports.runtime import (
     RemoveContainer,
@@ -168,7 +168,7 @@ def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
     left = leave_former(state, pod, observed, now, wall)
     if left:
         return left
-    if not state.folders or (state.node.confined and not state.described) or not is_grouped(state):
+    if not state.folders or not is_grouped(state):
         return settle_in(state)
     volumes = prepare_volumes(state, pod)
     if volumes:
@@ -187,8 +187,6 @@ def settle_in(state: PodState) -> Stage:
         why = "giving its cgroup other limits"
     if not state.folders:
         calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
-    if state.node.confined and not state.described:
-        calls.append(host_call("node", DescribeNode()))
     if state.node.confined and state.files is None:
         calls.append(node_files(state))
     memo = msgspec.structs.replace(state.memo, kill=None)

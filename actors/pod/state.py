@@ -249,8 +249,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     allow_host_image: bool = False
     """Whether plain processes on the host may come from sources other than files."""
     node: NodeFacts = NodeFacts()
-    described: bool = False
-    """`node` is what the port says, not what was assumed at the start."""
+    """As its supervisor told it last; before that, as it was when the actor was made."""
     files: NodeFiles | None = None
     """The node's files, read for what is being made; None when they are to be read anew."""
 

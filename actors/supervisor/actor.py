@@ -7,25 +7,27 @@ from msgspec.structs import replace
 
 from actors.supervisor.core import decide
 from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
+from api import paths
 from api.errors import AlreadyExistsError
 from api.ids import Instant, Uid
 from api.lifecycle import Action, Decision
 from api.messages.kernel import KernelMessage
 from api.messages.supervisor import SupervisorMessage
 from api.paths import pod_path
+from api.ports.node import NodeFacts
 from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context, Spec
 from runtime.kernel.shell import CoreActor
 
 
 class PodSupervisor(CoreActor[SupervisorMessage]):
-    """Keeps the desired set and one actor per UID; ports: ``ledger``, ``podfiles``, ``node``."""
+    """Keeps the desired set and one actor per UID; ports: ``ledger``, ``podfiles``."""
 
     def __init__(
         self,
         state: SupervisorState,
         ports: Mapping[str, Port | BlockingPort],
-        pod_spec: Callable[[Uid, Instant | None], Spec[Any]],
+        pod_spec: Callable[[Uid, Instant | None, NodeFacts], Spec[Any]],
     ) -> None:
         self.ports = ports
         self.state: SupervisorState = state
@@ -33,6 +35,7 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
 
     def begin(self, ctx: Context) -> Decision[SupervisorState]:
         """Begin by asking for the desired set."""
+        ctx.watch(paths.NODE)
         book = replace(self.state.book, inherited=ctx.in_flight())
         first = replace(self.state, epoch=ctx.incarnation, book=book)
         return decide(first, None, ctx.now(), ctx.new_op)
@@ -46,7 +49,7 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
         match action:
             case SpawnPod(uid=uid, blank_as_of=blank_as_of):
                 try:
-                    ctx.spawn(self._pod_spec(uid, blank_as_of))
+                    ctx.spawn(self._pod_spec(uid, blank_as_of, self.state.node))
                 except AlreadyExistsError:
                     # It survived an earlier incarnation of this supervisor and goes on under the new one.
                     ctx.log.info("pod actor kept", uid=uid)

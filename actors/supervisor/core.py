@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
 from actors.rules.identity import kept_for_last
+from actors.rules.nodewatch import NEVER_ASKED
 from actors.rules.resources.allocation import with_allocated
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import admit, claimed
 from actors.supervisor.clear import clear_finished
 from actors.supervisor.gate import by_uid, may_start
-from actors.supervisor.page import absorb_answer, consult, keep
+from actors.supervisor.page import absorb_answer, absorb_node, consult, keep
 from actors.supervisor.resize import resize
 from actors.supervisor.standing import NOTHING_LEFT, OVER
 from actors.supervisor.state import (
@@ -48,6 +49,7 @@ from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.eviction import PodKilled
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.node import NodeChanged
 from api.messages.pod import KillCause, KillPod, UpdatePod
 from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
@@ -128,6 +130,10 @@ def absorb(  # noqa: C901  # one case per message
             return absorb_move(state, message)
         case ChildDied(path=path, cause=cause):
             return absorb_death(state, Uid(path.rpartition("/")[2]), cause, now)
+        case NodeChanged(facts=facts):
+            return absorb_node(state, facts)
+        case Restarted(path=path) if path == paths.NODE:
+            return replace(state, book=replace(state.book, node_asked_at=NEVER_ASKED))
         case Restarted(path=path):
             return unsent(state, Uid(path.rpartition("/")[2]))
         case Outcome():
@@ -512,6 +518,7 @@ def send_update(
             pod=with_allocated(pod, verdict.allocated),
             source=entry.desired.source,
             generation=revision,
+            node=state.node,
             refusal=verdict.refusal,
             resize=entry.admission.resize,
         )

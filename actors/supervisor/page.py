@@ -1,4 +1,4 @@
-"""The supervisor's calls about admission: read the page of verdicts, ask the node what it is, write the page.
+"""What the supervisor asks for admission: the page of verdicts, which it also writes, and what the node is.
 
 One write at a time, of everything; what changes meanwhile is written right after. A ledger that takes nothing keeps no
 pod from starting: its verdict counts as told when the write has failed, and is written again later.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from actors.rules.nodewatch import follow_node
 from actors.supervisor.state import PodEntry, SupervisorState, with_entries
 from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded, encoded
 from actors.supervisor.work import Work
@@ -17,7 +18,7 @@ from api.lifecycle import Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Outcome
 from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
-from api.ports.node import DescribeNode, NodeDescribed
+from api.ports.node import NodeFacts
 
 DEADLINE_S = 15.0
 ASK_AGAIN_S = 1.0
@@ -27,8 +28,12 @@ RECALL_TRIES = 5
 
 
 def consult(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[], OpId]) -> SupervisorState:
-    """Ask the ledger what was decided before and the node what it is, again until both have answered."""
+    """Ask the ledger what was decided before, and follow what the node is."""
     book = state.book
+    asked_at, asking, again_at = follow_node(paths.PODS, book.node_asked_at, now, known=book.described)
+    work.actions += asking
+    work.wakes.append(again_at)
+    book = replace(book, node_asked_at=asked_at)
     if book.damaged:
         damaged = LedgerDamaged(section=SECTION, whys=(book.damaged,))
         work.actions.append(Tell(to=paths.EVENTS, message=damaged))
@@ -43,13 +48,6 @@ def consult(state: SupervisorState, work: Work, now: Instant, new_op: Callable[[
             call = Recall(section=SECTION, key=KEY)
             work.actions.append(Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
             book = replace(book, recall_op=op)
-    if not book.described and book.describe_op is None:
-        if now < book.describe_at:
-            work.wakes.append(book.describe_at)
-        else:
-            op = new_op()
-            work.actions.append(Start(op=op, port="node", call=DescribeNode(), deadline_s=DEADLINE_S))
-            book = replace(book, describe_op=op)
     return replace(state, book=book)
 
 
@@ -61,17 +59,23 @@ def absorb_answer(state: SupervisorState, outcome: Outcome, now: Instant) -> Sup
         return replace(state, book=replace(book, inherited=left))
     if outcome.op == book.recall_op:
         return absorb_recall(state, outcome, now)
-    if outcome.op == book.describe_op:
-        book = replace(book, describe_op=None, describe_at=now + ASK_AGAIN_S)
-        if isinstance(outcome.result, NodeDescribed):
-            facts = outcome.result.facts
-            return replace(
-                state, node=facts, book=replace(book, described=True), due=replace(state.due, room=True)
-            )
-        return replace(state, book=book)
     if outcome.op == book.write_op:
         return absorb_write(state, outcome, now)
     return state
+
+
+def absorb_node(state: SupervisorState, facts: NodeFacts) -> SupervisorState:
+    """Take in what the node is; when it has changed every wanted pod is told."""
+    book = state.book
+    if book.described and facts == state.node:
+        return state
+    told = [
+        replace(one, desired=replace(one.desired, revision=one.desired.revision + 1))
+        for one in (state.entries.values() if book.described else ())
+        if one.desired.pod is not None
+    ]
+    after = replace(state, node=facts, book=replace(book, described=True), due=replace(state.due, room=True))
+    return with_entries(after, told)
 
 
 def absorb_recall(state: SupervisorState, outcome: Outcome, now: Instant) -> SupervisorState:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.nodewatch import NEVER_ASKED
 from actors.rules.resources.allocation import Allocated
 from actors.rules.resources.request import Claim
 from api.decoding import ready
@@ -37,7 +38,7 @@ class AdmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Book(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the remembering is: what the ledger and the node were asked, what is being written."""
+    """How far the remembering is: what the ledger and NodeManager were asked, what is being written."""
 
     inherited: tuple[OpId, ...] = ()
     """Calls of an earlier incarnation: one of them may still write the page."""
@@ -47,9 +48,9 @@ class Book(msgspec.Struct, frozen=True, kw_only=True):
     recall_at: Instant = float("-inf")
     recall_failures: int = 0
     described: bool = False
-    """The node said what it is."""
-    describe_op: OpId | None = None
-    describe_at: Instant = float("-inf")
+    """It is known what the node is."""
+    node_asked_at: Instant = NEVER_ASKED
+    """When that was asked last."""
     edition: int = 0
     """Counts changes of what the page is to say."""
     written: int = 0

@@ -18,6 +18,8 @@ from actors.eviction.state import EvictionState
 from actors.imagegc.state import ImageGCState
 from actors.logs.state import LogRotatorState
 from actors.logs.state import event_rows as log_rows
+from actors.node.report import runtime_health
+from actors.node.state import NodeState
 from actors.oom.report import kill_lines
 from actors.oom.report import notice as oom_notice
 from actors.oom.state import OomState
@@ -49,7 +51,7 @@ from actors.supervisor.state import SupervisorState
 from actors.views.images import ImageView, wanted_images
 from actors.views.usage import UsageView
 from api import paths
-from api.errors import NotFoundError, OperatingError, RejectedError, UnavailableError
+from api.errors import NotFoundError, RejectedError, UnavailableError
 from api.ids import Instant, Path, Uid, WallNs
 from api.kube.objects.container import Container as Wanted
 from api.kube.objects.container import EnvVar, EphemeralContainer
@@ -62,8 +64,6 @@ from api.ports.runtime import (
     OpenExec,
     RuntimeContainer,
     RuntimeContainerState,
-    RuntimeInfo,
-    RuntimeStatus,
     StreamUrl,
 )
 from api.shown.evictionrow import EvictionRow
@@ -393,12 +393,9 @@ class AgentView(ImageView, UsageView):
         return HealthRow(name="sources", ok=not missing, detail=text)
 
     def _runtime_health(self) -> HealthRow:
-        try:
-            info = self._perform(RuntimeStatus(), EDGE_DEADLINE_S)
-        except OperatingError as error:
-            return HealthRow(name="runtime", ok=False, detail=str(error))
-        assert isinstance(info, RuntimeInfo)
-        return HealthRow(name="runtime", ok=info.ready, detail=info.detail)
+        state = self._kernel.committed(paths.NODE)
+        ready, text = runtime_health(state) if isinstance(state, NodeState) else (False, "it has not begun")
+        return HealthRow(name="runtime", ok=ready, detail=text)
 
     # ------------------------------------------------------------ finding things
 

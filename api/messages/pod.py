@@ -15,6 +15,7 @@ from api.ids import Instant, Path, Uid
 from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.messages.probes import ProbeKind
+from api.ports.node import NodeFacts
 from api.ports.runtime import RuntimePod
 
 
@@ -63,6 +64,8 @@ class UpdatePod(Message, frozen=True, kw_only=True):
     """The merge's number: an update with a smaller one is stale."""
     refusal: Refusal | None = None
     """Set: nothing of it is to run here, it is only to be said why."""
+    node: NodeFacts
+    """What the node is: a change of it is a new generation."""
     resize: Resize | None = None
     """Set: the source asks for other amounts than `pod`, which has what is allocated."""
 

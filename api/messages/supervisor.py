@@ -1,7 +1,7 @@
 """Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
 
 Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`),
-EvictionManager (`WatchPods`, `NodePressure`, `ClearFinished`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+EvictionManager (`WatchPods`, `NodePressure`, `ClearFinished`), NodeManager (`NodeChanged`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
 PodActor's next one, and comes again with each `UpdatePod`. Whoever sent a `ClearFinished` waits only so long.
 """
@@ -14,6 +14,7 @@ from api.eviction import Pressure
 from api.ids import Instant, Path, Uid
 from api.kube.objects.pod import Pod
 from api.messages import Message
+from api.messages.node import NodeChanged
 from api.messages.pod import KillPod
 
 
@@ -169,5 +170,13 @@ class ClearFinished(Message, frozen=True, kw_only=True):
 
 
 SupervisorMessage = (
-    PodsChanged | PodsSnapshot | RuntimeListed | PodMoved | KillPod | WatchPods | NodePressure | ClearFinished
+    PodsChanged
+    | PodsSnapshot
+    | RuntimeListed
+    | PodMoved
+    | KillPod
+    | WatchPods
+    | NodePressure
+    | ClearFinished
+    | NodeChanged
 )

@@ -1,4 +1,4 @@
-"""What is known of the node that pods run on: facts found once at the start, and files read when they are needed.
+"""What is known of the node that pods run on: facts, read again and again, and files read when they are needed.
 
 `NodeFacts` is gathered by ``runtime.drivers.host.node.node``; `NodeFiles` is the result of `api.ports.podfiles.ReadNodeFiles`, asked
 for whenever a sandbox or container is made, so that a change of a file is seen by the next one.
@@ -147,11 +147,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DescribeNode(HostCall, frozen=True, kw_only=True):
-    """Gather the facts of the node, on the port ``node`` -> NodeDescribed; asks the runtime until that answered once."""
+    """Gather the facts of the machine, on the port ``node`` -> NodeDescribed. Cheap, and asks nobody."""
 
 
 class NodeDescribed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The facts of the node as they are now."""
+    """The facts of the machine as they are now, without those that only the runtime can tell."""
 
     facts: NodeFacts
 

@@ -137,6 +137,9 @@ def test_the_agent_starts_on_a_full_disk_and_runs_pods_once_there_is_room(agent,
     agent.start(ready=False)
     assert "No space left on device" in agent.stderr()
     agent.put("web", FOREVER)
-    assert b"No space left on device" in agent.ask("/readyz?verbose")[1]
+    agent.until(
+        lambda: b"No space left on device" in agent.ask("/readyz?verbose")[1],
+        "the runtime's trouble is shown",
+    )
     make_room(disk)
     agent.until_status("web", "Running", 60.0)

@@ -50,17 +50,9 @@ def limits_due(state: PodState, pod: Pod) -> CgroupLimits:
     return widest(state.granted, wanted)
 
 
-def is_named(state: PodState) -> bool:
-    """Tell whether it is known what the pod's cgroup is called."""
-    return state.described or not state.node.confined
-
-
 def group_calls(state: PodState) -> tuple[PortCall, ...]:
-    """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before.
-
-    What a cgroup is called depends on what the runtime says of itself: before it was asked, none is made.
-    """
-    if state.desired is None or not is_named(state) or is_grouped(state):
+    """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before."""
+    if state.desired is None or is_grouped(state):
         return ()
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,
@@ -82,7 +74,7 @@ def former_group(state: PodState) -> str:
 def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, wall: WallNs) -> Stage | None:
     """Return the stage that stops what is in a cgroup that is the pod's no more: it can not be moved alive."""
     old = former_group(state)
-    if not old or not is_named(state):
+    if not old:
         return None
     why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
     # What is written meanwhile must go on naming the cgroup that is to be left.

@@ -51,7 +51,7 @@ from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, 
 from api.ports.images import IMAGE_MISSING
 from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
 from api.ports.logs import LinkContainerLog, RemoveContainerLogs
-from api.ports.node import DescribeNode, NodeDescribed, NodeFiles
+from api.ports.node import NodeFiles
 from api.ports.podfiles import (
     MakePodFolders,
     PrepareContainer,
@@ -90,13 +90,12 @@ REWRITE_S = 10.0
 FIRST_IMAGE_HOLD_S = 10.0
 IMAGE_HOLD_LIMIT_S = 300.0
 
-LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, DescribeNode, LinkContainerLog)
+LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
 STARTING = (
     MakePodFolders,
     EnsurePodCgroup,
-    DescribeNode,
     ReadNodeFiles,
     PrepareContainer,
     PrepareVolume,
@@ -164,8 +163,6 @@ def host_answered(  # noqa: C901  # one case per call
             )
         case MakePodFolders():
             return replace(state, folders=True)
-        case DescribeNode() if isinstance(result, NodeDescribed):
-            return replace(state, node=result.facts, described=True)
         case ReadNodeFiles() if isinstance(result, NodeFiles):
             return replace(state, files=result)
         case PrepareContainer(container=name, attempt=attempt):

@@ -278,8 +278,7 @@ def fresh_memo(state: PodState) -> PodMemo:
     else:
         return state.memo
     parent = state.memo.cgroup_parent
-    if pod is not None and (state.described or not state.node.confined):
-        # What a cgroup is called depends on what the runtime says of itself.
+    if pod is not None:
         parent = settled_parent(pod, state.node, parent)
     return msgspec.structs.replace(
         state.memo, name=name, namespace=namespace, log_directory=folder, cgroup_parent=parent

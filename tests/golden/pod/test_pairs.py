@@ -77,7 +77,6 @@ def state_of(pair):
         life=life,
         folders=pair.get("folders", True),
         node=msgspec.convert(pair.get("node", {}), NodeFacts),
-        described=True,
         grouped=pair.get("grouped", ""),
         granted_to=pod if "grouped" in pair else None,
         base=msgspec.convert(pair.get("before", {}), PodStatus),
@@ -148,7 +147,7 @@ def with_parts(state, pair):
     if not pair.get("confined"):
         return state
     facts = NodeFacts(confined=True, allocatable_memory_bytes=8 << 30)
-    state = msgspec.structs.replace(state, node=facts, described=True, files=NodeFiles())
+    state = msgspec.structs.replace(state, node=facts, files=NodeFiles())
     ready = tuple(
         ReadyVolume(name=name, plan=plan, host_path=pair["volumes"][name])
         for name, plan in volume_plans(state.desired, state.facts)

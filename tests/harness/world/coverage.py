@@ -54,10 +54,10 @@ class Coverage:
 CAUSES = ("COMPLETED", "DEADLINE", "ORPHAN", "PREEMPTED", "REJECTED", "REMOVED", "REPLACED")
 STAGES = (
     "CreateContainer",
-    "DescribeNode+MakePodFolders+ReadNodeFiles",
+    "MakePodFolders+ReadNodeFiles",
     "EnsurePodCgroup+MakePodFolders+ReadNodeFiles+Remember",
     "EnsurePodCgroup+Remember",
-    "DescribeNode+MakePodFolders+ReadNodeFiles+Remember",
+    "MakePodFolders+ReadNodeFiles+Remember",
     "Forget",
     "InspectPod",
     "InspectPod+Recall",

@@ -294,8 +294,6 @@ class World:
             cgroups=self.cgroups,
             node=MemoryNode(FACTS),
             facts=FACTS,
-            # In every other world a pod's actor need not ask what the node is.
-            described=(lambda: FACTS) if seed % 2 else lambda: None,
             volumes=self.volumes,
             credentials=MemoryCredentials(),
             net=self.net,

@@ -17,7 +17,7 @@ from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, 
 from api.ports.ledger import Forget, Recall, Recalled, Remember
 from api.ports.logs import LinkContainerLog, LogLinked, RemoveContainerLogs
 from api.ports.net import HttpAnswer, HttpGet
-from api.ports.node import DescribeNode, NodeDescribed, NodeFacts, NodeFiles
+from api.ports.node import NodeFacts, NodeFiles
 from api.ports.podfiles import (
     MakePodFolders,
     PrepareContainer,
@@ -156,8 +156,6 @@ class TinyWorld:
             case RemovePodCgroup(cgroup_parent=path):
                 self.groups.discard(path)
                 return PodCgroupRemoved()
-            case DescribeNode():
-                return NodeDescribed(facts=FACTS)
             case ReadNodeFiles():
                 return NodeFiles()
             case ReadEnding():
@@ -279,9 +277,10 @@ class Hand:
         self.now += seconds
         self.wall += int(seconds * NS)
 
-    def update(self, pod, generation=1):
-        """Tell the core what it should be."""
-        return self.give(UpdatePod(pod=pod, source="file", generation=generation))
+    def update(self, pod, generation=1, node=None):
+        """Tell the core what it should be, on the node that it knows unless another is given."""
+        facts = node or self.state.node
+        return self.give(UpdatePod(pod=pod, source="file", generation=generation, node=facts))
 
     def kill(self, grace=None, cause=KillCause.REMOVED, deleted=True, asked_by=ASKER, **more):
         """Tell the core to end."""

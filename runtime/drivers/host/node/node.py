@@ -1,22 +1,22 @@
-"""Gathers `NodeFacts` at the start: from the settings, the runtime's own words, ``/proc`` and ``/sys``.
+"""Gathers `NodeFacts`, all but the runtime's own words: from the settings, ``/proc`` and ``/sys``.
 
-What the kernel does not show is taken as not there; nothing here writes.
+What the kernel does not show is taken as not there; nothing here writes. What cannot change while the machine runs is read
+once: a list of mounts, for one, costs more the more pods there are.
 """
 
 import os
 import platform
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from api.config.settings import EMBEDDED, Settings
 from api.errors import RejectedError
 from api.kube.quantity import NANO, Amount, Notation
 from api.ports.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
-from api.ports.runtime import RuntimeInfo
 from runtime.drivers.host.node.allocatable import allocatable, pod_limit
 
 PROC = Path("/proc")
@@ -26,55 +26,45 @@ HUGE_PAGES = re.compile(r"hugepages-(\d+)kB")
 CPU = re.compile(r"cpu\d+")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 """What Kubernetes calls machines that the kernel calls otherwise."""
+LOOPBACK = ("", "127.0.0.1")
+"""What an address is when there is no route."""
 CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
 
 
 class NodeDescriber:
-    """The port ``node``: facts of the node, gathered once the runtime has said what it is.
-
-    `ask` asks the runtime, waiting at most so many seconds, and raises an `OperatingError`; None: there is none to ask.
-    """
+    """The port ``node``: facts of the machine, gathered when it is made. `address` finds the node's address, empty: none."""
 
     name = "node"
 
     def __init__(
-        self,
-        settings: Settings,
-        node_ips: tuple[str, ...],
-        ask: Callable[[float], RuntimeInfo] | None,
+        self, settings: Settings, address: Callable[[], str], *, proc: Path = PROC, sys: Path = SYS
     ) -> None:
-        self._settings, self._node_ips, self._ask = settings, node_ips, ask
-        self._info: RuntimeInfo | None = None
-        self._facts: NodeFacts | None = None
-        self._lock = threading.Lock()
+        """Gather all facts. Raises `RejectedError` for settings that this machine cannot carry out."""
+        self._settings, self._address, self._proc, self._sys = settings, address, proc, sys
+        self._facts = gather(settings, (address(),), proc=proc, sys=sys)
 
-    def described(self) -> NodeFacts | None:
-        """Return what `DescribeNode` gave, None before it did."""
+    @property
+    def facts(self) -> NodeFacts:
+        """Return the facts as they were read last."""
         return self._facts
 
-    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
-        """Carry out `DescribeNode`; raises an `OperatingError` while the runtime does not answer."""
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002  # nothing here waits
+        """Carry out `DescribeNode`."""
         if not isinstance(call, DescribeNode):
             raise TypeError(f"the port node takes no {type(call).__name__}")
-        with self._lock:
-            if self._facts is None:
-                if self._ask is not None:
-                    self._info = self._ask(deadline_s)
-                self._facts = gather(self._settings, self._info, self._node_ips)
-            return NodeDescribed(facts=self._facts)
+        found = self._address()
+        # A machine that has lost its routes for a moment keeps its address.
+        ips = self._facts.ips if found in LOOPBACK else (found,)
+        self._facts = measured(self._facts, self._settings, ips, proc=self._proc, sys=self._sys)
+        return NodeDescribed(facts=self._facts)
 
 
 def gather(
-    settings: Settings,
-    info: RuntimeInfo | None,
-    node_ips: tuple[str, ...] = (),
-    *,
-    proc: Path = PROC,
-    sys: Path = SYS,
+    settings: Settings, node_ips: tuple[str, ...] = (), *, proc: Path = PROC, sys: Path = SYS
 ) -> NodeFacts:
-    """Return what of this node shapes containers; `info` is what the runtime says of itself, None when it was not asked.
+    """Return what of this node shapes containers, as far as machine and settings say it.
 
-    Raises `RejectedError` for settings that this machine's cgroups cannot carry out.
+    Raises `RejectedError` for settings that this machine cannot carry out.
     """
     version = cgroup_version(sys)
     if settings.single_process_oom_kill is False and version == 1:
@@ -82,41 +72,21 @@ def gather(
             "singleProcessOOMKill: false needs cgroup version 2, and this machine has version 1; boot it with unified"
             " cgroups, or remove the field"
         )
-    memory = read_meminfo(proc)
-    whole_memory = allocatable("memory", memory.get("MemTotal", 0), settings)
-    pages = huge_pages(sys)
-    cpus = os.cpu_count() or 1
-    cpu_milli = cpus * 1000
     ephemeral = disk_bytes(Path(settings.root_dir))
-    sizes = huge_page_sizes(sys)
-    driver = (info.cgroup_driver if info is not None else "") or settings.cgroup_driver
-    return NodeFacts(
+    facts = NodeFacts(
         name=settings.node_name,
-        ips=node_ips,
         root_dir=settings.root_dir,
         log_root=settings.pod_logs_dir,
         confined=settings.runtime_endpoint != EMBEDDED,
-        handlers=info.handlers if info is not None else (),
-        strict_groups=info is not None and info.supplemental_groups_policy,
-        stop_signals=info is not None and info.stop_signals,
-        cpu_milli=cpu_milli,
-        memory_bytes=memory.get("MemTotal", 0),
-        swap_bytes=memory.get("SwapTotal", 0),
         ephemeral_bytes=ephemeral,
         max_pids=max_pids(proc),
         reserved=settings.reserved,
-        allocatable_cpu_milli=allocatable("cpu", cpu_milli, settings),
-        allocatable_memory_bytes=max(0, whole_memory - sum(amount for _, amount in pages)),
         allocatable_ephemeral_bytes=allocatable("ephemeral-storage", ephemeral, settings),
-        huge_page_sizes=sizes,
-        huge_page_bytes=tuple(huge_page_bytes(sys, size) for size in sizes),
-        allocatable_scalars=pages,
-        max_pods=pod_limit(settings, cpus),
         labels=labels(settings),
         taints=settings.taints,
         allowed_sysctls=settings.allowed_unsafe_sysctls,
         cgroup_version=version,
-        cgroup_driver=CgroupDriver(driver),
+        cgroup_driver=CgroupDriver(settings.cgroup_driver),
         cgroup_root=settings.cgroup_root,
         cgroups_per_qos=settings.cgroups_per_qos,
         pod_cgroups=settings.cgroups_per_qos and has_cgroups(proc),
@@ -133,6 +103,34 @@ def gather(
         apparmor=read_text(sys / "module/apparmor/parameters/enabled").strip() == "Y",
         selinux=(sys / "fs/selinux/enforce").exists(),
         throttle_paths=throttle_paths(sys),
+    )
+    return measured(facts, settings, node_ips, proc=proc, sys=sys)
+
+
+def measured(
+    facts: NodeFacts, settings: Settings, node_ips: tuple[str, ...], *, proc: Path, sys: Path
+) -> NodeFacts:
+    """Return the facts with what can change while the machine runs, read again: processors, memory, addresses.
+
+    Raises `RejectedError` when less is there than the settings reserve.
+    """
+    memory = read_meminfo(proc)
+    whole_memory = allocatable("memory", memory.get("MemTotal", 0), settings)
+    pages = huge_pages(sys)
+    sizes = huge_page_sizes(sys)
+    cpus = os.cpu_count() or 1
+    return replace(
+        facts,
+        ips=node_ips,
+        cpu_milli=cpus * 1000,
+        memory_bytes=memory.get("MemTotal", 0),
+        swap_bytes=memory.get("SwapTotal", 0),
+        allocatable_cpu_milli=allocatable("cpu", cpus * 1000, settings),
+        allocatable_memory_bytes=max(0, whole_memory - sum(amount for _, amount in pages)),
+        huge_page_sizes=sizes,
+        huge_page_bytes=tuple(huge_page_bytes(sys, size) for size in sizes),
+        allocatable_scalars=pages,
+        max_pods=pod_limit(settings, cpus),
     )
 
 

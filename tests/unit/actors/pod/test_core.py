@@ -613,7 +613,7 @@ def test_whoever_asked_is_answered_exactly_once():
 def test_the_supervisor_follows_the_life_of_the_pod_and_gets_no_answer_of_its_own():
     hand = running_pod(wanted())
     hand.kill(asked_by=paths.PODS), hand.settle()
-    assert hand.messages(PodMoved)[-1].life is PodLife.FINISHED
+    assert hand.messages(PodMoved)[-1].life is PodLife.GONE
     assert hand.messages(PodKilled) == []
 
 

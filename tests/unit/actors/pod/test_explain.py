@@ -57,7 +57,7 @@ def test_a_resize_that_waits_says_for_what_and_one_that_can_not_be_is_a_problem(
     pod = hand.state.desired
 
     def offer(resize, generation):
-        hand.give(UpdatePod(pod=pod, source="file", generation=generation, resize=resize))
+        hand.give(UpdatePod(pod=pod, source="file", generation=generation, node=FACTS, resize=resize))
         return told(hand.settle())
 
     waits = Resize(reason="Deferred", message="too little", advice=("cpu is used by: b (2)",))

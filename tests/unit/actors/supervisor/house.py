@@ -9,6 +9,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.lifecycle import Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Outcome
+from api.messages.node import NodeChanged, WatchNode
 from api.messages.pod import KillPod, UpdatePod
 from api.messages.supervisor import (
     PodLife,
@@ -22,7 +23,7 @@ from api.messages.supervisor import (
 from api.paths import pod_path
 from api.ports.call import Done
 from api.ports.ledger import Forget, Recall, Recalled, Remember
-from api.ports.node import DescribeNode, NodeDescribed, NodeFacts
+from api.ports.node import NodeFacts
 
 NODE = NodeFacts(
     name="n1",
@@ -59,9 +60,10 @@ class House:
             if isinstance(action, SpawnPod):
                 assert action.uid not in self.alive, "spawned twice"
                 self.alive.add(action.uid)
-            about = isinstance(action, Start) and (
-                isinstance(action.call, DescribeNode) or getattr(action.call, "section", "") == SECTION
-            )
+            if isinstance(action, Tell) and isinstance(action.message, WatchNode):
+                about = True
+            else:
+                about = isinstance(action, Start) and getattr(action.call, "section", "") == SECTION
             (asked if about else done).append(action)
         self.open += asked
         actions = tuple(done)
@@ -72,14 +74,14 @@ class House:
         return actions
 
     def answer(self, start):
-        """Carry out one call about admission and return what follows from its outcome."""
+        """Answer one question about admission and return what follows from it."""
         self.open.remove(start)
+        if isinstance(start, Tell):
+            return self.give(NodeChanged(facts=self.node))
         result, failure = Done(), None
         match start.call:
             case Recall():
                 result = Recalled(data=self.page)
-            case DescribeNode():
-                result = NodeDescribed(facts=self.node)
             case Forget():
                 self.page = None
             case Remember(data=data):
@@ -127,6 +129,12 @@ class House:
         assert StopPod(uid=uid) in self.last
         self.now += 0.1
         return self.died(uid)
+
+    def due_in(self, uid):
+        """Return in how many seconds something is due about a pod; the core is awake by then."""
+        look_at = self.state.entries[uid].look_at
+        assert self.wake_at <= look_at
+        return look_at - self.now
 
     def wait(self, seconds):
         self.now += seconds

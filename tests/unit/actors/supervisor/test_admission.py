@@ -6,10 +6,12 @@ import pytest
 from actors.rules.resources.request import Claim
 from actors.supervisor.explain import wait_of
 from actors.supervisor.verdict import AdmissionRecord, Verdict, encoded
+from api import paths
 from api.ids import Path, Uid
 from api.kube.objects.container import Container, ResourceRequirements
 from api.lifecycle import Start
 from api.messages.kernel import Restarted
+from api.messages.node import WatchNode
 from api.messages.pod import KillCause, KillPod, Refusal, UpdatePod
 from api.messages.supervisor import PodLife, PodOp
 from api.paths import pod_path
@@ -130,7 +132,7 @@ def test_nothing_is_decided_before_ledger_node_and_runtime_have_answered():
     house.snapshot(asking("a"), source="api")
     assert "first listing" in wait_of(house.state, house.state.entries["a"])
     house.listed()
-    ledger, node = house.open
+    node, ledger = house.open
     assert "the ledger" in wait_of(house.state, house.state.entries["a"])
     house.answer(ledger)
     assert "the container runtime" in wait_of(house.state, house.state.entries["a"])
@@ -298,16 +300,17 @@ def test_the_critical_one_of_those_that_come_together_is_judged_first():
 
 def test_a_new_incarnation_waits_for_what_the_last_one_was_writing():
     house = House(expected=("api",), answers=False)
-    start = house.open[0]
+    asking, start = house.open
+    assert asking.message == WatchNode(asked_by=paths.PODS)
     assert start.call.brief() == "Recall admission/verdicts"
-    book = msgspec.structs.replace(house.state.book, recall_op=None, describe_op=None, inherited=(start.op,))
+    book = msgspec.structs.replace(house.state.book, recall_op=None, inherited=(start.op,))
     house.state = msgspec.structs.replace(house.state, book=book)
     house.open.clear()
     house.give(Restarted(path=Path("/node/config"), incarnation=1, cause="x"))
     assert house.open == []
     house.open.append(start)
     house.answer(start)
-    assert [type(one.call).__name__ for one in house.open] == ["Recall", "DescribeNode"]
+    assert [type(one.call).__name__ for one in house.open] == ["Recall"]
 
 
 def test_a_static_pod_is_refused_for_want_of_room_only_when_that_lasts():

@@ -231,7 +231,7 @@ def test_a_dead_actor_is_quarantined_and_tried_again_more_and_more_slowly():
     for _ in range(7):
         house.died("u1", "boom")
         assert house.state.entries["u1"].actor.cause == "boom"
-        waits.append(house.wake_at - house.now)
+        waits.append(house.due_in("u1"))
         house.wait(waits[-1])
         assert house.alive == {"u1"}
         assert told(house.last, UpdatePod)

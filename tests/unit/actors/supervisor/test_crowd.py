@@ -112,7 +112,7 @@ def test_a_kill_without_an_answer_is_repeated_ever_more_slowly():
     house.moved("u1", PodLife.TERMINATING)
     waits = []
     for _ in range(6):
-        waits.append(house.wake_at - house.now)
+        waits.append(house.due_in("u1"))
         assert kills(house.wait(waits[-1])) == [("u1", KillCause.REMOVED)]
     assert waits == pytest.approx([5, 10, 20, 40, 60, 60])
     again = house.give(Restarted(path=pod_path(Uid("u1")), incarnation=1, cause="x"))

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from actors.node.state import NodeState
 from actors.pod.state import PodState
 from actors.supervisor.state import Desired, PodEntry, SupervisorState
 from actors.views.view import AgentView
@@ -10,6 +11,7 @@ from api import paths
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
 from api.kube.objects.container import Container, EnvVar
+from api.ports.node import NodeFacts
 from api.ports.runtime import OpenExec, RuntimeInfo, StreamUrl
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 
@@ -21,12 +23,22 @@ class OnePod:
         pod = wanted(*(container.name for container in containers))
         observed = shown(box(), *containers)
         self.state = PodState(uid=UID, desired=pod, observed=observed, log_root="/logs")
+        self.node = None
 
     def committed_children(self, path):
         return ((Path(f"{paths.PODS}/{UID}"), self.state),) if path == paths.PODS else ()
 
     def committed(self, path):
-        return None
+        return self.node if path == paths.NODE else None
+
+
+def quiet_view(node):
+    """Return a view that may call nothing."""
+
+    def no_call(call, deadline_s):
+        raise AssertionError(call)
+
+    return AgentView(node, lambda: 0.0, lambda: WALL, no_call)
 
 
 class WaitingPod:
@@ -107,11 +119,17 @@ def test_the_only_regular_container_is_meant_where_none_is_named():
 
 
 def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
-    info = RuntimeInfo(name="tiny", version="1", ready=True)
-    view = AgentView(OnePod(), lambda: 0.0, lambda: WALL, lambda call, deadline_s: info)
-    rows = {row.name: row for row in view.ready()}
-    assert rows["runtime"].ok
+    info = RuntimeInfo(name="tiny", version="1", ready=True, detail="not root")
+    node = OnePod()
+    node.node = NodeState(machine=NodeFacts(), runtime=info)
+    rows = {row.name: row for row in quiet_view(node).ready()}
+    assert (rows["runtime"].ok, rows["runtime"].detail) == (True, "not root")
     assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
+
+
+def test_a_node_whose_runtime_nobody_asked_yet_is_not_ready_and_asking_for_that_asks_no_runtime():
+    rows = {row.name: row for row in quiet_view(OnePod()).ready()}
+    assert (rows["runtime"].ok, rows["runtime"].detail) == (False, "it has not begun")
 
 
 @pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])

@@ -15,7 +15,7 @@ from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause
 from api.ports.cgroups import UNLIMITED, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
-from api.ports.node import CgroupDriver, DescribeNode, NodeFacts
+from api.ports.node import CgroupDriver, NodeFacts
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
 from api.ports.runtime import RunSandbox, UpdateContainer
 from tests.unit.actors.pods import IMAGE, box, wanted
@@ -90,26 +90,25 @@ def ensured(hand):
     return [call for call in hand.started if isinstance(call, EnsurePodCgroup)]
 
 
-def test_a_pod_whose_node_is_known_gets_its_cgroup_in_the_stage_of_its_folders():
-    hand = Hand(node=FACTS, described=True)
+def test_a_pod_gets_its_cgroup_in_the_stage_of_its_folders():
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable())), hand.settle_until(RunSandbox)
     stage = [type(call) for call in hand.started]
-    assert DescribeNode not in stage
     assert stage.index(EnsurePodCgroup) < stage.index(MakePodFolders) < stage.index(RunSandbox)
     assert [call.spec.cgroup_parent for call in hand.started if isinstance(call, RunSandbox)] == [PATH]
 
 
-def test_no_cgroup_is_made_before_it_is_known_who_makes_cgroups_here():
-    hand = Hand(node=FACTS)
-    hand.update(wanted(burstable())), hand.settle_until(DescribeNode)
+def test_a_cgroup_is_called_as_the_supervisor_says_not_as_was_assumed_when_the_actor_was_made():
+    hand = Hand(node=msgspec.structs.replace(FACTS, cgroup_driver=CgroupDriver.SYSTEMD))
     assert not ensured(hand)
+    hand.update(wanted(burstable()), node=FACTS)
     hand.settle()
     assert [call.cgroup_parent for call in ensured(hand)] == [PATH]
     assert hand.state.remembered.cgroup_parent == PATH
 
 
 def test_a_pod_waits_for_its_cgroup_and_says_so():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable())), hand.settle_until(EnsurePodCgroup)
     hand.fail(EnsurePodCgroup, FailureKind.UNAVAILABLE), hand.settle()
     assert not any(isinstance(call, RunSandbox) for call in hand.started)
@@ -122,7 +121,7 @@ def test_a_pod_waits_for_its_cgroup_and_says_so():
 
 
 def test_a_limit_that_the_kernel_does_not_take_is_told_and_holds_up_nothing():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.world.made = PodCgroupMade(unapplied=("/x/pids.max: could not be set to 1: Invalid argument",))
     hand.update(wanted(burstable())), hand.settle()
     assert hand.status.phase == "Running"
@@ -132,7 +131,7 @@ def test_a_limit_that_the_kernel_does_not_take_is_told_and_holds_up_nothing():
 
 
 def test_a_pod_grows_before_its_containers_and_shrinks_after_them():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable(limit="64Mi"))), hand.settle()
     for generation, amount, order in (
         (2, "128Mi", [(EnsurePodCgroup, 128 * MI), (UpdateContainer, 128 * MI)]),
@@ -169,7 +168,7 @@ def test_a_pod_of_which_nobody_knows_where_it_was_is_looked_for_in_every_class()
 
 def ended_pod():
     """Return a pod with a cgroup of its own that was evicted."""
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable(), source="api")), hand.settle()
     hand.kill(deleted=False, evict=True, cause=KillCause.EVICTED, reason="Evicted"), hand.settle()
     hand.started.clear()
@@ -205,7 +204,7 @@ def told(hand):
 
 
 def test_what_a_burstable_pod_requests_is_told_while_anything_of_it_may_run():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable("300m"))), hand.settle()
     assert set(told(hand)) == {300}
     before = len(told(hand))
@@ -216,13 +215,13 @@ def test_what_a_burstable_pod_requests_is_told_while_anything_of_it_may_run():
 
 
 def test_pods_of_other_classes_tell_nothing():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted()), hand.settle()
     assert told(hand) == []
 
 
 def test_the_class_that_was_recorded_decides_where_a_pod_is():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted()), hand.settle()
     hand.started.clear()
     hand.update(wanted(burstable()), generation=2), hand.settle()
@@ -231,7 +230,7 @@ def test_the_class_that_was_recorded_decides_where_a_pod_is():
 
 
 def test_limits_that_are_the_same_are_not_asked_for_again():
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.update(wanted(burstable())), hand.settle()
     hand.started.clear()
     again = msgspec.convert(msgspec.to_builtins(wanted(burstable())), Pod)
@@ -241,7 +240,7 @@ def test_limits_that_are_the_same_are_not_asked_for_again():
 
 def test_where_cgroups_may_not_be_written_no_pod_complains():
     made = PodCgroupMade(refused=("cgroup /x can not be made: Read-only file system",))
-    hand = Hand(node=FACTS, described=True)
+    hand = Hand(node=FACTS)
     hand.world.made = made
     hand.update(wanted(burstable())), hand.settle()
     assert hand.status.phase == "Running"

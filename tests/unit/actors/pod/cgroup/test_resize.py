@@ -163,7 +163,7 @@ def test_a_resize_is_told_while_it_goes_on_and_when_it_is_done():
 def test_a_resize_that_waits_for_room_says_so():
     hand = running(amounts())
     waits = Resize(reason="Deferred", message="no room")
-    update = UpdatePod(pod=wanted(amounts()), source="file", generation=2, resize=waits)
+    update = UpdatePod(pod=wanted(amounts()), source="file", generation=2, node=FACTS, resize=waits)
     hand.give(update), hand.settle()
     assert conditions_of(hand) == {"PodResizePending": ("Deferred", "no room")}
     assert [e.reason for e in hand.state.events if e.reason.startswith("Resize")] == ["ResizeDeferred"]

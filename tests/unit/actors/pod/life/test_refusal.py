@@ -17,7 +17,11 @@ NO_CPU = Refusal(reason="OutOfcpu", message=TEXT, advice=("cpu: it asks for 9; 4
 
 def refuse(hand, pod=None, refusal=NO_CPU, generation=1, source="file"):
     update = UpdatePod(
-        pod=pod or wanted(source=source), source=source, generation=generation, refusal=refusal
+        pod=pod or wanted(source=source),
+        source=source,
+        generation=generation,
+        node=hand.state.node,
+        refusal=refusal,
     )
     return hand.give(update)
 

@@ -7,17 +7,10 @@ import pytest
 
 from api.config.settings import Flags, Machine, configure
 from api.errors import RejectedError
-from api.ports.runtime import RuntimeHandler, RuntimeInfo
-from runtime.drivers.host.node.node import gather
+from api.ports.node import DescribeNode
+from runtime.drivers.host.node.node import NodeDescriber, gather
 
 MACHINE = Machine(is_root=True, hostname="n1", state_home="/s", working_directory="/")
-INFO = RuntimeInfo(
-    name="containerd",
-    version="2",
-    cgroup_driver="systemd",
-    handlers=(RuntimeHandler(name="", user_namespaces=True),),
-    supplemental_groups_policy=True,
-)
 
 
 class Kernel:
@@ -33,11 +26,13 @@ class Kernel:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
-    def facts(self, info=None, root_dir="/", endpoint="unix:///run/c.sock", **fields):
+    def settings(self, root_dir="/", endpoint="unix:///run/c.sock", **fields):
         document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **fields}
         flags = Flags(config="/c", root_dir=root_dir, container_runtime_endpoint=endpoint)
-        settings = configure(json.dumps(document).encode(), flags, MACHINE).settings
-        return gather(settings, info, ("192.0.2.1",), proc=self.proc, sys=self.sys)
+        return configure(json.dumps(document).encode(), flags, MACHINE).settings
+
+    def facts(self, **fields):
+        return gather(self.settings(**fields), ("192.0.2.1",), proc=self.proc, sys=self.sys)
 
 
 @pytest.fixture
@@ -107,12 +102,9 @@ def test_pages_throttling_and_security_modules_are_found(kernel):
     assert (facts.apparmor, facts.selinux) == (True, True)
 
 
-def test_what_the_runtime_says_of_itself_wins_over_the_settings(kernel):
+def test_the_settings_say_who_makes_cgroups_until_the_runtime_does(kernel):
     assert kernel.facts(cgroupDriver="cgroupfs").cgroup_driver == "cgroupfs"
-    facts = kernel.facts(INFO, cgroupDriver="cgroupfs")
-    assert (facts.cgroup_driver, facts.strict_groups) == ("systemd", True)
-    assert facts.handler("").user_namespaces
-    assert facts.handler("kata") is None
+    assert kernel.facts(cgroupDriver="systemd").cgroup_driver == "systemd"
 
 
 def test_only_the_embedded_runtime_does_not_confine(kernel):
@@ -176,3 +168,57 @@ def test_pods_have_cgroups_of_their_own_where_a_hierarchy_is_mounted(kernel):
     assert (facts.pod_cgroups, facts.max_pids, facts.pod_pids_limit) == (True, 3000, 7)
     assert (facts.huge_page_sizes, facts.huge_page_bytes) == ((2 << 20,), (6 << 20,))
     assert not kernel.facts(cgroupsPerQOS=False).pod_cgroups
+
+
+class Describer(NodeDescriber):
+    """A node whose address is what the test says."""
+
+    def __init__(self, kernel, **fields):
+        self.found = "192.0.2.1"
+        super().__init__(kernel.settings(**fields), lambda: self.found, proc=kernel.proc, sys=kernel.sys)
+
+    def now(self):
+        return self.perform(DescribeNode(), 1.0).facts
+
+
+def test_nothing_new_is_the_same_again(kernel):
+    node = Describer(kernel)
+    first = node.facts
+    assert node.now() == first
+    assert first.ips == ("192.0.2.1",)
+
+
+def test_memory_huge_pages_and_addresses_are_read_each_time(kernel):
+    node = Describer(kernel)
+    kernel.put("proc/meminfo", "MemTotal:       4194304 kB\nSwapTotal:  2048 kB\n")
+    kernel.put("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n")
+    node.found = "192.0.2.7"
+    facts = node.now()
+    assert (facts.memory_bytes, facts.swap_bytes, facts.ips) == (4 << 30, 2 << 20, ("192.0.2.7",))
+    assert facts.allocatable_memory_bytes == (4 << 30) - (100 << 20) - (6 << 20)
+    assert facts.allocatable_scalars == (("hugepages-2Mi", 6 << 20),)
+
+
+def test_what_cannot_change_while_the_machine_runs_is_read_once(kernel):
+    node = Describer(kernel)
+    kernel.put("proc/self/mountinfo", "33 31 0:29 / /c rw - cgroup cgroup rw,cpu\n")
+    kernel.put("sys/module/apparmor/parameters/enabled", "Y\n")
+    facts = node.now()
+    assert not facts.pod_cgroups
+    assert not facts.apparmor
+
+
+@pytest.mark.parametrize("lost", ["", "127.0.0.1"])
+def test_a_machine_that_has_no_route_for_a_moment_keeps_its_address(kernel, lost):
+    node = Describer(kernel)
+    node.found = lost
+    assert node.now().ips == ("192.0.2.1",)
+
+
+def test_less_memory_than_is_reserved_is_a_failure_and_the_facts_stay(kernel):
+    node = Describer(kernel, kubeReserved={"memory": "1Gi"})
+    before = node.facts
+    kernel.put("proc/meminfo", "MemTotal:       1024 kB\n")
+    with pytest.raises(RejectedError, match="has a reservation of"):
+        node.now()
+    assert node.facts == before

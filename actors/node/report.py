@@ -1,0 +1,77 @@
+"""What NodeManager says of machine and runtime: in the log once per change, and when somebody asks whether they are ready."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from actors.node.state import NodeState
+from api.ports.node import NodeFacts
+
+
+class NodeLogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the log."""
+
+    text: str
+    facts: Mapping[str, object] = {}
+    warning: bool = False
+
+
+def report(before: NodeState, after: NodeState) -> tuple[NodeLogLine, ...]:
+    """Return what changed between two states."""
+    lines = [
+        line
+        for line, known in (
+            (runtime_line(after), runtime_line(before)),
+            (machine_line(after), machine_line(before)),
+        )
+        if line is not None and line != known
+    ]
+    if before.facts is not None and after.facts is not None and after.facts is not before.facts:
+        lines.append(NodeLogLine(text="node changed", facts=changes(before.facts, after.facts)))
+    return tuple(lines)
+
+
+def runtime_line(state: NodeState) -> NodeLogLine | None:
+    """Return how the container runtime is, None before it was asked."""
+    failure, info = state.asking.failure, state.runtime
+    if failure is not None:
+        return NodeLogLine(
+            text="container runtime does not answer", facts={"why": failure.message}, warning=True
+        )
+    if info is None:
+        return None
+    facts: dict[str, object] = {"runtime": info.name, "version": info.version}
+    if info.detail:
+        facts["detail"] = info.detail
+    if not info.ready:
+        return NodeLogLine(text="container runtime not ready", facts=facts, warning=True)
+    if not info.network_ready:
+        return NodeLogLine(text="container runtime ready, its network is not", facts=facts, warning=True)
+    return NodeLogLine(text="container runtime ready", facts=facts)
+
+
+def machine_line(state: NodeState) -> NodeLogLine | None:
+    """Return why the machine cannot be described again, None where it can."""
+    failure = state.describing.failure
+    if failure is None:
+        return None
+    return NodeLogLine(text="node cannot be described", facts={"why": failure.message}, warning=True)
+
+
+def changes(before: NodeFacts, after: NodeFacts) -> Mapping[str, object]:
+    """Return the facts that differ, as they are now."""
+    return {
+        name: getattr(after, name)
+        for name in NodeFacts.__struct_fields__
+        if getattr(before, name) != getattr(after, name)
+    }
+
+
+def runtime_health(state: NodeState) -> tuple[bool, str]:
+    """Return whether the runtime can run pods as far as it says, and why not."""
+    failure, info = state.asking.failure, state.runtime
+    if failure is not None:
+        return False, failure.message
+    if info is None:
+        return False, "the runtime has not answered yet"
+    return info.ready, info.detail

@@ -1,0 +1,22 @@
+"""When a subscriber asks for the node's facts: at once, soon again while they do not come, and from time to time.
+
+A message that was lost is repaired by the next one. Who is told that NodeManager has begun again asks at once.
+"""
+
+from api import paths
+from api.ids import Instant, Path
+from api.lifecycle import Action, Tell
+from api.messages.node import WatchNode
+
+SOON_S, AGAIN_S = 5.0, 60.0
+NEVER_ASKED = float("-inf")
+
+
+def follow_node(
+    me: Path, asked_at: Instant, now: Instant, *, known: bool
+) -> tuple[Instant, tuple[Action, ...], Instant]:
+    """Return when the subscriber `me` asked last, with the message if it asks now, and when it asks again."""
+    pause_s = AGAIN_S if known else SOON_S
+    if now < asked_at + pause_s:
+        return asked_at, (), asked_at + pause_s
+    return now, (Tell(to=paths.NODE, message=WatchNode(asked_by=me)),), now + pause_s

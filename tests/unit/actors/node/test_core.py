@@ -1,0 +1,133 @@
+"""The node's facts are asked for again and again, and only a change of them is told."""
+
+import pytest
+from msgspec.structs import replace
+
+from actors.node.core import PERIOD_S, RETRY_LIMIT_S
+from actors.node.state import NodeState
+from api.ids import Path
+from api.messages.kernel import Restarted
+from tests.unit.actors.node.hand import DOWN, INFO, MACHINE, PODS, USAGE, Hand, following
+
+
+def test_machine_and_runtime_are_asked_at_once_and_then_together_every_ten_seconds():
+    hand = Hand()
+    assert set(hand.open) == {"DescribeNode", "RuntimeStatus"}
+    for _ in range(3):
+        hand.machine(), hand.runtime()
+        assert hand.open == {}
+        assert hand.wake() == PERIOD_S
+        assert set(hand.open) == {"DescribeNode", "RuntimeStatus"}
+
+
+def test_a_runtime_that_does_not_answer_is_asked_again_with_back_off():
+    hand = Hand()
+    hand.machine(), hand.watch()
+    waits = []
+    for _ in range(5):
+        hand.end("RuntimeStatus", failure=DOWN)
+        waits.append(hand.state.asking.due_at - hand.now)
+        assert hand.wake_at <= hand.state.asking.due_at
+        while "RuntimeStatus" not in hand.open:
+            hand.wake()
+            if "DescribeNode" in hand.open:
+                hand.machine()
+    assert waits == pytest.approx([1, 2, 4, RETRY_LIMIT_S, RETRY_LIMIT_S])
+    assert hand.news() == [], "half of the facts are none"
+    hand.runtime()
+    assert [to for to, _ in hand.news()] == [PODS]
+
+
+def test_the_facts_are_those_of_the_machine_with_the_word_of_the_runtime():
+    hand = following()
+    facts = hand.state.facts
+    assert (facts.name, facts.cpu_milli, facts.memory_bytes) == ("n1", 2000, 4 << 30)
+    assert (facts.cgroup_driver, facts.strict_groups, facts.stop_signals) == ("systemd", True, True)
+    assert facts.handler("").user_namespaces
+    assert facts.handler("kata") is None
+
+
+def test_a_runtime_that_does_not_say_who_makes_cgroups_leaves_that_to_the_settings():
+    hand = Hand(replace(MACHINE, cgroup_driver="systemd"))
+    hand.runtime(replace(INFO, cgroup_driver=""))
+    assert hand.state.facts.cgroup_driver == "systemd"
+
+
+def test_what_was_known_at_the_start_counts_before_the_machine_has_answered():
+    hand = Hand()
+    hand.watch(), hand.runtime()
+    assert [facts.memory_bytes for _, facts in hand.news()] == [4 << 30]
+    hand.machine()
+    assert hand.news() == []
+
+
+def test_a_change_is_one_message_to_each_subscriber_and_equal_answers_are_none():
+    hand = following()
+    hand.watch(USAGE)
+    assert [to for to, _ in hand.news()] == [USAGE], "who asks is told, and nobody else"
+    for _ in range(3):
+        hand.wake(), hand.machine(), hand.runtime()
+    assert hand.news() == []
+    hand.wake(), hand.runtime()
+    hand.machine(replace(MACHINE, memory_bytes=8 << 30))
+    assert [(to, facts.memory_bytes) for to, facts in hand.news()] == [(PODS, 8 << 30), (USAGE, 8 << 30)]
+    hand.wake(), hand.machine(replace(MACHINE, memory_bytes=8 << 30))
+    hand.runtime(replace(INFO, handlers=()))
+    assert [(to, facts.handlers) for to, facts in hand.news()] == [(PODS, ()), (USAGE, ())]
+
+
+def test_a_subscriber_that_asks_again_is_told_again_and_not_twice_of_the_next_change():
+    hand = following()
+    known = hand.state.facts
+    hand.watch()
+    [(to, facts)] = hand.news()
+    assert to == PODS
+    assert facts is known, "everybody has the one object"
+    hand.wake(), hand.machine(replace(MACHINE, cpu_milli=1000))
+    assert [to for to, _ in hand.news()] == [PODS]
+
+
+def test_a_subscriber_that_asked_too_early_is_told_when_the_facts_are_there():
+    hand = Hand()
+    hand.watch()
+    assert hand.news() == []
+    hand.machine(), hand.runtime()
+    assert [to for to, _ in hand.news()] == [PODS]
+
+
+def test_a_new_incarnation_knows_nobody_until_they_ask_again():
+    before = following()
+    again = Hand(before.state.machine)
+    again.machine(), again.runtime()
+    assert again.news() == []
+    again.watch()
+    assert [to for to, _ in again.news()] == [PODS]
+    assert again.state.facts == before.state.facts
+
+
+def test_a_silent_runtime_keeps_its_last_status():
+    hand = following()
+    hand.wake(), hand.machine(), hand.end("RuntimeStatus", failure=DOWN)
+    assert (hand.state.runtime, hand.state.asking.failure) == (INFO, DOWN)
+    assert hand.state.facts is not None
+    assert hand.news() == []
+    assert hand.wake() == 1.0
+    hand.runtime()
+    assert (hand.state.asking.failure, hand.state.asking.failures) == (None, 0)
+    assert hand.news() == []
+
+
+def test_a_call_that_hangs_is_not_asked_beside_itself():
+    hand = Hand()
+    hand.machine()
+    for _ in range(4):
+        hand.wake(), hand.machine()
+    assert set(hand.open) == {"RuntimeStatus"}
+
+
+def test_what_concerns_nobody_here_changes_nothing():
+    hand = following()
+    before = hand.state
+    hand.give(Restarted(path=Path("/node/pleg"), incarnation=1, cause="x"))
+    assert hand.state == before
+    assert isinstance(before, NodeState)
