@@ -1,7 +1,7 @@
 """Which actor gets which port and handle: the one function by which `nodeagent run` and the simulation build the agent.
 
 ```text
-/node/info   /node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/imagegc   /node/cgroups
+/node/info   /node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/admission   /node/imagegc   /node/cgroups
 /node/logs   /node/usage   /node/eviction   /node/oom   /node/config   /node/file   /node/http
 ```
 """
@@ -11,6 +11,8 @@ from functools import partial
 
 import msgspec
 
+from actors.admission.actor import AdmissionManager
+from actors.admission.state import AdmissionState
 from actors.cgroups.actor import CgroupManager
 from actors.cgroups.state import CgroupsState
 from actors.events.actor import EventRecorder
@@ -43,7 +45,7 @@ from actors.sources.merge.actor import PodConfig
 from actors.status.actor import StatusManager
 from actors.status.state import StatusState
 from actors.supervisor.actor import PodSupervisor
-from actors.supervisor.state import DesiredSources, SupervisorState
+from actors.supervisor.state import DesiredSources, FollowedNode, SupervisorState
 from actors.usage.actor import UsageManager
 from actors.usage.state import UsagePolicy, UsageState
 from api import paths
@@ -151,7 +153,13 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         sources=DesiredSources(expected=sources_of(settings)),
         take_over=settings.take_over,
         resync_s=settings.sync_s,
-        node=parts.facts,
+        node=FollowedNode(facts=parts.facts),
+    )
+    admission = AdmissionState(node=parts.facts)
+    system.spawn(
+        AdmissionManager.options(name=paths.leaf(paths.ADMISSION), restart=FOREVER, mailbox=fan_in).bind(
+            admission, pick(ports, "ledger")
+        )
     )
     system.spawn(
         PodSupervisor.options(name=paths.leaf(paths.PODS), restart=FOREVER, mailbox=fan_in).bind(

@@ -41,7 +41,7 @@ class EvictionManager(CoreActor[EvictionMessage]):
         """Watch those who are asked for something."""
         match action:
             case WatchOthers():
-                for path in (paths.PODS, paths.USAGE, paths.IMAGEGC):
+                for path in (paths.PODS, paths.ADMISSION, paths.USAGE, paths.IMAGEGC):
                     ctx.watch(path)
             case _:
                 raise AssertionError(action)

@@ -26,6 +26,7 @@ from api import paths
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Path, Uid, WallNs
 from api.lifecycle import Action, Decision, Tell
+from api.messages.admission import NodePressure
 from api.messages.events import EventSeen
 from api.messages.eviction import (
     ActivePod,
@@ -38,7 +39,7 @@ from api.messages.eviction import (
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, WatchPods
+from api.messages.supervisor import ClearFinished, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
 KILL_WAIT_S = 30.0
@@ -129,7 +130,9 @@ def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[Eviction
             state = replace(state, doing=replace(state.doing, done=True))
         until = now + KILL_WAIT_S
         state = replace(state, settled=False, settling_until=until)
-        return replace(state, told=None, pods_asked_at=float("-inf")), ()
+        return replace(state, pods_asked_at=float("-inf")), ()
+    if path == paths.ADMISSION:
+        return replace(state, told=None), ()
     if path == paths.USAGE:
         return replace(state, heard_at=float("-inf")), ()
     if path == paths.IMAGEGC and isinstance(state.doing, Reclaiming):
@@ -226,11 +229,11 @@ def watch(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 
 
 def tell_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Tell the supervisor what the node is short of, when that is news."""
+    """Tell admission what the node is short of, when that is news."""
     conditions = pressures(state, now)
     if state.usage is not None and conditions != state.told:
         message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
-        actions.append(Tell(to=paths.PODS, message=message))
+        actions.append(Tell(to=paths.ADMISSION, message=message))
         state = replace(state, told=conditions)
     return replace(state, conditions=conditions)
 

@@ -6,8 +6,7 @@ until nothing is left of it: it is told by its UID.
 
 from msgspec.structs import replace
 
-from actors.supervisor.admission import is_ready
-from actors.supervisor.state import ActiveTold, SupervisorState
+from actors.supervisor.state import ActiveTold, Asked, SupervisorState
 from actors.supervisor.work import Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePods
@@ -21,13 +20,27 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     if not state.watchers.paths or state.sources.number < 0 or not is_ready(state):
         return state
     leaving = work.members["leaving"]
-    whole = state.sources.all_ready and not work.members["unheard"]
+    whole = state.sources.all_ready and not work.members["unheard"] and not is_recalling(state, work)
     before = state.watchers.told
     if before is not None and before.whole is whole:
         same = before.pods is work.active or before.pods == work.active
         if same and (before.leaving is leaving or before.leaving == leaving):
             return state
-    message = ActivePods(pods=tuple(work.active.values()), leaving=tuple(leaving), whole=whole)
+    pods = tuple(pod for _, pod in sorted(work.active.items()))
+    message = ActivePods(pods=pods, leaving=tuple(sorted(leaving)), whole=whole)
     work.actions += [Tell(to=path, message=message) for path in state.watchers.paths]
     told = ActiveTold(pods=work.active, leaving=leaving, whole=whole)
     return replace(state, watchers=replace(state.watchers, told=told))
+
+
+def is_ready(state: SupervisorState) -> bool:
+    """Tell whether it is known what runs, and what was decided earlier."""
+    return state.link.ready and state.node.known and state.runtime.listed is not None
+
+
+def is_recalling(state: SupervisorState, work: Work) -> bool:
+    """Tell whether pods that an earlier life admitted are not active yet only because the answer is under way."""
+    if any(uid in work.entries for uid in state.link.recalled):
+        return True
+    asked = (work.entries[uid].admission for uid in work.members["unanswered"])
+    return any(isinstance(one, Asked) and one.settled for one in asked)

@@ -36,8 +36,8 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
     def begin(self, ctx: Context) -> Decision[SupervisorState]:
         """Begin by asking for the desired set."""
         ctx.watch(paths.NODE)
-        book = replace(self.state.book, inherited=ctx.in_flight())
-        first = replace(self.state, epoch=ctx.incarnation, book=book)
+        ctx.watch(paths.ADMISSION)
+        first = replace(self.state, epoch=ctx.incarnation)
         return decide(first, None, ctx.now(), ctx.new_op)
 
     def decide(self, message: SupervisorMessage | KernelMessage, ctx: Context) -> Decision[SupervisorState]:
@@ -49,7 +49,7 @@ class PodSupervisor(CoreActor[SupervisorMessage]):
         match action:
             case SpawnPod(uid=uid, blank_as_of=blank_as_of):
                 try:
-                    ctx.spawn(self._pod_spec(uid, blank_as_of, self.state.node))
+                    ctx.spawn(self._pod_spec(uid, blank_as_of, self.state.node.facts))
                 except AlreadyExistsError:
                     # It survived an earlier incarnation of this supervisor and goes on under the new one.
                     ctx.log.info("pod actor kept", uid=uid)

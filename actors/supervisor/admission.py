@@ -1,102 +1,133 @@
-"""Who is admitted, and when: walks the pods without a verdict, critical ones first, then as they came.
+"""What the supervisor and AdmissionManager say to each other: a row of each pod, and what was decided on it.
 
-What was decided by an earlier life of the agent stays, and what runs is never refused. Everybody counts who may still
-have a running container, also those who are being stopped and those whom nobody wants any more; who has ended or was
-refused does not. A pod that would fit once others have ended waits for that, and its room is kept from those behind it.
-Nothing here waits: whatever may change the answer has the supervisor look again.
+Rows of pods that changed are sent at the end of a turn; all rows once a minute, to a new incarnation of admission, and, ever
+more slowly, while something is not answered.
 """
-
-from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from actors.rules.resources.admission import Admitted, House, Refused, Tenant, Waiting, judge
-from actors.rules.resources.allocation import allocated_of, joined
-from actors.rules.resources.pressure import refused_under
-from actors.rules.resources.request import claim_of, is_of_critical_priority, priority_of
 from actors.supervisor.gate import by_uid, may_start
-from actors.supervisor.standing import ENDED, is_to_stop, is_unheard
-from actors.supervisor.state import PodEntry, Preemption, Quarantined, SupervisorState
-from actors.supervisor.verdict import Verdict
+from actors.supervisor.standing import ENDED, OVER, is_fresh, is_to_stop
+from actors.supervisor.state import (
+    AdmissionLink,
+    Asked,
+    Decided,
+    Judged,
+    NotAsked,
+    PodEntry,
+    Preemption,
+    Quarantined,
+    Stopping,
+    SupervisorState,
+    with_entries,
+)
 from actors.supervisor.work import Work
 from api import paths
 from api.ids import Instant, Uid
 from api.kube.objects.pod import Pod
+from api.lifecycle import Tell
+from api.messages.admission import PodsToAdmit, PodToAdmit
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import PodLife
+from api.messages.supervisor import (
+    PodAdmitted,
+    PodLife,
+    PodRefused,
+    PodsDecided,
+    PodsJudged,
+    PreemptPods,
+    VerdictsRecalled,
+)
 
+REPEAT_S = 5.0
+"""How long an answer is waited for before all rows are sent again; each further time twice as long, up to a resync."""
 TERMINAL = ("Succeeded", "Failed")
-SETTLE_S = 1.0
 PREEMPTING = "Preempting"
 PREEMPTED = "Preempted in order to admit critical pod"
 
 
-def admit(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
-    """Decide on every pod on which that can be done now."""
-    if is_ready(state):
-        state = give_back(state, work)
-        waiting = [work.entries[uid] for uid in work.members["open"]]
-        if waiting:
-            state = restore(state, work, waiting)
-            fresh = [work.entries[uid] for uid in work.members["open"]]
-            state = decide_on(state, work, fresh, now) if fresh else state
-    return state
+# ---------------------------------------------------------------- what is said
 
 
-def is_ready(state: SupervisorState) -> bool:
-    """Tell whether enough is known to decide on anything."""
-    return state.book.recalled is not None and state.book.described and state.runtime.listed is not None
+def row_of(entry: PodEntry) -> PodToAdmit:
+    """Return what admission must know of a pod."""
+    desired, life, state = entry.desired, entry.reported.life, entry.admission
+    wanted = desired.pod is not None and entry.kill is None and not isinstance(entry.actor, Stopping)
+    holds = isinstance(state, Decided) and isinstance(state.answer, PodAdmitted) and state.answer.holds
+    return PodToAdmit(
+        uid=entry.uid,
+        number=entry.number,
+        name=f"{entry.namespace}/{entry.name}",
+        order=desired.order,
+        pod=desired.pod,
+        static=entry.is_static,
+        open=wanted and not isinstance(state, NotAsked),
+        settled=isinstance(state, Asked) and state.settled,
+        silent=life in (None, PodLife.RECALLING),
+        ending=desired.pod is None or is_to_stop(entry) or life is PodLife.TERMINATING,
+        ended=life in ENDED,
+        stoppable=not isinstance(entry.actor, Quarantined),
+        preempted=entry.preemption is not None,
+        confined=entry.reported.confined if holds else -1,
+    )
 
 
-def give_back(state: SupervisorState, work: Work) -> SupervisorState:
-    """Give back the verdicts of those whom no source describes, as far as they are in entry: what they take counts.
-
-    The actor of a pod may live on while the supervisor begins anew, and be heard before the source of its pod.
-    """
-    for uid in tuple(state.book.recalled or ()):
-        entry = work.entries.get(uid)
-        if entry is not None and entry.admission.verdict is None and entry.desired.pod is None:
-            state, after = claimed(state, entry)
-            work.put(after)
-    return state
+def with_received(entry: PodEntry) -> PodToAdmit:
+    """Return a pod's row with the answer that was received last."""
+    state = entry.admission
+    received = state.answer.generation if isinstance(state, Decided) else -1
+    return replace(row_of(entry), received=received)
 
 
-def restore(state: SupervisorState, work: Work, waiting: list[PodEntry]) -> SupervisorState:
-    """Give back the verdicts of an earlier life, and one to whatever runs or has ended already."""
-    for entry in waiting:
-        if entry.desired.pod is None:
-            continue
-        state, after = claimed(state, entry)
-        if after.admission.verdict is None and is_past_judging(state, entry, entry.desired.pod):
-            given = replace(entry.admission, verdict=accepted(entry.desired.pod), kept=True)
-            after = replace(entry, admission=given)
-            state = replace(state, book=replace(state.book, edition=state.book.edition + 1))
-        if after is not entry:
-            work.put(after)
-    return state
+def send_rows(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+    """Send admission the rows of the pods that changed, or of all when that is due."""
+    link = state.link
+    unanswered = bool(work.members["unanswered"]) or not link.ready
+    if link.whole_due or now >= due_at(state, link, unanswered=unanswered):
+        rows = tuple(with_received(entry) for entry in work.entries.values())
+        message = PodsToAdmit(epoch=state.epoch, whole=True, pods=rows)
+        tries = link.tries + 1 if unanswered else 0
+        link = replace(link, whole_due=False, whole_at=now, sent_at=now, tries=tries)
+        work.actions.append(Tell(to=paths.ADMISSION, message=message))
+    else:
+        changed = [(uid, work.entries.get(uid)) for uid in work.changed_rows(row_of)]
+        if changed:
+            rows = tuple(with_received(entry) for _, entry in changed if entry is not None)
+            left = tuple(uid for uid, entry in changed if entry is None)
+            message = PodsToAdmit(epoch=state.epoch, pods=rows, left=left)
+            link = replace(link, sent_at=now, tries=0)
+            work.actions.append(Tell(to=paths.ADMISSION, message=message))
+    work.wakes.append(due_at(state, link, unanswered=unanswered))
+    return replace(state, link=link)
 
 
-def is_past_judging(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
-    """Tell whether a pod runs, has ended or is to end: nothing is decided on it any more.
+def due_at(state: SupervisorState, link: AdmissionLink, *, unanswered: bool) -> Instant:
+    """Return when all rows are due again."""
+    resync_at = link.whole_at + state.resync_s
+    if not unanswered:
+        return resync_at
+    pause_s = min(REPEAT_S * (1 << min(link.tries, 8)), state.resync_s)
+    return min(resync_at, max(link.whole_at + pause_s, link.sent_at + REPEAT_S))
+
+
+def ask(state: SupervisorState, entry: PodEntry, work: Work) -> PodEntry:
+    """Return the entry of a wanted pod that nothing was decided on, asked for as far as it can be admitted now."""
+    pod = entry.desired.pod
+    if pod is None or isinstance(entry.admission, Judged | Decided):
+        return entry
+    known = state.runtime.listed is not None and state.node.known
+    free = not entry.is_static or entry.has_actor or may_start(state, entry, work)
+    asked = Asked(settled=is_settled(state, entry, pod)) if known and free else NotAsked()
+    return entry if asked == entry.admission else replace(entry, admission=asked)
+
+
+def is_settled(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
+    """Tell whether a pod runs, has ended or must end: nothing is decided on it any more.
 
     One that is being brought up was admitted, though that may be written nowhere: its actor was told so, and lives on.
     """
     over = pod.status.phase in TERMINAL or pod.metadata.deletion_timestamp is not None
-    told = entry.reported.life in (PodLife.SYNCING, PodLife.TERMINATING, *ENDED)
+    told = entry.reported.life in (PodLife.SYNCING, *OVER)
     return over or told or runs(state, entry.uid)
-
-
-def claimed(state: SupervisorState, entry: PodEntry) -> tuple[SupervisorState, PodEntry]:
-    """Return the entry with what an earlier life decided on it, which is looked up once."""
-    recalled = state.book.recalled or {}
-    verdict = recalled.get(entry.uid)
-    if verdict is None:
-        return state, entry
-    left = dict(recalled)
-    del left[entry.uid]
-    return replace(state, book=replace(state.book, recalled=left)), replace(
-        entry, admission=replace(entry.admission, verdict=verdict, kept=True)
-    )
 
 
 def runs(state: SupervisorState, uid: Uid) -> bool:
@@ -108,119 +139,83 @@ def runs(state: SupervisorState, uid: Uid) -> bool:
     return shown is not None and shown.alive and (shown.ours or state.take_over)
 
 
-def accepted(pod: Pod) -> Verdict:
-    """Return the verdict that a pod may run."""
-    return Verdict(name=full_name(pod), claim=claim_of(pod.spec), allocated=allocated_of(pod.spec))
+# ---------------------------------------------------------------- what is heard
 
 
-def full_name(pod: Pod) -> str:
-    """Return ``namespace/name``."""
-    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+def absorb_answer(
+    state: SupervisorState, message: PodsDecided | PodsJudged | VerdictsRecalled | PreemptPods
+) -> SupervisorState:
+    """Take in what admission says."""
+    match message:
+        case PodsDecided(decisions=decisions):
+            return absorb_decisions(state, decisions)
+        case PodsJudged(pods=pods):
+            found = ((state.entries.get(uid), number) for uid, number in pods)
+            judged = [
+                replace(entry, admission=Judged())
+                for entry, number in found
+                if entry is not None and entry.number == number and isinstance(entry.admission, Asked)
+            ]
+            return with_entries(state, judged)
+        case VerdictsRecalled(epoch=epoch, pods=pods):
+            if epoch != state.epoch:
+                return state
+            link = replace(state.link, ready=True, recalled=dict(pods))
+            return replace(state, link=link, due=replace(state.due, strays=True))
+        case PreemptPods(uids=uids):
+            named = (state.entries.get(uid) for uid in uids)
+            victims = [
+                replace(entry, preemption=Preemption(message=preemption_of(entry.uid)))
+                for entry in named
+                if entry is not None and entry.preemption is None
+            ]
+            return with_entries(state, victims)
 
 
-# those on whom nothing was decided yet
-
-
-def decide_on(state: SupervisorState, work: Work, fresh: list[PodEntry], now: Instant) -> SupervisorState:
-    """Judge pods one after the other, each beside those before it."""
-    house = house_of(state, work)
-    edition = state.book.edition
-    for entry in sorted(fresh, key=precedence):
-        pod = entry.desired.pod
-        assert pod is not None
-        if entry.is_static and not entry.has_actor and not may_start(state, entry, work):
+def absorb_decisions(
+    state: SupervisorState, decisions: tuple[PodAdmitted | PodRefused, ...]
+) -> SupervisorState:
+    """Take in answers: the newest about the pod that was asked for holds."""
+    after, recalled = [], dict(state.link.recalled)
+    for answer in decisions:
+        entry = state.entries.get(answer.uid)
+        if entry is None or entry.number != answer.number:
             continue
-        claim = claim_of(pod.spec)
-        name = full_name(pod)
-        kept_out = refused_under(pod, state.pressure.conditions, spares_static=state.pressure.spares_static)
-        verdict = judge(pod, claim, state.node, house) if kept_out is None else Refused(refusal=kept_out)
-        if isinstance(verdict, Waiting):
-            # Its room is promised, but there is nothing of it that could be stopped for others.
-            house = house.plus(Tenant(uid=entry.uid, name=name, claim=claim))
-            house = push_aside(work, verdict, house)
-            work.put(replace(entry, admission=replace(entry.admission, waits=verdict.why)))
+        recalled.pop(answer.uid, None)
+        before = entry.admission.answer if isinstance(entry.admission, Decided) else None
+        if before is not None and answer.generation <= before.generation:
             continue
-        decided = accepted(pod)
-        if isinstance(verdict, Refused):
-            if verdict.scarce and entry.is_static and not is_settled(entry, work, now):
-                held = f"room on the node, or else it is refused: {verdict.refusal.message}"
-                since = now if entry.admission.scarce_since is None else entry.admission.scarce_since
-                waiting = replace(entry.admission, waits=held, scarce_since=since)
-                work.put(replace(entry, admission=waiting))
-                continue
-            decided = Verdict(name=name, refusal=verdict.refusal)
-        else:
-            assert isinstance(verdict, Admitted)
-            house = house.plus(Tenant(uid=entry.uid, name=name, claim=claim, pod=pod))
-        made = replace(entry.admission, verdict=decided, kept=False, fresh=True, waits="")
-        work.put(replace(entry, admission=made))
-        edition += 1
-    return replace(state, book=replace(state.book, edition=edition))
+        # What was known to be fresh stays so, whoever began again since.
+        fresh = answer.fresh or is_fresh(entry)
+        decided = replace(entry, admission=Decided(answer=answer, fresh=fresh))
+        if before is not None and says(before) != says(answer):
+            revision = entry.desired.revision + 1
+            decided = replace(decided, desired=replace(entry.desired, revision=revision))
+        after.append(decided)
+    if len(recalled) != len(state.link.recalled):
+        state = replace(state, link=replace(state.link, recalled=recalled))
+    return with_entries(state, after)
 
 
-def is_settled(entry: PodEntry, work: Work, now: Instant) -> bool:
-    """Tell whether a static pod has found no room for so long that it is refused for that.
-
-    Manifests that are exchanged together are seen one by one: who is to make room may be seen to go a moment later.
-    """
-    since = now if entry.admission.scarce_since is None else entry.admission.scarce_since
-    if now >= since + SETTLE_S:
-        return True
-    work.settling.append(since + SETTLE_S)
-    return False
+def says(answer: PodAdmitted | PodRefused) -> tuple[object, ...]:
+    """Return what of an answer a pod's actor must know."""
+    if isinstance(answer, PodRefused):
+        return (answer.refusal,)
+    return (answer.allocated, answer.resize)
 
 
-def precedence(entry: PodEntry) -> tuple[int, int]:
-    """Return what pods without a verdict are sorted by: critical priorities first, then as they came."""
-    pod = entry.desired.pod
-    return (-priority_of(pod) if pod is not None and is_of_critical_priority(pod) else 0, entry.desired.order)
+def preemption_of(uid: Uid) -> KillPod:
+    """Return the kill of a pod that must make room."""
+    return KillPod(
+        uid=uid,
+        cause=KillCause.PREEMPTED,
+        evict=True,
+        reason=PREEMPTING,
+        message=PREEMPTED,
+        asked_by=paths.PODS,
+    )
 
 
-def push_aside(work: Work, verdict: Waiting, house: House) -> House:
-    """Note whom a critical pod needs stopped; from now on these are leaving."""
-    if not verdict.victims:
-        return house
-    for uid in verdict.victims:
-        kill = KillPod(
-            uid=uid,
-            cause=KillCause.PREEMPTED,
-            evict=True,
-            reason=PREEMPTING,
-            message=PREEMPTED,
-            asked_by=paths.PODS,
-        )
-        work.put(replace(work.entries[uid], preemption=Preemption(message=kill)))
-    after = House()
-    for tenant in house.tenants:
-        after = after.plus(replace(tenant, leaving=True) if tenant.uid in verdict.victims else tenant)
-    return after
-
-
-def house_of(state: SupervisorState, work: Work) -> House:
-    """Return everybody who takes something of the node."""
-    house = House()
-    for tenant in tenants(state, work):
-        house = house.plus(tenant)
-    return house
-
-
-def tenants(state: SupervisorState, work: Work) -> Iterator[Tenant]:
-    """Yield who takes something of the node: those in entry, and those of whom no source has spoken yet."""
-    for entry in sorted(
-        (work.entries[uid] for uid in work.members["housed"]), key=lambda one: one.desired.order
-    ):
-        verdict = entry.admission.verdict
-        assert verdict is not None
-        ending = entry.desired.pod is None or is_to_stop(entry)
-        yield Tenant(
-            uid=entry.uid,
-            name=verdict.name,
-            claim=joined(entry.admission.held, verdict.claim)
-            if entry.admission.held is not None
-            else verdict.claim,
-            leaving=is_unheard(entry) or ending or entry.reported.life is PodLife.TERMINATING,
-            pod=None if isinstance(entry.actor, Quarantined) else entry.desired.pod,
-        )
-    for uid, verdict in (state.book.recalled or {}).items():
-        if verdict.refusal is None and uid not in work.entries:
-            yield Tenant(uid=uid, name=verdict.name, claim=verdict.claim, leaving=True)
+def lost_admission(state: SupervisorState) -> SupervisorState:
+    """Take in that admission has begun again: it is sent everything."""
+    return replace(state, link=replace(state.link, ready=False, whole_due=True, tries=0))

@@ -11,21 +11,21 @@ from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
 from actors.rules.identity import kept_for_last
-from actors.rules.nodewatch import NEVER_ASKED
+from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.allocation import with_allocated
 from actors.supervisor.active import tell_active
-from actors.supervisor.admission import admit, claimed
+from actors.supervisor.admission import absorb_answer, ask, lost_admission, send_rows
 from actors.supervisor.clear import clear_finished
 from actors.supervisor.gate import by_uid, may_start
-from actors.supervisor.page import absorb_answer, absorb_node, consult, keep
-from actors.supervisor.resize import resize
-from actors.supervisor.standing import NOTHING_LEFT, OVER
+from actors.supervisor.standing import NOTHING_LEFT, OVER, admitted, is_awaited, is_fresh
 from actors.supervisor.state import (
     MEMO_SECTION,
     STATUS_SECTION,
     Clearance,
+    Decided,
     Desired,
     DesiredSources,
+    Judged,
     KillRequest,
     PodActorState,
     PodEntry,
@@ -42,7 +42,6 @@ from actors.supervisor.state import (
     with_entries,
     with_entry,
 )
-from actors.supervisor.verdict import Book
 from actors.supervisor.work import Work
 from api import paths
 from api.ids import Instant, OpId, Uid
@@ -55,20 +54,26 @@ from api.messages.podconfig import SnapshotWanted
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import (
     ClearFinished,
-    NodePressure,
+    PodAdmitted,
     PodLife,
     PodMoved,
     PodOp,
+    PodRefused,
     PodsChanged,
+    PodsDecided,
+    PodsJudged,
     PodsSnapshot,
+    PreemptPods,
     RuntimeListed,
     RuntimePresence,
     SourcedPod,
     SupervisorMessage,
+    VerdictsRecalled,
     WatchPods,
 )
 from api.paths import pod_path
 from api.ports.ledger import RecallAll, RecalledAll
+from api.ports.node import NodeFacts
 from api.ports.podfiles import ListPodFolders, PodFolders
 
 REPEAT_S = 5.0
@@ -133,14 +138,18 @@ def absorb(  # noqa: C901  # one case per message
         case NodeChanged(facts=facts):
             return absorb_node(state, facts)
         case Restarted(path=path) if path == paths.NODE:
-            return replace(state, book=replace(state.book, node_asked_at=NEVER_ASKED))
+            return replace(state, node=replace(state.node, asked_at=NEVER_ASKED))
+        case Restarted(path=path) if path == paths.ADMISSION:
+            return lost_admission(state)
+        case PodsDecided() | PodsJudged() | VerdictsRecalled() | PreemptPods():
+            return absorb_answer(state, message)
         case Restarted(path=path):
             return unsent(state, Uid(path.rpartition("/")[2]))
         case Outcome():
-            return absorb_garbage(absorb_answer(state, message, now), message)
+            return absorb_garbage(state, message)
         case KillPod(uid=uid) if uid in state.entries:
             return out_of_quarantine(state, state.entries[uid], now)
-        case WatchPods() | NodePressure() | ClearFinished():
+        case WatchPods() | ClearFinished():
             return absorb_eviction(state, message)
         case KillPod() | Alarm() | Heard() | StreamEnded() | None:
             return state
@@ -155,6 +164,20 @@ def out_of_quarantine(state: SupervisorState, entry: PodEntry, now: Instant) -> 
     return with_entry(state, replace(entry, actor=replace(entry.actor, retry_at=now)))
 
 
+def absorb_node(state: SupervisorState, facts: NodeFacts) -> SupervisorState:
+    """Take in what the node is; when it has changed every wanted pod is told."""
+    node = state.node
+    if node.known and facts == node.facts:
+        return state
+    told = [
+        replace(one, desired=replace(one.desired, revision=one.desired.revision + 1))
+        for one in (state.entries.values() if node.known else ())
+        if one.desired.pod is not None
+    ]
+    after = replace(node, facts=facts, known=True)
+    return with_entries(replace(state, node=after, due=replace(state.due, waiting=True)), told)
+
+
 def absorb_listing(state: SupervisorState, message: RuntimeListed) -> SupervisorState:
     """Take in a listing, and of whom the one before showed containers only; the same one twice says nothing more."""
     runtime = state.runtime
@@ -164,7 +187,7 @@ def absorb_listing(state: SupervisorState, message: RuntimeListed) -> Supervisor
     if before is not None and before.as_of != message.as_of:
         loose = frozenset(p.uid for p in before.pods if p.loose)
     after = replace(runtime, listed=message, strays=message.pods, ended=ended, loose=loose)
-    return replace(state, runtime=after, due=replace(state.due, room=True, strays=True, waiting=True))
+    return replace(state, runtime=after, due=replace(state.due, strays=True, waiting=True))
 
 
 def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
@@ -215,8 +238,13 @@ def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
         uid = Uid(meta.uid)
         entry = changed.get(uid) or state.entries.get(uid)
         if entry is None:
-            desired = Desired(order=order, revision=state.epoch * REVISIONS)
-            entry = PodEntry(uid=uid, name=meta.name, namespace=meta.namespace, desired=desired)
+            entry = PodEntry(
+                uid=uid,
+                name=meta.name,
+                namespace=meta.namespace,
+                number=order,
+                desired=Desired(order=order, revision=state.epoch * REVISIONS),
+            )
             order += 1
         elif entry.desired.pod == pod and entry.desired.source == source:
             continue
@@ -242,17 +270,23 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
             uid=message.uid,
             name=message.name,
             namespace=message.namespace,
+            number=state.next_order,
             desired=Desired(order=state.next_order, revision=state.epoch * REVISIONS),
             actor=Spawned(),
         )
         state = replace(state, next_order=state.next_order + 1)
     if not entry.name:
         entry = replace(entry, name=message.name, namespace=message.namespace)
-    if message.confined >= entry.desired.revision:
+    confined, answer = entry.reported.confined, admitted(entry)
+    if answer is not None and message.confined >= entry.desired.revision:
         # What its containers gave back is free once they are confined by what it was sent last.
-        entry = replace(entry, admission=replace(entry.admission, held=None))
+        confined = answer.generation
     reported = Reported(
-        life=message.life, deleted=message.deleted, kept=message.kept, leaving=message.leaving
+        life=message.life,
+        deleted=message.deleted,
+        kept=message.kept,
+        leaving=message.leaving,
+        confined=confined,
     )
     moved = replace(entry, reported=reported)
     return state if state.entries.get(message.uid) == moved else with_entry(state, moved)
@@ -298,10 +332,12 @@ def absorb_death(state: SupervisorState, uid: Uid, cause: str, now: Instant) -> 
         return state
     if isinstance(entry.actor, Stopping):
         runtime = replace(state.runtime, ended={**state.runtime.ended, uid: now})
-        state = replace(state, runtime=runtime, book=without_verdict(state.book, entry))
+        number = state.next_order
         # Should it be wanted again, it is judged again.
-        fresh = PodEntry(uid=uid, name=entry.name, namespace=entry.namespace, desired=entry.desired)
-        return with_entry(state, fresh)
+        fresh = PodEntry(
+            uid=uid, name=entry.name, namespace=entry.namespace, number=number, desired=entry.desired
+        )
+        return with_entry(replace(state, runtime=runtime, next_order=number + 1), fresh)
     deaths = deaths_of(entry.actor)
     wait_s = min(QUARANTINE_S * 2**deaths, QUARANTINE_LIMIT_S)
     quarantined = Quarantined(
@@ -317,21 +353,12 @@ def deaths_of(actor: PodActorState) -> int:
     return actor.deaths if isinstance(actor, Spawned | Quarantined) else 0
 
 
-def without_verdict(book: Book, entry: PodEntry) -> Book:
-    """Return the book when nothing is left of a pod: should the same UID come back, it is judged anew."""
-    return book if entry.admission.verdict is None else replace(book, edition=book.edition + 1)
-
-
-def absorb_eviction(
-    state: SupervisorState, message: WatchPods | NodePressure | ClearFinished
-) -> SupervisorState:
-    """Take in who is to know which pods are active, what the node is short of, or what is to be done about it."""
+def absorb_eviction(state: SupervisorState, message: WatchPods | ClearFinished) -> SupervisorState:
+    """Take in who must know which pods are active, or that what is kept of those that ended must go."""
     match message:
         case WatchPods(asked_by=path):
             others = tuple(one for one in state.watchers.paths if one != path)
             return replace(state, watchers=Watchers(paths=(*others, path)))
-        case NodePressure():
-            return replace(state, pressure=message, due=replace(state.due, room=True))
         case ClearFinished():
             return replace(state, clearance=Clearance(asked=message))
         case _:
@@ -370,35 +397,35 @@ def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> De
     work = Work(state)
     state = ask_for_snapshot(state, work, now)
     state = collect_garbage(state, work, now, new_op)
-    state = consult(state, work, now, new_op)
-    state = let_in(find_orphans(state, work), work, now)
+    state = follow(state, work, now)
+    state = find_orphans(state, work)
     state = attend_due(state, work, now)
-    state = clear_finished(tell_active(keep(state, work, now, new_op), work), work)
+    state = clear_finished(tell_active(send_rows(state, work, now), work), work)
     agenda = state.agenda.plus(work.looks_due)
     next_look, agenda = agenda.first(lambda look: stands(work.entries, look))
-    later = (at for at in (next_look, state.due.admit_at) if at is not None)
-    wake_at = min((*work.wakes, *later), default=None)
+    if next_look is not None:
+        work.wakes.append(next_look)
+    wake_at = min(work.wakes, default=None)
     state = replace(
         state,
         entries=work.entries,
         index=work.index(),
         touched=work.later,
         agenda=agenda,
-        due=replace(state.due, room=work.room_due, strays=work.strays_due),
+        due=replace(state.due, strays=work.strays_due),
         runtime=replace(state.runtime, strays=with_dropped(state, work)),
         wake_at=wake_at,
     )
     return Decision(state=state, actions=tuple(work.actions), wake_at=wake_at)
 
 
-def let_in(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
-    """Decide who is admitted and who is resized, where something has changed on which that depends."""
-    admit_at = state.due.admit_at
-    if not work.room_due and (admit_at is None or now < admit_at):
-        return state
-    work.room_due = False
-    state = resize(admit(state, work, now), work)
-    return replace(state, due=replace(state.due, admit_at=min(work.settling, default=None)))
+def follow(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+    """Follow what the node is."""
+    node = state.node
+    asked_at, asking, again_at = follow_node(paths.PODS, node.asked_at, now, known=node.known)
+    work.actions += asking
+    work.wakes.append(again_at)
+    return replace(state, node=replace(node, asked_at=asked_at)) if asking else state
 
 
 def attend_due(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
@@ -415,7 +442,7 @@ def attend_due(state: SupervisorState, work: Work, now: Instant) -> SupervisorSt
         work.looks = []
         after = attend(state, entry, work, now)
         if after is None:
-            state = replace(state, book=without_verdict(state.book, entry))
+            state = forget(state, entry.uid)
             work.drop(entry.uid)
             continue
         look_at = min(work.looks, default=None)
@@ -425,6 +452,14 @@ def attend_due(state: SupervisorState, work: Work, now: Instant) -> SupervisorSt
             work.looks_due.append((look_at, entry.uid))
         work.settle(after)
     return state
+
+
+def forget(state: SupervisorState, uid: Uid) -> SupervisorState:
+    """Return the state without what admission recalled of a pod that is done with."""
+    if uid not in state.link.recalled:
+        return state
+    left = {one: name for one, name in state.link.recalled.items() if one != uid}
+    return replace(state, link=replace(state.link, recalled=left))
 
 
 def stands(entries: Mapping[Uid, PodEntry], look: Entry) -> bool:
@@ -458,7 +493,8 @@ def attend(state: SupervisorState, entry: PodEntry, work: Work, now: Instant) ->
                 return None
         case _:
             assert_never(actor)
-    if wanted and entry.admission.verdict is None:
+    entry = ask(state, entry, work)
+    if wanted and not isinstance(entry.admission, Judged | Decided):
         return entry
     if wanted and entry.is_static and not may_start(state, entry, work):
         return entry
@@ -473,7 +509,7 @@ def blank_as_of(state: SupervisorState, entry: PodEntry) -> Instant | None:
     What was looked for is older than the pod, and nobody but its actor makes anything of it.
     """
     listed, remains = state.runtime.listed, state.garbage.remains
-    if listed is None or remains is None or not entry.admission.fresh or deaths_of(entry.actor):
+    if listed is None or remains is None or not is_fresh(entry) or deaths_of(entry.actor):
         return None
     if entry.uid in state.runtime.ended or entry.uid in uids_of(remains) or entry.uid in by_uid(listed):
         return None
@@ -502,7 +538,8 @@ def attend_actor(
     if kill is not None:
         kill = send_kill(state, kill, work, now, answered=entry.reported.deleted)
         return replace(entry, kill=kill)
-    entry = send_deletion(state, send_update(state, entry, actor, work, now), work, now)
+    entry = send_update(state, ask(state, entry, work), actor, work, now)
+    entry = send_deletion(state, entry, work, now)
     return send_preemption(entry, work, now)
 
 
@@ -510,17 +547,18 @@ def send_update(
     state: SupervisorState, entry: PodEntry, actor: Spawned, work: Work, now: Instant
 ) -> PodEntry:
     """Send a pod's actor what its pod should be, once that is decided and remembered, and again with each resync."""
-    pod, verdict, revision = entry.desired.pod, entry.admission.verdict, entry.desired.revision
-    if pod is None or verdict is None or not entry.admission.kept:
+    pod, revision = entry.desired.pod, entry.desired.revision
+    if pod is None or not isinstance(entry.admission, Decided) or is_awaited(entry):
         return entry
     if actor.sent != revision or now >= actor.sent_at + state.resync_s:
+        answer = entry.admission.answer
         update = UpdatePod(
-            pod=with_allocated(pod, verdict.allocated),
+            pod=with_allocated(pod, answer.allocated) if isinstance(answer, PodAdmitted) else pod,
             source=entry.desired.source,
             generation=revision,
-            node=state.node,
-            refusal=verdict.refusal,
-            resize=entry.admission.resize,
+            node=state.node.facts,
+            refusal=answer.refusal if isinstance(answer, PodRefused) else None,
+            resize=answer.resize if isinstance(answer, PodAdmitted) else None,
         )
         work.actions.append(Tell(to=pod_path(entry.uid), message=update))
         actor = replace(actor, sent=revision, sent_at=now)
@@ -584,7 +622,7 @@ def shortens(kill: KillPod, earlier: KillPod) -> bool:
 def send_preemption(entry: PodEntry, work: Work, now: Instant) -> PodEntry:
     """Stop a pod that must make room for a critical one: tell its actor, until it answers that it is stopping."""
     preemption = entry.preemption
-    if preemption is None or entry.admission.verdict is None or not entry.admission.kept:
+    if preemption is None or not isinstance(entry.admission, Decided):
         return entry
     if entry.reported.life not in (None, PodLife.RECALLING, PodLife.SYNCING):
         return entry
@@ -652,10 +690,10 @@ def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
 
     A verdict is durable before its pod's actor does anything, so what an earlier life decided tells of each beginning.
     """
-    for uid, verdict in (state.book.recalled or {}).items():
+    for uid, full_name in state.link.recalled.items():
         if uid not in work.entries:
-            namespace, _, name = verdict.name.partition("/")
-            state = adopt_orphan(state, work, uid, name, namespace)
+            namespace, _, name = full_name.partition("/")
+            state = adopt_orphan(forget(state, uid), work, uid, name, namespace)
     if state.garbage.calls:
         return state
     for uid in state.garbage.found:
@@ -673,9 +711,14 @@ def adopt_orphan(
     cause: KillCause = KillCause.ORPHAN,
 ) -> SupervisorState:
     """Take entry of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
-    desired = Desired(order=state.next_order)
-    entry = PodEntry(uid=uid, name=name, namespace=namespace, desired=desired, kill=removal(uid, cause))
-    state, entry = claimed(state, entry)
+    entry = PodEntry(
+        uid=uid,
+        name=name,
+        namespace=namespace,
+        number=state.next_order,
+        desired=Desired(order=state.next_order),
+        kill=removal(uid, cause),
+    )
     work.put(entry)
     return replace(state, next_order=state.next_order + 1)
 

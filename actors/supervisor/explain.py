@@ -1,7 +1,6 @@
 """Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
 
 from actors.rules.container.role import in_order, lasting
-from actors.supervisor.admission import is_ready
 from actors.supervisor.gate import holder_of
 from actors.supervisor.state import PodEntry, Quarantined, SupervisorState
 from api.ids import Instant
@@ -9,8 +8,8 @@ from api.messages.supervisor import RuntimePresence
 from api.shown.introspection import Explanation, PodRow, Step
 
 
-def wait_of(state: SupervisorState, entry: PodEntry) -> str:
-    """Return what a pod without an actor waits for."""
+def wait_of(state: SupervisorState, entry: PodEntry, admission: str) -> str:
+    """Return what a pod without an actor waits for; `admission` is what its admission waits for, empty for nothing."""
     if isinstance(entry.actor, Quarantined):
         return f"its actor died past its restart budget and is kept in quarantine: {entry.actor.cause}"
     if state.runtime.listed is None:
@@ -18,20 +17,10 @@ def wait_of(state: SupervisorState, entry: PodEntry) -> str:
     holder = holder_of(entry, state.entries.values())
     if holder is not None and holder.uid != entry.uid:
         return f"an older pod of the same name to end (uid {holder.uid})"
-    if not is_ready(state):
-        return f"to be admitted, for which {silent_on_admission(state)} has to answer"
-    return entry.admission.waits or "its actor to be started"
+    return admission or "its actor to be started"
 
 
-def silent_on_admission(state: SupervisorState) -> str:
-    """Return who has not answered yet what has to be known before anything is admitted."""
-    if state.book.recalled is not None:
-        return "the container runtime (which it is)"
-    problem = f": {state.book.problem}" if state.book.problem else ""
-    return f"the ledger (what was admitted before{problem})"
-
-
-def entry_row(state: SupervisorState, entry: PodEntry, now: Instant) -> PodRow:
+def entry_row(state: SupervisorState, entry: PodEntry, now: Instant, admission: str) -> PodRow:
     """Return the line of ``nodeagent pods`` of a pod without an actor."""
     containers = tuple(c.name for c in in_order(entry.desired.pod.spec)) if entry.desired.pod else ()
     lasts = len(lasting(entry.desired.pod.spec)) if entry.desired.pod else 0
@@ -45,12 +34,12 @@ def entry_row(state: SupervisorState, entry: PodEntry, now: Instant) -> PodRow:
         status="Quarantined" if isinstance(actor, Quarantined) else "Pending",
         restarts=0,
         source=entry.desired.source or "orphan",
-        why=wait_of(state, entry) + retry,
+        why=wait_of(state, entry, admission) + retry,
         containers=containers,
     )
 
 
-def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant) -> Explanation:
+def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant, admission: str) -> Explanation:
     """Return the answer to ``explain`` for a pod without an actor."""
     kill = entry.kill or entry.deletion
     coming: tuple[Step, ...] = ()
@@ -61,7 +50,7 @@ def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant) -> 
         name=entry.name,
         uid=entry.uid,
         state="it has no actor; its containers, if any, are left as they are",
-        waits_for=wait_of(state, entry),
+        waits_for=wait_of(state, entry, admission),
         next=coming,
         kill=kill.message.cause.value if kill is not None else "",
     )

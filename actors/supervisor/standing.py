@@ -1,12 +1,9 @@
 """What is true of one pod in entry, whoever else there is: which questions it is part of, and what others depend on."""
 
-from msgspec.structs import replace
-
 from actors.rules.resources.allocation import allocated_of, with_allocated
-from actors.rules.resources.request import claim_of
-from actors.supervisor.state import PodEntry, Stopping
+from actors.supervisor.state import Asked, Decided, Judged, NotAsked, PodEntry, Unspawned
 from api.messages.eviction import ActivePod
-from api.messages.supervisor import PodLife
+from api.messages.supervisor import PodAdmitted, PodLife
 
 ENDED = (PodLife.TERMINATED, PodLife.FINISHED, PodLife.GONE)
 OVER = (PodLife.TERMINATING, *ENDED)
@@ -15,82 +12,65 @@ NOTHING_LEFT = (PodLife.FINISHED, PodLife.GONE)
 
 
 def stake(entry: PodEntry | None) -> tuple[object, ...]:
-    """Return what of a pod others depend on: its name, its room, and how far it is as far as that matters to them."""
+    """Return what of a pod others of its name depend on, and what becomes of pods that have no entry."""
     if entry is None:
         return ()
-    life: PodLife | bool | None = entry.reported.life
-    admission = entry.admission
-    if admission.verdict is not None and admission.verdict.refusal is not None:
-        life = None
-    elif life not in OVER:
-        life = is_unheard(entry)
+    desired = entry.desired
     return (
-        replace(entry.desired, revision=0),
         entry.full_name,
+        desired.pod is None,
+        desired.source,
+        desired.order,
         type(entry.actor),
         entry.kill is None,
-        is_to_stop(entry),
-        admission.verdict,
-        admission.held,
-        admission.resize,
-        life,
     )
 
 
-def is_open(entry: PodEntry) -> bool:
-    """Tell whether a pod waits for its verdict."""
-    wanted = entry.desired.pod is not None and entry.kill is None
-    return entry.admission.verdict is None and wanted and not isinstance(entry.actor, Stopping)
+def admitted(entry: PodEntry) -> PodAdmitted | None:
+    """Return with what a pod was admitted, None when it was not."""
+    answer = entry.admission.answer if isinstance(entry.admission, Decided) else None
+    return answer if isinstance(answer, PodAdmitted) else None
 
 
-def is_housed(entry: PodEntry) -> bool:
-    """Tell whether a pod takes something of the node: it was let in, and may have running containers."""
-    return (
-        entry.admission.verdict is not None
-        and entry.admission.verdict.refusal is None
-        and entry.reported.life not in ENDED
-    )
+def is_fresh(entry: PodEntry) -> bool:
+    """Tell whether a pod was decided on since the supervisor began: nothing of it can have ended before."""
+    state = entry.admission
+    return isinstance(state, Judged) or (isinstance(state, Decided) and state.fresh)
 
 
-def is_asking(entry: PodEntry) -> bool:
-    """Tell whether a pod that was admitted asks for other amounts than it has."""
-    verdict, pod = entry.admission.verdict, entry.desired.pod
-    if verdict is None or pod is None or verdict.refusal is not None:
+def is_unanswered(entry: PodEntry) -> bool:
+    """Tell whether admission has still to answer about a pod: whether it may run, or what else it gets."""
+    if entry.desired.pod is None or entry.kill is not None:
         return False
-    if entry.kill is not None or entry.deletion is not None or entry.reported.life in OVER:
+    return isinstance(entry.admission, Asked | Judged) or is_awaited(entry)
+
+
+def is_awaited(entry: PodEntry) -> bool:
+    """Tell whether admission has still to say what an admitted pod gets that asks for other amounts now."""
+    answer, pod = admitted(entry), entry.desired.pod
+    if answer is None or pod is None or is_to_stop(entry) or entry.reported.life in OVER:
         return False
-    return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
-
-
-def is_resizing(entry: PodEntry) -> bool:
-    """Tell whether a pod asks for other amounts than it has, or was told why it does not get them."""
-    return entry.admission.resize is not None or is_asking(entry)
-
-
-def is_unkept(entry: PodEntry) -> bool:
-    """Tell whether a verdict is not in the ledger yet."""
-    return entry.admission.verdict is not None and not entry.admission.kept
+    return allocated_of(pod.spec) != answer.asked
 
 
 def is_unheard(entry: PodEntry) -> bool:
     """Tell whether a pod that an earlier life admitted may have ended since, or be ending: its actor is about to say."""
-    return not entry.admission.fresh and entry.reported.life in (None, PodLife.RECALLING)
+    begun = not isinstance(entry.actor, Unspawned) or isinstance(entry.admission, Decided)
+    return begun and not is_fresh(entry) and entry.reported.life in (None, PodLife.RECALLING)
 
 
 def is_waiting(entry: PodEntry) -> bool:
-    """Tell whether a pod has no actor yet, or is wanted by nobody and not stopped yet."""
-    return not entry.has_actor or (entry.desired.pod is None and entry.kill is None)
+    """Tell whether a pod has no actor yet, cannot be admitted yet, or is wanted by no source and not stopped yet."""
+    if not entry.has_actor or isinstance(entry.admission, NotAsked):
+        return True
+    return entry.desired.pod is None and entry.kill is None
 
 
 def is_active(entry: PodEntry) -> bool:
     """Tell whether a pod may use something of the node."""
-    verdict = entry.admission.verdict
-    return (
-        entry.desired.pod is not None
-        and verdict is not None
-        and verdict.refusal is None
-        and (entry.reported.life not in NOTHING_LEFT or entry.reported.leaving)
-    )
+    if entry.desired.pod is None or admitted(entry) is None:
+        return False
+    return entry.reported.life not in NOTHING_LEFT or entry.reported.leaving
 
 
 def is_leaving(entry: PodEntry) -> bool:
@@ -111,9 +91,10 @@ def is_to_stop(entry: PodEntry) -> bool:
 
 def active_pod(entry: PodEntry) -> ActivePod | None:
     """Return an active pod with the amounts that it was given, None for one that is not active."""
-    if entry.desired.pod is None or entry.admission.verdict is None or not is_active(entry):
+    answer = admitted(entry)
+    if entry.desired.pod is None or answer is None or not is_active(entry):
         return None
-    pod = with_allocated(entry.desired.pod, entry.admission.verdict.allocated)
+    pod = with_allocated(entry.desired.pod, answer.allocated)
     return ActivePod(uid=entry.uid, pod=pod, ending=is_ending(entry))
 
 

@@ -5,14 +5,20 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from actors.rules.agenda import Agenda
-from actors.rules.resources.request import Claim
-from actors.supervisor.verdict import Book, Verdict
+from actors.rules.nodewatch import NEVER_ASKED
 from api.ids import Instant, OpId, Path, Uid
 from api.kube.objects.pod import Pod
 from api.lifecycle import Action
 from api.messages.eviction import ActivePod
-from api.messages.pod import KillPod, Resize
-from api.messages.supervisor import ClearFinished, NodePressure, PodLife, RuntimeListed, RuntimePresence
+from api.messages.pod import KillPod
+from api.messages.supervisor import (
+    ClearFinished,
+    PodAdmitted,
+    PodLife,
+    PodRefused,
+    RuntimeListed,
+    RuntimePresence,
+)
 from api.ports.node import NodeFacts
 
 MEMO_SECTION = "pods"
@@ -87,6 +93,8 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
     """It has ended, and its logs, perhaps its records in the runtime too, are there still."""
     leaving: bool = False
     """It has ended, and what its containers wrote is being removed with their records."""
+    confined: int = -1
+    """Generation of the last answer of admission whose amounts confine everything of it that runs."""
 
 
 class KillRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,23 +113,30 @@ class Preemption(msgspec.Struct, frozen=True, kw_only=True):
     sent_at: Instant = float("-inf")
 
 
-class Admission(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the admission of a pod is."""
+class NotAsked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It cannot be admitted yet: its name is not free, or too little is known."""
 
-    verdict: Verdict | None = None
-    """What was decided; None while it is open."""
-    kept: bool = False
-    """The ledger holds the verdict, or would not take it: the actor may be told."""
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Admission was asked to decide on it."""
+
+    settled: bool = False
+    """It runs, has ended or must end: it is admitted whatever there is room for."""
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """It is decided on, and that is being written: its actor may begin to look around."""
+
+
+class Decided(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Admission has answered, and the ledger holds it."""
+
+    answer: PodAdmitted | PodRefused
     fresh: bool = False
-    """This incarnation decided: nothing of the pod can have ended before."""
-    waits: str = ""
-    """What the verdict waits for."""
-    scarce_since: Instant | None = None
-    """Since when there is no room for it."""
-    resize: Resize | None = None
-    """Why it does not have the amounts that it asks for."""
-    held: Claim | None = None
-    """What its containers may still have of an earlier allocation, until its actor says otherwise."""
+    """It was decided since the supervisor began: nothing of the pod can have ended before."""
+
+
+AdmissionProgress = NotAsked | Asked | Judged | Decided
 
 
 class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +145,8 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     name: str
     namespace: str
+    number: int = 0
+    """Which pod of this UID: the same UID may come again when everything of it is removed."""
     desired: Desired = Desired()
     actor: PodActorState = Unspawned()
     reported: Reported = Reported()
@@ -138,7 +155,7 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
     deletion: KillRequest | None = None
     """Set: its object is being deleted; its source lets go of it when everything has ended."""
     preemption: Preemption | None = None
-    admission: Admission = Admission()
+    admission: AdmissionProgress = NotAsked()
     look_at: Instant | None = None
     """When something is to be done about it though nothing of it changes; None: never."""
 
@@ -167,18 +184,12 @@ class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pods each question is about, so that a change of one pod has nobody walk over all of them."""
+    """Which pods each question is about, so that a change of one pod has no one walk over all of them."""
 
     names: Mapping[str, tuple[Uid, ...]] = {}
     """By full name, as they came."""
-    open: Mapping[Uid, None] = {}
-    """Those who wait for their verdict."""
-    housed: Mapping[Uid, None] = {}
-    """Those who take something of the node."""
-    resizing: Mapping[Uid, None] = {}
-    """Those who ask for other amounts than they have, or did."""
-    unkept: Mapping[Uid, None] = {}
-    """Those whose verdict the ledger does not hold yet."""
+    unanswered: Mapping[Uid, None] = {}
+    """Those about whom admission has still to answer."""
     unheard: Mapping[Uid, None] = {}
     """Those whose actor has not said yet whether they have ended."""
     waiting: Mapping[Uid, None] = {}
@@ -242,14 +253,34 @@ class GarbageCollection(msgspec.Struct, frozen=True, kw_only=True):
 class Due(msgspec.Struct, frozen=True, kw_only=True):
     """Which questions must be answered again because something has changed on which they depend."""
 
-    room: bool = True
-    """Who is admitted or resized."""
-    admit_at: Instant | None = None
-    """When that is to be answered again though nothing changes."""
     strays: bool = True
     """What becomes of pods that have no entry."""
     waiting: bool = True
     """What becomes of those who wait for a listing or for sources."""
+
+
+class AdmissionLink(msgspec.Struct, frozen=True, kw_only=True):
+    """How far supervisor and admission know of each other."""
+
+    ready: bool = False
+    """Admission has read the ledger and knows all pods."""
+    recalled: Mapping[Uid, str] = {}
+    """Of which pods the ledger holds a verdict while no one owns them, as ``namespace/name``."""
+    whole_due: bool = True
+    """All rows must be sent."""
+    whole_at: Instant = float("-inf")
+    sent_at: Instant = float("-inf")
+    """When any were sent last."""
+    tries: int = 0
+    """How often all were sent since something was to be answered."""
+
+
+class FollowedNode(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node has and is called; not wholly known before it was asked."""
+
+    facts: NodeFacts = NodeFacts()
+    known: bool = False
+    asked_at: Instant = NEVER_ASKED
 
 
 class Clearance(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,11 +319,8 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     due: Due = Due()
     runtime: RuntimeView = RuntimeView()
     garbage: GarbageCollection = GarbageCollection()
-    node: NodeFacts = NodeFacts()
-    """What the node has and is called; not wholly known before it was asked."""
-    book: Book = Book()
-    pressure: NodePressure = NodePressure()
-    """What the node is short of."""
+    node: FollowedNode = FollowedNode()
+    link: AdmissionLink = AdmissionLink()
     clearance: Clearance | None = None
     watchers: Watchers = Watchers()
     wake_at: Instant | None = None

@@ -18,15 +18,13 @@ import msgspec
 from actors.rules.agenda import Entry
 from actors.supervisor.standing import (
     active_pod,
+    admitted,
     is_active,
     is_cleanable,
     is_ending,
-    is_housed,
     is_leaving,
-    is_open,
-    is_resizing,
+    is_unanswered,
     is_unheard,
-    is_unkept,
     is_waiting,
     stake,
 )
@@ -35,14 +33,8 @@ from api.ids import Instant, Uid
 from api.lifecycle import Action
 from api.messages.eviction import ActivePod
 
-BY_STAKE: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
-    ("open", is_open),
-    ("housed", is_housed),
-    ("resizing", is_resizing),
-)
-"""What depends on nothing but `stake`."""
-BY_ENTRY: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
-    ("unkept", is_unkept),
+QUESTIONS: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
+    ("unanswered", is_unanswered),
     ("unheard", is_unheard),
     ("waiting", is_waiting),
     ("leaving", is_leaving),
@@ -51,30 +43,29 @@ BY_ENTRY: tuple[tuple[str, Callable[[PodEntry], bool]], ...] = (
 
 
 class Work:
-    """Charges and actions as one turn collects them; lives no longer than that turn."""
+    """Entries and actions as one turn collects them; lives no longer than that turn."""
 
     def __init__(self, state: SupervisorState) -> None:
         self.entries: dict[Uid, PodEntry] = dict(state.entries)
         self.actions: list[Action] = []
         self.wakes: list[Instant] = []
-        """When the next turn is due at the latest, for other reasons than a entry."""
-        self.settling: list[Instant] = []
-        """When those who find no room are to be judged again at the latest."""
+        """When the next turn is due at the latest, for other reasons than an entry."""
         self.looks: list[Instant] = []
         """When the entry that is being attended is to be looked at again at the latest."""
         self.looks_due: list[Entry] = []
         """When entries are due: what the agenda does not have yet."""
-        self.room_due = state.due.room
         self.strays_due = state.due.strays
         self.later: dict[Uid, PodEntry | None] = {}
         """Whom the next turn looks at."""
         self.dropped: list[Uid] = []
         self.names: Mapping[str, tuple[Uid, ...]] = state.index.names
         self.members: dict[str, Mapping[Uid, None]] = {
-            name: getattr(state.index, name) for name, _ in (*BY_STAKE, *BY_ENTRY)
+            name: getattr(state.index, name) for name, _ in QUESTIONS
         }
         self.active: Mapping[Uid, ActivePod] = state.index.active
         self._kept = state.index
+        self._before: dict[Uid, PodEntry | None] = {}
+        """How the last turn left those that have changed since."""
         self._queue: list[tuple[int, Uid]] = []
         self._queued: set[Uid] = set()
         self._passed: tuple[int, Uid] | None = None
@@ -102,15 +93,15 @@ class Work:
             self._note(entry.uid, before, entry)
 
     def drop(self, uid: Uid) -> None:
-        """Be in entry of a pod no more."""
+        """Forget a pod."""
         self._note(uid, self.entries.pop(uid), None)
         self.dropped.append(uid)
 
     def _note(self, uid: Uid, before: PodEntry | None, after: PodEntry | None) -> None:
         if before is after:
             return
+        self._before.setdefault(uid, before)
         if stake(before) != stake(after):
-            self.room_due = True
             if (
                 before is None
                 or after is None
@@ -118,18 +109,15 @@ class Work:
             ):
                 self.strays_due = True
             self._rename(uid, before, after)
-            self._sort(uid, after, BY_STAKE)
             for one in (before, after):
                 for rival in self.names.get(one.full_name, ()) if one is not None else ():
                     if rival != uid:
                         self.queue(rival)
-        self._sort(uid, after, BY_ENTRY)
+        self._sort(uid, after)
         self._show(uid, before, after)
 
-    def _sort(
-        self, uid: Uid, after: PodEntry | None, questions: tuple[tuple[str, Callable[[PodEntry], bool]], ...]
-    ) -> None:
-        for name, concerns in questions:
+    def _sort(self, uid: Uid, after: PodEntry | None) -> None:
+        for name, concerns in QUESTIONS:
             members = self.members[name]
             belongs = after is not None and concerns(after)
             if belongs is (uid in members):
@@ -198,6 +186,17 @@ class Work:
                 yield entry
         self._over = True
 
+    def changed_rows(self, row_of: Callable[[PodEntry], object]) -> list[Uid]:
+        """Return whose row is another one than after the last turn."""
+        changed = []
+        for uid, before in self._before.items():
+            after = self.entries.get(uid)
+            if before is after:
+                continue
+            if before is None or after is None or row_of(before) != row_of(after):
+                changed.append(uid)
+        return changed
+
     def namesakes(self, entry: PodEntry) -> tuple[PodEntry, ...]:
         """Return those who have the name of `entry`, itself among them."""
         return tuple(self.entries[uid] for uid in self.names.get(entry.full_name, ()))
@@ -209,6 +208,7 @@ class Work:
 
 def active_key(entry: PodEntry | None) -> tuple[object, ...] | None:
     """Return what makes an active pod another one than before, None for a pod that is not active."""
-    if entry is None or entry.admission.verdict is None or not is_active(entry):
+    answer = admitted(entry) if entry is not None else None
+    if entry is None or answer is None or not is_active(entry):
         return None
-    return (entry.desired.revision, is_ending(entry), entry.admission.verdict.allocated)
+    return (entry.desired.revision, is_ending(entry), answer.allocated)

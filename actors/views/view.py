@@ -9,6 +9,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from actors.admission.explain import wait_for_admission
+from actors.admission.state import AdmissionState
 from actors.cgroups.state import CgroupsState
 from actors.events.state import EventsState
 from actors.events.state import rows as event_rows
@@ -189,7 +191,9 @@ class AgentView(ImageView, UsageView):
             row = pods.pod_row(state, self._now(), self._wall())
             rows.append(msgspec.structs.replace(row, namespace=namespace, name=name))
         waiting = [entry for entry in supervisor.entries.values() if entry.uid not in states]
-        rows += [entry_row(supervisor, entry, self._now()) for entry in waiting]
+        rows += [
+            entry_row(supervisor, entry, self._now(), self._admission_of(entry.uid)) for entry in waiting
+        ]
         rows += [foreign_row(presence) for presence in supervisor.runtime.foreign]
         left = (presence for presence in unclaimed(supervisor) if presence.uid not in states)
         rows += [unclaimed_row(supervisor, presence) for presence in left]
@@ -221,7 +225,7 @@ class AgentView(ImageView, UsageView):
             prober = self._kernel.committed(paths.PROBES)
             rows = probe_rows(prober, uid, self._now()) if isinstance(prober, ProberState) else ()
             return msgspec.structs.replace(explained, probes=rows)
-        return entry_explanation(supervisor, supervisor.entries[uid], self._now())
+        return entry_explanation(supervisor, supervisor.entries[uid], self._now(), self._admission_of(uid))
 
     def eviction(self) -> EvictionRow:
         """Return thresholds and readings, what eviction would do now, and how each pod stands."""
@@ -406,6 +410,14 @@ class AgentView(ImageView, UsageView):
     def _supervisor(self) -> SupervisorState:
         state = self._kernel.committed(paths.PODS)
         return state if isinstance(state, SupervisorState) else SupervisorState()
+
+    def _admission_of(self, uid: Uid) -> str:
+        state = self._kernel.committed(paths.ADMISSION)
+        return (
+            wait_for_admission(state, uid)
+            if isinstance(state, AdmissionState)
+            else "AdmissionManager to begin"
+        )
 
     def _state(self, pod: str) -> PodState:
         states, supervisor = self._states(), self._supervisor()

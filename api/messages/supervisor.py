@@ -1,7 +1,8 @@
 """Messages to PodSupervisor, the keeper of the desired set and parent of all pod actors.
 
 Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`),
-EvictionManager (`WatchPods`, `NodePressure`, `ClearFinished`), NodeManager (`NodeChanged`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+EvictionManager (`WatchPods`, `ClearFinished`), NodeManager (`NodeChanged`),
+AdmissionManager (`PodsJudged`, `PodsDecided`, `VerdictsRecalled`, `PreemptPods`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
 PodActor's next one, and comes again with each `UpdatePod`. Whoever sent a `ClearFinished` waits only so long.
 """
@@ -10,12 +11,12 @@ from enum import StrEnum
 
 import msgspec
 
-from api.eviction import Pressure
 from api.ids import Instant, Path, Uid
 from api.kube.objects.pod import Pod
 from api.messages import Message
+from api.messages.admission import Allocated
 from api.messages.node import NodeChanged
-from api.messages.pod import KillPod
+from api.messages.pod import KillPod, Refusal, Resize
 
 
 class PodOp(StrEnum):
@@ -141,20 +142,86 @@ class WatchPods(Message, frozen=True, kw_only=True):
         return f"WatchPods {self.asked_by}"
 
 
-class NodePressure(Message, frozen=True, kw_only=True):
-    """What the node is short of now: newcomers are let in accordingly."""
+class PodAdmitted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A pod may run, with so much."""
 
-    conditions: tuple[Pressure, ...] = ()
-    spares_static: bool = False
-    """Whether pods of files are let in whatever is short."""
+    uid: Uid
+    number: int
+    """Which pod of this UID, as it was asked for."""
+    generation: int
+    """Counts answers: of two about one pod the greater one holds."""
+    fresh: bool = False
+    """It was decided now, on a pod that nothing was known of: nothing of it can have ended before."""
+    allocated: tuple[Allocated, ...] = ()
+    asked: tuple[Allocated, ...] = ()
+    """What it asks for, as of this answer."""
+    resize: Resize | None = None
+    """Why it does not have that."""
+    holds: bool = False
+    """What it had before is free only when `PodToAdmit.confined` says so."""
+
+
+class PodRefused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A pod never runs here."""
+
+    uid: Uid
+    number: int
+    generation: int
+    fresh: bool = False
+    refusal: Refusal
+
+
+class PodsDecided(Message, frozen=True, kw_only=True):
+    """What became of pods that were to be admitted or asked for other amounts; the ledger holds it, or takes nothing."""
+
+    decisions: tuple[PodAdmitted | PodRefused, ...]
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"NodePressure {' '.join(self.conditions) or 'none'}"
+        refused = sum(isinstance(one, PodRefused) for one in self.decisions)
+        return f"PodsDecided admitted={len(self.decisions) - refused} refused={refused}"
+
+
+class PodsJudged(Message, frozen=True, kw_only=True):
+    """It is decided on these pods, and being written: their actors may begin to look around."""
+
+    pods: tuple[tuple[Uid, int], ...]
+    """UID and number."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PodsJudged pods={len(self.pods)}"
+
+
+class VerdictsRecalled(Message, frozen=True, kw_only=True):
+    """Of which pods the ledger holds a verdict while no one owns them: the answer to each whole `PodsToAdmit`."""
+
+    epoch: int
+    """Of the supervisor that asked."""
+    pods: tuple[tuple[Uid, str], ...] = ()
+    """UID and ``namespace/name``."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"VerdictsRecalled epoch={self.epoch} pods={len(self.pods)}"
 
     def conflation_key(self) -> str | None:
         """Keep the newest."""
-        return "pressure"
+        return "recalled"
+
+
+class PreemptPods(Message, frozen=True, kw_only=True):
+    """Stop these pods to make room for a critical one; repeated until `PodToAdmit.preempted` says that it is known."""
+
+    uids: tuple[Uid, ...]
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"PreemptPods {' '.join(self.uids)}"
+
+    def conflation_key(self) -> str | None:
+        """Keep the newest."""
+        return f"preempt:{' '.join(self.uids)}"
 
 
 class ClearFinished(Message, frozen=True, kw_only=True):
@@ -176,7 +243,10 @@ SupervisorMessage = (
     | PodMoved
     | KillPod
     | WatchPods
-    | NodePressure
     | ClearFinished
     | NodeChanged
+    | PodsDecided
+    | PodsJudged
+    | VerdictsRecalled
+    | PreemptPods
 )

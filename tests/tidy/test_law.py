@@ -35,6 +35,7 @@ CALLED_BY_WORD = {"runtime/drivers/embedded/keeper/pod.py": "op_"}
 """Methods that are found by the word of a request: their prefix."""
 
 RECEIVERS = {
+    "admission": ("actors/admission", "actors/rules/resources"),
     "cgroups": ("actors/cgroups",),
     "events": ("actors/events",),
     "eviction": ("actors/eviction",),

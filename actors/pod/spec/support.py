@@ -10,7 +10,7 @@ from functools import cache, lru_cache
 
 import msgspec
 
-from actors.rules.resources.fit import is_extended
+from actors.rules.resources.request import is_extended
 from api.kube.objects.pod import Pod, PodSpec
 from api.ports.runtime import HOST_IMAGE
 from api.problem import joined

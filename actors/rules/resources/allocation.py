@@ -9,19 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.identity import kept_for_each
-from actors.rules.resources.request import CPU, MEMORY, Claim
+from actors.rules.resources.request import CPU, MEMORY
 from api.kube.objects.container import Container, ResourceRequirements
 from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.strmap import StrMap
-
-
-class Allocated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """CPU and memory that one container was given, as written."""
-
-    container: str
-    """Empty: the pod as a whole."""
-    requests: tuple[tuple[str, str], ...] = ()
-    limits: tuple[tuple[str, str], ...] = ()
+from api.messages.admission import Allocated
 
 
 @kept_for_each
@@ -78,22 +70,3 @@ def with_pairs(quantities: Mapping[str, str], given: tuple[tuple[str, str], ...]
     """Return a list of resources with CPU and memory as they were given."""
     others = {name: text for name, text in quantities.items() if name not in (CPU, MEMORY)}
     return StrMap({**others, **dict(given)})
-
-
-def joined(one: Claim, other: Claim) -> Claim:
-    """Return the claim of a pod that may still have what it had and gets what it asks for: the greater of each."""
-    scalars = {**dict(one.scalars)}
-    for name, amount in other.scalars:
-        scalars[name] = max(amount, scalars.get(name, 0))
-    return Claim(
-        cpu_milli=max(one.cpu_milli, other.cpu_milli),
-        memory_bytes=max(one.memory_bytes, other.memory_bytes),
-        ephemeral_bytes=max(one.ephemeral_bytes, other.ephemeral_bytes),
-        scalars=tuple(sorted(scalars.items())),
-        ports=tuple(sorted({*one.ports, *other.ports})),
-    )
-
-
-def grows(before: Claim, after: Claim) -> bool:
-    """Tell whether a claim asks for more of anything than another one."""
-    return joined(before, after) != joined(before, before)

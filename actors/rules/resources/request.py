@@ -130,6 +130,11 @@ def added(one: Amounts, other: Amounts) -> Amounts:
     return {name: one.get(name, ZERO) + other.get(name, ZERO) for name in {**one, **other}}
 
 
+def is_extended(resource: str) -> bool:
+    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
 def is_static(pod: Pod) -> bool:
     """Tell whether the pod comes from a file or URL of this node."""
     return pod.metadata.annotations.get(SOURCE, "api") != "api"

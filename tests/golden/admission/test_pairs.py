@@ -9,7 +9,7 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.rules.resources.admission import Admitted, House, Refused, Tenant, Waiting, judge
+from actors.admission.judge import Admitted, House, Refused, Tenant, Waiting, judge
 from actors.rules.resources.request import claim_of
 from api.ids import Uid
 from api.kube.objects.pod import Pod

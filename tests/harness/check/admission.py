@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from actors.admission.verdict import KEY, SECTION, Verdict, decoded
 from actors.pod.state import Gone, PodState, Recalling
 from actors.rules.resources.cgroupvalue import MIN_SHARES, shares_of
 from actors.rules.resources.request import Claim, claim_of
-from actors.supervisor.verdict import KEY, SECTION, Verdict, decoded
+from api import paths
 from api.ids import Path, Uid
 from api.messages import Message
 from api.messages.kernel import Outcome
@@ -34,7 +35,7 @@ class Admissions:
 
     def see(self, path: Path, message: Message) -> None:
         """Note that a verdict could not be written."""
-        if path == SUPERVISOR and isinstance(message, Outcome) and message.failure is not None:
+        if path == paths.ADMISSION and isinstance(message, Outcome) and message.failure is not None:
             self.unwritten = self.unwritten or message.call in (Remember.__name__, "Recall")
 
     def forget(self, uid: Uid) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from actors.admission.state import AdmissionState
 from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming, Victim
 from actors.pod.state import PodState
-from actors.supervisor.state import SupervisorState
 from api import paths
 from api.eviction import KINDS, Pressure, Signal, Threshold
 from api.ids import Path, Uid
 from api.messages import Message
+from api.messages.admission import NodePressure
 from api.messages.eviction import ActivePod, ActivePods
 from api.messages.images import WantImages
 from api.messages.pod import KillCause
-from api.messages.supervisor import NodePressure
 from api.messages.usage import UsageRead
 from api.ports.images import RemoveImage
 from api.ports.runtime import RuntimeContainerState
@@ -28,7 +28,6 @@ from tests.harness.eviction.evictionreckon import ON_DISK, is_critical, keeps_ou
 from tests.harness.world.coverage import Coverage
 from tests.harness.world.world import World
 
-SUPERVISOR = Path("/node/pods")
 KILL_WAIT_S, CLEAR_WAIT_S, RECLAIM_WAIT_S, SLACK_S = 30.0, 30.0, 120.0, 1.0
 INSTANT_S = 0.001
 TOLD_S, TOLD_AGAIN_S = 10.0, 75.0
@@ -107,7 +106,7 @@ class EvictionBook:
             said = self._take(message, state, now)
             if said is not None:
                 return said
-        elif path == SUPERVISOR and isinstance(state, SupervisorState):
+        elif path == paths.ADMISSION and isinstance(state, AdmissionState):
             said = self._admitted(number, message, state)
             if said is not None:
                 return said
@@ -117,7 +116,7 @@ class EvictionBook:
             killed = state.killed is not None and state.killed.cause is KillCause.EVICTED
             if killed and state.desired is not None and is_critical(state.desired):
                 return "critical pods are spared", f"{state.desired.metadata.name} is evicted"
-        return self._told(now) if path in (paths.EVICTION, SUPERVISOR) else None
+        return self._told(now) if path in (paths.EVICTION, paths.ADMISSION) else None
 
     # ------------------------------------------------------------ the manager
 
@@ -283,47 +282,45 @@ class EvictionBook:
     # ------------------------------------------------------------ newcomers
 
     def _admitted(
-        self, number: tuple[int, int], message: Message | None, state: SupervisorState
+        self, number: tuple[int, int], message: Message | None, state: AdmissionState
     ) -> Broken | None:
         """Hold each new verdict against what the supervisor was told of pressure."""
         if number != self._supervisor:
             self._supervisor, self._pressure = number, ()
             # What an earlier incarnation decided is taken over, not decided.
             self._judged = {
-                uid
-                for uid, one in state.entries.items()
-                if one.admission.verdict is not None and not one.admission.fresh
+                uid for uid, one in state.pods.items() if one.verdict is not None and not one.fresh
             }
         if isinstance(message, NodePressure) and state.pressure == message:
             self._pressure = message.conditions
-        for uid, entry in state.entries.items():
-            if entry.admission.verdict is None:
+        for uid, entry in state.pods.items():
+            if entry.verdict is None:
                 self._judged.discard(uid)
                 continue
             if uid in self._judged:
                 continue
             self._judged.add(uid)
-            if not entry.admission.fresh or entry.desired.pod is None:
+            if not entry.fresh or entry.row.pod is None:
                 continue
-            refusal = entry.admission.verdict.refusal
+            refusal = entry.verdict.refusal
             refused = refusal is not None and refusal.reason == "Evicted"
-            must = keeps_out(entry.desired.pod, self._pressure)
+            must = keeps_out(entry.row.pod, self._pressure)
             if refused:
                 self._coverage.note("newcomer", f"refused under {' '.join(self._pressure)}")
             elif self._pressure:
                 self._coverage.note("newcomer", f"let in under {' '.join(self._pressure)}")
             if refused and not must:
-                return "a newcomer is refused under pressure only", f"{entry.full_name}: {self._pressure}"
+                return "a newcomer is refused under pressure only", f"{entry.row.name}: {self._pressure}"
             if must and refusal is None:
-                return "a newcomer is refused under pressure", f"{entry.full_name}: {self._pressure}"
+                return "a newcomer is refused under pressure", f"{entry.row.name}: {self._pressure}"
         return None
 
     def _told(self, now: float) -> Broken | None:
         """Compare what is known of pressure by who feels it and by who lets newcomers in."""
         system = self._world.system
         assert system is not None
-        felt, supervisor = system.committed(paths.EVICTION), system.committed(SUPERVISOR)
-        if not isinstance(felt, EvictionState) or not isinstance(supervisor, SupervisorState):
+        felt, supervisor = system.committed(paths.EVICTION), system.committed(paths.ADMISSION)
+        if not isinstance(felt, EvictionState) or not isinstance(supervisor, AdmissionState):
             return None
         if felt.usage is None or felt.conditions == supervisor.pressure.conditions:
             self._differs_since = None

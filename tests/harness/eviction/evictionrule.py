@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from actors.admission.state import AdmissionState
 from actors.eviction.state import EvictionState
-from actors.supervisor.state import SupervisorState
 from api import paths
 from api.eviction import EvictionPolicy, Quantity, Signal, Threshold
 from api.faults import AnyFault, CrashActor
-from api.ids import Path
 from api.ports.usage import DiskReading, NodeRead
 from api.usage import available
 
 if TYPE_CHECKING:
     from tests.harness.world.world import World
 
-SUPERVISOR = Path("/node/pods")
 EPOCH_S = 50.0
 """How long the node is as short as it is."""
 MI, GI = 1 << 20, 1 << 30
@@ -88,13 +86,13 @@ class Shortage:
 def eviction_complaints(world: World) -> Iterator[str]:
     """Yield what is not as it must be once nothing is short any more: no pressure, and nobody is waited for."""
     assert world.system is not None
-    state, supervisor = world.system.committed(paths.EVICTION), world.system.committed(SUPERVISOR)
-    if not isinstance(state, EvictionState) or not isinstance(supervisor, SupervisorState):
+    state, admission = world.system.committed(paths.EVICTION), world.system.committed(paths.ADMISSION)
+    if not isinstance(state, EvictionState) or not isinstance(admission, AdmissionState):
         yield "eviction has not begun"
         return
     if state.usage is None or state.pods is None:
         yield "eviction does not know what is used, or by whom"
     if state.met or state.doing is not None:
         yield f"eviction has thresholds met {state.met} and does {state.doing}"
-    if state.conditions or supervisor.pressure.conditions:
-        yield f"pressure is told: {state.conditions}, to newcomers {supervisor.pressure.conditions}"
+    if state.conditions or admission.pressure.conditions:
+        yield f"pressure is told: {state.conditions}, to newcomers {admission.pressure.conditions}"

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from actors.admission.state import AdmissionState
+from actors.admission.verdict import KEY, SECTION, decoded
 from actors.pod.spec.support import unsupported_paths
 from actors.pod.state import PodState, Syncing
 from actors.rules.container.instance import newest_of
 from actors.rules.resources.allocation import Allocated, allocated_of
 from actors.rules.resources.cgroupvalue import shares_of
-from actors.supervisor.state import SupervisorState
-from actors.supervisor.verdict import KEY, SECTION, decoded
+from api import paths
 from api.errors import FailureKind
 from api.faults import AnyFault, FailOperation, FaultPlan, HangOperation, When
-from api.ids import Path, Uid
+from api.ids import Uid
 from api.kube.quantity import parse
 from api.ports.confinement import Resources
 from api.ports.runtime import RuntimeContainerState, RuntimePod
@@ -27,7 +28,6 @@ from tests.harness.world.workload import Wish
 if TYPE_CHECKING:
     from tests.harness.world.world import World
 
-SUPERVISOR = Path("/node/pods")
 CPUS = ("100m", "100m", "250m", "250m", "800m", "1500m", "5")
 MEMORIES = ("64Mi", "64Mi", "256Mi", "1Gi", "32Gi")
 KINDS = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT, FailureKind.CONFLICT, FailureKind.REJECTED)
@@ -71,8 +71,8 @@ def resize_complaints(
     """Yield what is not confined by what is allocated to it, and what is not given without a reason."""
     assert world.system is not None
     verdicts = decoded(world.ledger.read(SECTION).get(Uid(KEY)))
-    supervisor = world.system.committed(SUPERVISOR)
-    entries = supervisor.entries if isinstance(supervisor, SupervisorState) else {}
+    admission = world.system.committed(paths.ADMISSION)
+    entries = admission.pods if isinstance(admission, AdmissionState) else {}
     for uid in sorted(wanted):
         state, verdict, entry = states.get(uid), verdicts.get(uid), entries.get(uid)
         if state is None or verdict is None or verdict.refusal is not None:
@@ -80,8 +80,8 @@ def resize_complaints(
         pod = state.desired
         if pod is None or not isinstance(state.life, Syncing) or unsupported_paths(pod, confined=True):
             continue
-        if entry is not None and entry.desired.pod is not None and entry.admission.resize is None:
-            asked = allocated_of(entry.desired.pod.spec)
+        if entry is not None and entry.row.pod is not None and entry.resize is None:
+            asked = allocated_of(entry.row.pod.spec)
             if asked != verdict.allocated:
                 yield f"pod {uid} asks for {asked}, has {verdict.allocated}, and nobody says why"
         if state.hooks:

@@ -295,8 +295,8 @@ def no_deadline(right):
 def count_who_stays(right):
     """Who is being stopped takes nothing of the node any more."""
 
-    def tenants(state, work):
-        return (tenant for tenant in right(state, work) if not tenant.leaving)
+    def tenants(turn):
+        return (tenant for tenant in right(turn) if not tenant.leaving)
 
     return tenants
 
@@ -309,10 +309,10 @@ def forget_verdicts(right):
 def tell_before_writing(right):
     """A verdict is told while it is being written."""
 
-    def keep(state, work, now, new_op):
-        after = right(state, work, now, new_op)
-        for entry in tuple(work.entries.values()):
-            work.put(replace(entry, admission=replace(entry.admission, kept=True)))
+    def keep(record, turn, now, new_op):
+        after = right(record, turn, now, new_op)
+        for entry in tuple(turn.pods.values()):
+            turn.put(replace(entry, kept=True))
         return after
 
     return keep
@@ -458,9 +458,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("busybody", "actors.pod.status.condition", "transition_time", tell_the_time),
     Mutant("newborn", "actors.pod.core", "compose", begin_anew),
     Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
-    Mutant("crowder", "actors.supervisor.admission", "tenants", count_who_stays, first=17),
-    Mutant("amnesiac", "actors.supervisor.page", "decoded", forget_verdicts),
-    Mutant("blabber", "actors.supervisor.core", "keep", tell_before_writing, first=6),
+    Mutant("crowder", "actors.admission.admit", "tenants", count_who_stays, first=17),
+    Mutant("amnesiac", "actors.admission.record", "decoded", forget_verdicts),
+    Mutant("blabber", "actors.admission.core", "keep", tell_before_writing, first=6),
     Mutant("deaf", "actors.pod.core", "absorb_update", overhear_refusals),
     Mutant("impatient", "actors.rules.container.progress", "step_of", wait_for_no_init),
     Mutant("caretaker", "actors.pod.plan", "ended_stage", keep_sidecars, first=12),

@@ -67,8 +67,8 @@ def overlook_wants(right):
 
 
 def tell_once(right):
-    """A supervisor that began anew is not told of pressure."""
-    return lambda state, path, now: (state, ()) if path == paths.PODS else right(state, path, now)
+    """An admission that began again is not told of pressure."""
+    return lambda state, path, now: (state, ()) if path == paths.ADMISSION else right(state, path, now)
 
 
 def wait_for_ever(right):
@@ -125,7 +125,7 @@ EVICTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant("mute", "actors.eviction.core", "begun_anew", tell_once, eviction=True),
     Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, eviction=True),
     Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
-    Mutant("innkeeper", "actors.supervisor.admission", "refused_under", let_everybody_in, eviction=True),
+    Mutant("innkeeper", "actors.admission.admit", "refused_under", let_everybody_in, eviction=True),
     Mutant("successor", "actors.eviction.core", "is_quiet", ignore_the_dying, eviction=True, first=7),
     Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, eviction=True),
 )

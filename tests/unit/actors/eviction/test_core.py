@@ -15,12 +15,13 @@ from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.volume import EmptyDirVolumeSource, Volume
 from api.lifecycle import Tell
+from api.messages.admission import NodePressure
 from api.messages.events import EventSeen
 from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected, PodKilled
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, Restarted
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, WatchPods
+from api.messages.supervisor import ClearFinished, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 from api.usage import (
     ContainerUsage,

@@ -1,14 +1,19 @@
-"""A supervisor core in a house of its own: a ledger with one page, a node that says what it is, and a record of what was done."""
+"""Supervisor and admission in a house of their own: a ledger with one entry, a node that says what it is, a record of what was done."""
 
 import itertools
 
+from actors.admission import core as admission
+from actors.admission.explain import wait_for_admission
+from actors.admission.state import AdmissionState
+from actors.admission.verdict import SECTION, Record
 from actors.supervisor.core import decide
+from actors.supervisor.explain import wait_of
 from actors.supervisor.state import DesiredSources, SpawnPod, StopPod, SupervisorState
-from actors.supervisor.verdict import SECTION
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.lifecycle import Start, Tell
-from api.messages.kernel import Alarm, ChildDied, Outcome
+from api.messages.kernel import Alarm, ChildDied, Outcome, Restarted
 from api.messages.node import NodeChanged, WatchNode
 from api.messages.pod import KillPod, UpdatePod
 from api.messages.supervisor import (
@@ -36,37 +41,70 @@ NODE = NodeFacts(
 
 
 class House:
-    """A supervisor core and what it did. Calls about admission are answered at once, unless `answers` is false."""
+    """Both cores, and what they did. Questions about admission are answered at once, unless `answers` is false.
+
+    What one core says to the other is delivered at once, unless `lost` says that this message gets lost.
+    """
 
     def __init__(self, expected=("file",), *, node=NODE, page=None, answers=True, **settings):
         self.state = SupervisorState(sources=DesiredSources(expected=expected), **settings)
+        self.admission = AdmissionState()
         self.now = 100.0
         self.ops = itertools.count(1)
         self.number = 0
         self.alive = set()
-        self.wake_at = None
+        self.wakes = {}
         self.node, self.page, self.answers = node, page, answers
         self.full = False
         self.pages = []
         self.open = []
-        self.give(None)
+        self.said = []
+        self.lost = lambda message: False
+        begun = self.feed(None, admission)
+        self.last = begun + self.give(None)
+
+    @property
+    def wake_at(self):
+        """Return when one of the cores wants to be woken at the latest."""
+        return min(at for at in self.wakes.values() if at is not None)
 
     def give(self, message):
-        decision = decide(self.state, message, self.now, lambda: next(self.ops))
-        self.state, self.wake_at = decision.state, decision.wake_at
-        done = []
-        asked = []
+        self.last = self.feed(message)
+        return self.last
+
+    def ask_admission(self, message):
+        """Give admission a message, and return what follows."""
+        self.last = self.feed(message, admission)
+        return self.last
+
+    def feed(self, message, core=None):
+        """Give a core a message and deliver what it says to the other; return what was done besides."""
+        if core is admission:
+            decision = admission.decide(self.admission, message, self.now, lambda: next(self.ops))
+            self.admission = decision.state
+        else:
+            decision = decide(self.state, message, self.now, lambda: next(self.ops))
+            self.state = decision.state
+        self.wakes[core] = decision.wake_at
+        done, asked, said = [], [], []
         for action in decision.actions:
             if isinstance(action, SpawnPod):
                 assert action.uid not in self.alive, "spawned twice"
                 self.alive.add(action.uid)
-            if isinstance(action, Tell) and isinstance(action.message, WatchNode):
-                about = True
+            if (isinstance(action, Tell) and isinstance(action.message, WatchNode)) or (
+                isinstance(action, Start) and getattr(action.call, "section", "") == SECTION
+            ):
+                asked.append(action)
+            elif isinstance(action, Tell) and action.to in (paths.ADMISSION, paths.PODS):
+                said.append(action)
             else:
-                about = isinstance(action, Start) and getattr(action.call, "section", "") == SECTION
-            (asked if about else done).append(action)
+                done.append(action)
         self.open += asked
         actions = tuple(done)
+        for one in said:
+            self.said.append(one.message)
+            if not self.lost(one.message):
+                actions += self.feed(one.message, admission if one.to == paths.ADMISSION else None)
         if self.answers:
             for action in asked:
                 actions += self.answer(action)
@@ -77,7 +115,8 @@ class House:
         """Answer one question about admission and return what follows from it."""
         self.open.remove(start)
         if isinstance(start, Tell):
-            return self.give(NodeChanged(facts=self.node))
+            to_admission = start.message.asked_by == paths.ADMISSION
+            return self.feed(NodeChanged(facts=self.node), admission if to_admission else None)
         result, failure = Done(), None
         match start.call:
             case Recall():
@@ -91,16 +130,47 @@ class House:
                 else:
                     self.page = data
                     self.pages.append(data)
-        return self.give(
-            Outcome(
-                op=start.op,
-                call=type(start.call).__name__,
-                result=result,
-                failure=failure,
-                started_at=self.now,
-                ended_at=self.now,
-            )
+        outcome = Outcome(
+            op=start.op,
+            call=type(start.call).__name__,
+            result=result,
+            failure=failure,
+            started_at=self.now,
+            ended_at=self.now,
         )
+        self.last = self.feed(outcome, admission)
+        return self.last
+
+    def renew_admission(self, *, in_flight=()):
+        """Let admission begin again, as its kernel does: what it knew is lost, and the supervisor is told."""
+        epoch = self.admission.epoch + 1
+        self.admission = AdmissionState(
+            epoch=epoch,
+            next_generation=epoch * 1_000_000_000,
+            record=Record(inherited=in_flight),
+        )
+        done = self.feed(None, admission)
+        return done + self.give(Restarted(path=paths.ADMISSION, incarnation=epoch, cause="x"))
+
+    def renew_supervisor(self):
+        """Let the supervisor begin again: what it knew is lost."""
+        state = self.state
+        self.state = SupervisorState(
+            epoch=state.epoch + 1,
+            sources=DesiredSources(expected=state.sources.expected),
+            take_over=state.take_over,
+            resync_s=state.resync_s,
+        )
+        return self.give(None)
+
+    def waits(self, uid):
+        """Return what people are told that a pod without an actor waits for."""
+        uid = Uid(uid)
+        return wait_of(self.state, self.state.entries[uid], wait_for_admission(self.admission, uid))
+
+    def resize(self, uid):
+        """Return why a pod does not have the amounts that it asks for."""
+        return self.admission.pods[uid].resize
 
     def snapshot(self, *pods, source="file", seen=None):
         self.number += 1
@@ -138,7 +208,9 @@ class House:
 
     def wait(self, seconds):
         self.now += seconds
-        return self.give(Alarm(at=self.now))
+        done = self.feed(Alarm(at=self.now), admission)
+        self.last = done + self.feed(Alarm(at=self.now))
+        return self.last
 
 
 def presence(uid, name="web", *, ours=True, alive=True, loose=False):

@@ -3,15 +3,12 @@
 import msgspec
 import pytest
 
+from actors.admission.verdict import AdmissionRecord, Verdict, encoded
 from actors.rules.resources.request import Claim
-from actors.supervisor.explain import wait_of
-from actors.supervisor.verdict import AdmissionRecord, Verdict, encoded
-from api import paths
-from api.ids import Path, Uid
+from api.ids import Uid
 from api.kube.objects.container import Container, ResourceRequirements
 from api.lifecycle import Start
 from api.messages.kernel import Restarted
-from api.messages.node import WatchNode
 from api.messages.pod import KillCause, KillPod, Refusal, UpdatePod
 from api.messages.supervisor import PodLife, PodOp
 from api.paths import pod_path
@@ -130,12 +127,12 @@ def test_what_runs_is_never_refused_though_nobody_remembers_it():
 def test_nothing_is_decided_before_ledger_node_and_runtime_have_answered():
     house = House(expected=("api",), answers=False)
     house.snapshot(asking("a"), source="api")
-    assert "first listing" in wait_of(house.state, house.state.entries["a"])
+    assert "first listing" in house.waits("a")
     house.listed()
-    node, ledger = house.open
-    assert "the ledger" in wait_of(house.state, house.state.entries["a"])
-    house.answer(ledger)
-    assert "the container runtime" in wait_of(house.state, house.state.entries["a"])
+    ledger, node, own_node = house.open
+    assert "the ledger" in house.waits("a")
+    house.answer(own_node), house.answer(ledger)
+    assert "the container runtime" in house.waits("a")
     assert spawned(house.answer(node)) == ["a"]
 
 
@@ -154,8 +151,7 @@ def test_who_is_being_stopped_counts_until_nothing_of_it_runs():
     house.change(PodOp.REMOVE, asking("a", "3"), source="api")
     house.change(PodOp.ADD, asking("b", "3"), source="api")
     house.moved("a", PodLife.TERMINATING)
-    entry = house.state.entries["b"]
-    assert wait_of(house.state, entry).endswith("default/a")
+    assert house.waits("b").endswith("default/a")
     assert refusals(house.moved("a", PodLife.TERMINATED)) == {"b": None}
 
 
@@ -191,7 +187,7 @@ def test_what_a_pod_takes_counts_while_its_source_is_silent(wanted_still):
     house.listed(presence("theirs", "theirs"))
     house.snapshot(asking("mine", "2"), source="api")
     assert house.alive == {"theirs"}
-    assert wait_of(house.state, house.state.entries["mine"]).endswith("default/x")
+    assert house.waits("mine").endswith("default/x")
     theirs = (asking("theirs", "3", source="file"),) if wanted_still else ()
     done = house.change(PodOp.ADD, *theirs, source="file")
     if wanted_still:
@@ -233,7 +229,7 @@ def test_a_new_version_of_a_static_pod_is_judged_when_the_old_one_is_gone():
     house.moved("old", PodLife.SYNCING)
     house.change(PodOp.REMOVE, old)
     house.change(PodOp.ADD, new)
-    assert "older pod of the same name" in wait_of(house.state, house.state.entries["new"])
+    assert "older pod of the same name" in house.waits("new")
     house.gone("old")
     assert refusals(house.last) == {"new": None}
 
@@ -299,18 +295,18 @@ def test_the_critical_one_of_those_that_come_together_is_judged_first():
 
 
 def test_a_new_incarnation_waits_for_what_the_last_one_was_writing():
-    house = House(expected=("api",), answers=False)
-    asking, start = house.open
-    assert asking.message == WatchNode(asked_by=paths.PODS)
-    assert start.call.brief() == "Recall admission/verdicts"
-    book = msgspec.structs.replace(house.state.book, recall_op=None, inherited=(start.op,))
-    house.state = msgspec.structs.replace(house.state, book=book)
+    house = house_of(answers=False)
+    for one in tuple(house.open):
+        house.answer(one)
+    house.change(PodOp.ADD, asking("a"), source="api")
+    [write] = house.open
+    assert isinstance(write.call, Remember)
     house.open.clear()
-    house.give(Restarted(path=Path("/node/config"), incarnation=1, cause="x"))
-    assert house.open == []
-    house.open.append(start)
-    house.answer(start)
-    assert [type(one.call).__name__ for one in house.open] == ["Recall"]
+    house.renew_admission(in_flight=(write.op,))
+    assert [one.message.brief() for one in house.open] == ["WatchNode /node/admission"]
+    house.open.append(write)
+    house.answer(write)
+    assert [one.call.brief() for one in house.open[1:]] == ["Recall admission/verdicts"]
 
 
 def test_a_static_pod_is_refused_for_want_of_room_only_when_that_lasts():
@@ -318,11 +314,11 @@ def test_a_static_pod_is_refused_for_want_of_room_only_when_that_lasts():
     house = house_of(old, source="file")
     house.moved("old", PodLife.SYNCING)
     house.change(PodOp.ADD, new)
-    assert "or else it is refused" in wait_of(house.state, house.state.entries["new"])
+    assert "or else it is refused" in house.waits("new")
     house.now += 0.5
     house.change(PodOp.REMOVE, old)
     house.wait(5)
-    assert "until they have ended" in wait_of(house.state, house.state.entries["new"])
+    assert "until they have ended" in house.waits("new")
     assert refusals(house.moved("old", PodLife.TERMINATED)) == {"new": None}
     house.change(PodOp.ADD, asking("late", "3", source="file"))
     assert house.wake_at <= house.now + 1.0
@@ -341,4 +337,4 @@ def test_a_pod_that_asks_for_more_under_its_uid_is_not_judged_anew_and_counted_t
     assert refusals(house.change(PodOp.UPDATE, asking("a", "3"), source="api")) == {"a": None}
     assert refusals(house.change(PodOp.ADD, asking("b", "2"), source="api")) == {"b": "OutOfcpu"}
     again = House(expected=("api",), page=house.page)
-    assert again.state.book.recalled["a"].claim.cpu_milli == 3000
+    assert again.admission.record.recalled["a"].claim.cpu_milli == 3000

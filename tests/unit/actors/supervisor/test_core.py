@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from actors.admission.verdict import Verdict, encoded
 from actors.supervisor.core import QUARANTINE_S, REPEAT_S
 from actors.supervisor.state import SpawnPod, StopPod
-from actors.supervisor.verdict import Verdict, encoded
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.lifecycle import Start, Tell

@@ -5,15 +5,17 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from actors.supervisor import admission, core
+from actors.admission import admit
+from actors.admission.verdict import Verdict, encoded
+from actors.supervisor import core
 from actors.supervisor.core import REPEAT_S
-from actors.supervisor.verdict import Verdict, encoded
 from api.eviction import Pressure
 from api.ids import Path, Uid
+from api.messages.admission import NodePressure
 from api.messages.eviction import PodKilled
 from api.messages.kernel import Restarted
 from api.messages.pod import KillCause, KillPod
-from api.messages.supervisor import NodePressure, PodLife, PodOp, WatchPods
+from api.messages.supervisor import PodLife, PodOp, WatchPods
 from api.paths import pod_path
 from runtime.kernel.mailbox import Mailbox
 from tests.unit.actors.pods import wanted
@@ -54,7 +56,7 @@ def looks(monkeypatch):
         monkeypatch.setattr(module, name, look)
 
     noted(core, "attend")
-    noted(admission, "judge")
+    noted(admit, "judge")
     return seen
 
 
@@ -81,7 +83,8 @@ def test_a_crowd_that_comes_and_goes_costs_a_few_looks_a_pod(looks):
         house.died(pod.metadata.uid)
     assert house.state.entries == {}
     assert len(looks) <= 15 * count
-    assert house.state.index == type(house.state.index)(), "nobody is left in any index"
+    assert house.state.index == type(house.state.index)(), "no one is left in any index"
+    assert (house.admission.pods, house.admission.index) == ({}, type(house.admission.index)())
 
 
 def test_those_who_wait_for_room_are_judged_only_when_some_is_made(looks):
@@ -93,7 +96,7 @@ def test_those_who_wait_for_room_are_judged_only_when_some_is_made(looks):
         house.moved(pod.metadata.uid, PodLife.RECALLING), house.moved(pod.metadata.uid, PodLife.SYNCING)
     assert looks.count("judge") <= 40 - ROOM, "once after the first verdicts, not for each message"
     house.change(PodOp.REMOVE, pods[0])
-    assert "until they have ended" in house.state.entries[Uid(f"u00{ROOM}")].admission.waits
+    assert "until they have ended" in house.waits(f"u00{ROOM}")
 
 
 def test_a_kill_that_was_answered_is_repeated_no_sooner_than_anything_else():
@@ -147,18 +150,20 @@ PAGE = encoded({Uid(f"u{n}"): Verdict(name=f"default/{'a' if n < 3 else 'b'}") f
 
 
 class Walking(House):
-    """Looks at everything in each turn: what a supervisor that overlooks nothing does."""
+    """Looks at everything in each turn: what actors that overlook nothing do."""
 
-    def give(self, message):
-        state = self.state
-        listed = state.runtime.listed
-        self.state = replace(
-            state,
-            touched={uid: state.touched.get(uid, entry) for uid, entry in state.entries.items()},
-            due=replace(state.due, room=True, strays=True, waiting=True),
-            runtime=replace(state.runtime, strays=listed.pods if listed is not None else ()),
-        )
-        return super().give(message)
+    def feed(self, message, core=None):
+        state, listed = self.state, self.state.runtime.listed
+        if core is None:
+            self.state = replace(
+                state,
+                touched={uid: state.touched.get(uid, entry) for uid, entry in state.entries.items()},
+                due=replace(state.due, strays=True, waiting=True),
+                runtime=replace(state.runtime, strays=listed.pods if listed is not None else ()),
+            )
+        else:
+            self.admission = replace(self.admission, room_due=True)
+        return super().feed(message, core)
 
 
 def hear(house, random):
@@ -202,7 +207,7 @@ def hear(house, random):
             return house.wait(random.choice((0.1, 1.0, 5.0, 61.0)))
         case 11:
             pressed = (Pressure.DISK,) if random.random() < 0.5 else ()
-            return house.give(NodePressure(conditions=pressed))
+            return house.ask_admission(NodePressure(conditions=pressed))
         case _:
             return house.give(Restarted(path=pod_path(Uid(uid)), incarnation=1, cause="x"))
 
@@ -224,3 +229,4 @@ def test_a_turn_does_all_that_a_walk_over_everything_would(part):
             assert done == whole, f"seed {seed}, step {step}"
             assert houses[0].wake_at == houses[1].wake_at, f"seed {seed}, step {step}"
             assert houses[0].state.entries == houses[1].state.entries, f"seed {seed}, step {step}"
+            assert houses[0].admission.pods == houses[1].admission.pods, f"seed {seed}, step {step}"

@@ -3,10 +3,11 @@
 from api.eviction import Pressure
 from api.ids import Path
 from api.lifecycle import Tell
+from api.messages.admission import NodePressure
 from api.messages.eviction import ActivePods, FinishedCleared, PodKilled
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause, KillPod
-from api.messages.supervisor import ClearFinished, NodePressure, PodLife, PodOp, WatchPods
+from api.messages.supervisor import ClearFinished, PodLife, PodOp, WatchPods
 from api.paths import pod_path
 from tests.unit.actors.pods import wanted
 from tests.unit.actors.supervisor.house import House, refusals, told
@@ -92,17 +93,17 @@ def test_where_no_pod_has_ended_that_is_said_at_once():
 
 def test_newcomers_are_kept_out_under_pressure_and_whoever_is_here_stays():
     house = house_of("a")
-    house.give(NodePressure(conditions=(Pressure.DISK,)))
+    house.ask_admission(NodePressure(conditions=(Pressure.DISK,)))
     assert refusals(house.change(PodOp.ADD, wanted(uid="b", name="b"))) == {"b": "Evicted"}
     vital = wanted(uid="c", name="c", priority_class_name="system-node-critical")
     assert refusals(house.change(PodOp.ADD, vital)) == {"c": None}
-    house.give(NodePressure())
+    house.ask_admission(NodePressure())
     assert refusals(house.change(PodOp.ADD, wanted(uid="d", name="d"))) == {"d": None}
 
 
 def test_pods_of_files_are_let_in_where_they_are_spared():
     house = house_of("a")
-    house.give(NodePressure(conditions=(Pressure.DISK,), spares_static=True))
+    house.ask_admission(NodePressure(conditions=(Pressure.DISK,), spares_static=True))
     assert refusals(house.change(PodOp.ADD, wanted(uid="b", name="b"))) == {"b": None}
 
 
@@ -124,8 +125,8 @@ def test_nobody_is_told_less_than_the_truth_before_all_of_it_is_known():
     actions += house.snapshot(wanted(uid="a", name="a"))
     actions += house.listed()
     assert active(actions) is None, "what was decided on them is not recalled yet"
-    for start in tuple(house.open):
-        actions += house.answer(start)
+    while house.open:
+        actions += house.answer(house.open[0])
     assert (active(actions), leaving(actions)) == ({"a": False}, ("b",))
 
 

@@ -49,7 +49,7 @@ def test_a_new_incarnation_of_the_owner_is_asked_at_once():
     house.open.clear()
     house.give(RESTARTED)
     assert asked(house) == 1
-    assert house.state.book.described, "what is known stays known"
+    assert house.state.node.known, "what is known stays known"
     house.give(Restarted(path=Path("/node/pods/u1"), incarnation=1, cause="x"))
     assert asked(house) == 1
 

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from actors.supervisor.verdict import AdmissionRecord
+from actors.admission.verdict import AdmissionRecord
 from api.kube.objects.container import Container, ResourceRequirements
 from api.messages.pod import UpdatePod
 from api.messages.supervisor import PodLife, PodMoved, PodOp
@@ -59,9 +59,9 @@ def test_what_fits_is_given_once_the_ledger_has_it():
 def test_what_does_not_fit_now_waits_and_is_given_when_there_is_room():
     house = running(asking("a", "1"), asking("b", "2"))
     assert given(update(house, asking("a", "3"))) == {"a": ("1", "Deferred")}
-    assert "requested: 3000, used: 2000, capacity: 4000" in house.state.entries["a"].admission.resize.message
+    assert "requested: 3000, used: 2000, capacity: 4000" in house.resize("a").message
     house.change(PodOp.REMOVE, asking("b", "2"), source="api")
-    assert house.state.entries["a"].admission.resize is not None, "it is still being stopped"
+    assert house.resize("a") is not None, "it is still being stopped"
     house.moved("b", PodLife.TERMINATED)
     assert given(house.last) == {"a": ("3", None)}
 
@@ -69,7 +69,7 @@ def test_what_does_not_fit_now_waits_and_is_given_when_there_is_room():
 def test_what_the_node_will_never_have_is_infeasible():
     house = running(asking("a", "1"))
     assert given(update(house, asking("a", "5"))) == {"a": ("1", "Infeasible")}
-    assert house.state.entries["a"].admission.resize.message == (
+    assert house.resize("a").message == (
         "Node didn't have enough capacity: cpu, requested: 5000, capacity: 4000"
     )
 
@@ -84,9 +84,9 @@ def test_who_gives_back_goes_first_but_it_is_free_only_when_nothing_runs_with_it
     house = running(asking("a", "2"), asking("b", "2"))
     told_now = given(update(house, asking("a", "3"), asking("b", "1")))
     assert told_now["b"] == ("1", None)
-    assert house.state.entries["a"].admission.resize.reason == "Deferred"
+    assert house.resize("a").reason == "Deferred"
     confined(house, "b", generation=house.state.entries["b"].desired.revision - 1)
-    assert house.state.entries["a"].admission.resize is not None, "an older update is in force"
+    assert house.resize("a") is not None, "an older update is in force"
     assert given(confined(house, "b")) == {"a": ("3", None)}
 
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.rules.resources.pressure import refused_under
+from actors.admission.pressure import refused_under
 from actors.rules.resources.ranking import Contender, is_spared, local_excess, low_on, rank, request_of
 from api.eviction import Observation, Pressure, Quantity, Signal, Threshold
 from api.kube.objects.container import Container, ResourceRequirements

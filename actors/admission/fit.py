@@ -6,7 +6,7 @@ much others took of it; extended resources that the node does not know are nobod
 
 import msgspec
 
-from actors.rules.resources.request import Claim, HostPort
+from actors.rules.resources.request import Claim, HostPort, is_extended
 from api.ports.node import NodeFacts
 
 PODS = "pods"
@@ -80,11 +80,6 @@ def shortages(claim: Claim, load: ResourceSum, node: NodeFacts) -> tuple[Shortag
         for name, asked, taken, limit in rows
         if asked > 0 and asked > limit - taken
     )
-
-
-def is_extended(resource: str) -> bool:
-    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
-    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def clashes(claim: Claim, load: ResourceSum) -> bool:

@@ -13,12 +13,9 @@ other static pod, which is critical only in that nobody stops it lightly, like e
 
 import msgspec
 
-from actors.rules.container.apparmor import asks_for_apparmor
-from actors.rules.container.sysctl import forbidden_sysctl
-from actors.rules.identity import kept_for_last
-from actors.rules.resources.fit import PODS, ResourceSum, Shortage, clashes, shortages
-from actors.rules.resources.placement import is_selected, is_untolerated, wrong_os, wrong_os_label
-from actors.rules.resources.preemption import (
+from actors.admission.fit import PODS, ResourceSum, Shortage, clashes, shortages
+from actors.admission.placement import is_selected, is_untolerated, wrong_os, wrong_os_label
+from actors.admission.preemption import (
     Candidate,
     NoVictimsError,
     Standing,
@@ -26,6 +23,9 @@ from actors.rules.resources.preemption import (
     standing_of,
     victims,
 )
+from actors.rules.container.apparmor import asks_for_apparmor
+from actors.rules.container.sysctl import forbidden_sysctl
+from actors.rules.identity import kept_for_last
 from actors.rules.resources.qos import qos_class
 from actors.rules.resources.request import Claim, is_critical, is_of_critical_priority, is_static
 from api.ids import Uid

@@ -1,6 +1,6 @@
 """Whether a newcomer is let in while the node is short of something (reference ``node`` section 6.11)."""
 
-from actors.rules.resources.placement import bears
+from actors.admission.placement import bears
 from actors.rules.resources.qos import qos_class
 from actors.rules.resources.ranking import is_spared
 from api.eviction import Pressure

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.rules.resources.admission import Admitted, House, Refused, Tenant, judge
-from actors.rules.resources.fit import ResourceSum, Shortage, shortages
-from actors.rules.resources.placement import bears, holds
-from actors.rules.resources.preemption import CLASSES, Candidate, NoVictimsError, victims, without
+from actors.admission.fit import ResourceSum, Shortage, shortages
+from actors.admission.judge import Admitted, House, Refused, Tenant, judge
+from actors.admission.placement import bears, holds
+from actors.admission.preemption import CLASSES, Candidate, NoVictimsError, victims, without
 from actors.rules.resources.request import Claim, HostPort, is_critical, priority_of
 from api.ids import Uid
 from api.kube.objects.placement import NodeSelectorRequirement, Toleration

@@ -6,7 +6,7 @@ greedily the one that comes nearest to what is missing, of equals the one that a
 
 import msgspec
 
-from actors.rules.resources.fit import Shortage
+from actors.admission.fit import Shortage
 from actors.rules.resources.request import Claim, is_critical, priority_of
 from api.ids import Uid
 from api.kube.objects.pod import Pod

@@ -1,0 +1,22 @@
+"""Claims compared and joined: what a pod takes while it has one allocation and gets another."""
+
+from actors.rules.resources.request import Claim
+
+
+def joined(one: Claim, other: Claim) -> Claim:
+    """Return the claim of a pod that may still have what it had and gets what it asks for: the greater of each."""
+    scalars = {**dict(one.scalars)}
+    for name, amount in other.scalars:
+        scalars[name] = max(amount, scalars.get(name, 0))
+    return Claim(
+        cpu_milli=max(one.cpu_milli, other.cpu_milli),
+        memory_bytes=max(one.memory_bytes, other.memory_bytes),
+        ephemeral_bytes=max(one.ephemeral_bytes, other.ephemeral_bytes),
+        scalars=tuple(sorted(scalars.items())),
+        ports=tuple(sorted({*one.ports, *other.ports})),
+    )
+
+
+def grows(before: Claim, after: Claim) -> bool:
+    """Tell whether a claim asks for more of anything than another one."""
+    return joined(before, after) != joined(before, before)

@@ -1,0 +1,174 @@
+"""One turn of admission: whoever changes a pod does it by `put` or `drop`, which keep the index true.
+
+So a turn costs what it touches, however many pods there are.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from actors.admission.state import AdmissionEntry, AdmissionIndex, AdmissionState
+from actors.admission.verdict import Verdict
+from actors.rules.resources.allocation import allocated_of
+from actors.rules.resources.request import claim_of
+from api.ids import Instant, Uid
+from api.lifecycle import Action
+
+GENERATIONS = 1_000_000_000
+"""More answers than an incarnation gives."""
+
+
+def is_open(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod waits for its verdict."""
+    return entry.verdict is None and entry.row.open and entry.row.pod is not None
+
+
+def is_housed(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod takes something of the node: it was admitted, and may have running containers."""
+    return entry.verdict is not None and entry.verdict.refusal is None and not entry.row.ended
+
+
+def is_leaving(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod is being stopped, or may turn out to have ended: one that an earlier life admitted."""
+    return entry.row.ending or entry.preempted or is_unheard(entry)
+
+
+def is_unheard(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod that an earlier life admitted may have ended since: its actor is about to say."""
+    return entry.row.silent and not entry.fresh
+
+
+def is_asking(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod that was admitted asks for other amounts than it has."""
+    verdict, pod = entry.verdict, entry.row.pod
+    if verdict is None or pod is None or verdict.refusal is not None:
+        return False
+    if entry.row.ending or entry.row.ended:
+        return False
+    return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
+
+
+def is_resizing(entry: AdmissionEntry) -> bool:
+    """Tell whether a pod asks for other amounts than it has, or was told why it does not get them."""
+    return entry.resize is not None or is_asking(entry)
+
+
+def is_unkept(entry: AdmissionEntry) -> bool:
+    """Tell whether a verdict is not in the ledger yet."""
+    return entry.verdict is not None and not entry.kept
+
+
+def is_unsent(entry: AdmissionEntry) -> bool:
+    """Tell whether there is an answer that the supervisor waits for and was not sent."""
+    return entry.verdict is not None and entry.kept and entry.row.open and entry.sent < entry.generation
+
+
+def is_preempting(entry: AdmissionEntry) -> bool:
+    """Tell whether the supervisor does not know yet that a pod must make room."""
+    return entry.preempted and not entry.row.preempted and not entry.row.ending and not entry.row.ended
+
+
+QUESTIONS: tuple[tuple[str, Callable[[AdmissionEntry], bool]], ...] = (
+    ("open", is_open),
+    ("housed", is_housed),
+    ("resizing", is_resizing),
+    ("unkept", is_unkept),
+    ("unsent", is_unsent),
+    ("preempting", is_preempting),
+)
+
+
+def weight(entry: AdmissionEntry | None) -> tuple[object, ...]:
+    """Return what of a pod the admission of others depends on, and its own."""
+    if entry is None:
+        return ()
+    row = entry.row
+    return (
+        row.pod,
+        row.order,
+        row.settled,
+        is_open(entry),
+        entry.verdict,
+        entry.held,
+        entry.resize,
+        is_housed(entry) and (is_leaving(entry), is_unheard(entry), row.stoppable, row.ending),
+    )
+
+
+class AdmissionTurn:
+    """Pods and actions as one turn collects them; lives no longer than that turn."""
+
+    def __init__(self, state: AdmissionState) -> None:
+        self.pods: dict[Uid, AdmissionEntry] = dict(state.pods)
+        self.actions: list[Action] = []
+        self.wakes: list[Instant] = []
+        """When the next turn is due at the latest."""
+        self.settling: list[Instant] = []
+        """When those who find no room are judged again at the latest."""
+        self.judged: list[tuple[Uid, int]] = []
+        """On whom this turn decided."""
+        self.room_due = state.room_due
+        self.recalled: Mapping[Uid, Verdict] | None = state.record.recalled
+        """Verdicts of an earlier life for pods that no one owns."""
+        self.edition = state.record.edition
+        self.generation = state.next_generation
+        self.members: dict[str, Mapping[Uid, None]] = {
+            name: getattr(state.index, name) for name, _ in QUESTIONS
+        }
+        self._kept = state.index
+
+    def put(self, entry: AdmissionEntry) -> None:
+        """Have this entry in place of the UID's last."""
+        before = self.pods.get(entry.uid)
+        if before is entry:
+            return
+        self.pods[entry.uid] = entry
+        self._note(entry.uid, before, entry)
+
+    def answer(self, entry: AdmissionEntry) -> None:
+        """Have this entry in place of the UID's last, with an answer that is news."""
+        self.generation += 1
+        self.put(replace(entry, generation=self.generation))
+
+    def drop(self, uid: Uid) -> None:
+        """Forget a pod of which everything is removed: should the same UID come back, it is judged again."""
+        before = self.pods.pop(uid, None)
+        if before is not None:
+            self.edition += before.verdict is not None
+            self._note(uid, before, None)
+
+    def named(self, question: str) -> list[AdmissionEntry]:
+        """Return the pods that a question is about."""
+        return [self.pods[uid] for uid in self.members[question]]
+
+    def _note(self, uid: Uid, before: AdmissionEntry | None, after: AdmissionEntry | None) -> None:
+        self.room_due = self.room_due or weight(before) != weight(after)
+        for name, concerns in QUESTIONS:
+            members = self.members[name]
+            belongs = after is not None and concerns(after)
+            if belongs is (uid in members):
+                continue
+            changed = dict(members) if members is getattr(self._kept, name) else members
+            assert isinstance(changed, dict)
+            if belongs:
+                changed[uid] = None
+            else:
+                del changed[uid]
+            self.members[name] = changed
+
+    def index(self) -> AdmissionIndex:
+        """Return the index as this turn leaves it."""
+        return AdmissionIndex(**self.members)
+
+    def settled(self, state: AdmissionState) -> AdmissionState:
+        """Return the state as this turn leaves it."""
+        record = replace(state.record, recalled=self.recalled, edition=self.edition)
+        return msgspec.structs.replace(
+            state,
+            pods=self.pods,
+            index=self.index(),
+            room_due=self.room_due,
+            record=record,
+            next_generation=self.generation,
+        )
