@@ -140,7 +140,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     groups = CgroupsState(node_name=settings.node_name, forget_s=max(180.0, 3 * settings.sync_s))
     system.spawn(
         CgroupManager.options(name=paths.leaf(paths.CGROUPS), restart=FOREVER, mailbox=fan_in).bind(
-            groups, pick(ports, "node", "cgroups")
+            groups, pick(ports, "cgroups")
         )
     )
     probes = ProberState(deadline_s=settings.runtime_request_timeout_s)
@@ -193,7 +193,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         UsageManager.options(name=paths.leaf(paths.USAGE), restart=FOREVER).bind(
-            usage_of(settings, parts.facts), pick(ports, "usage", "runtime", "node")
+            usage_of(settings, parts.facts), pick(ports, "usage", "runtime")
         )
     )
     system.spawn(

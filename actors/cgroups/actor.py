@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
 from actors.rules.nodeevent import worth_telling
+from api import paths
 from api.lifecycle import Decision
 from api.messages.cgroups import CgroupsMessage
 from api.messages.kernel import KernelMessage
@@ -14,7 +15,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class CgroupManager(CoreActor[CgroupsMessage]):
-    """Owner of the pods' root, of the QoS classes' and of the reserved cgroups' values; ports: ``node``, ``cgroups``."""
+    """Owner of the pods' root, of the QoS classes' and of the reserved cgroups' values; ports: ``cgroups``."""
 
     def __init__(self, state: CgroupsState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports
@@ -22,6 +23,7 @@ class CgroupManager(CoreActor[CgroupsMessage]):
 
     def begin(self, ctx: Context) -> Decision[CgroupsState]:
         """Begin by asking what the node is."""
+        ctx.watch(paths.NODE)
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: CgroupsMessage | KernelMessage, ctx: Context) -> Decision[CgroupsState]:

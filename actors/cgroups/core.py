@@ -1,7 +1,7 @@
 """CgroupManager's decisions: which cgroups there are to be above the pods, with which values, and what to say of it.
 
 ```text
-begin --> DescribeNode --> EnsureNodeCgroups --> again when what pods ask for has changed, and once a minute
+WatchNode --> NodeChanged --> EnsureNodeCgroups --> again when node or pods ask for others, and once a minute
 ```
 
 Level-triggered: each call carries everything, and what has its value already is not written again.
@@ -10,20 +10,22 @@ Level-triggered: each call carries everything, and what has its value already is
 from collections.abc import Callable
 from typing import assert_never
 
-import msgspec
 from msgspec.structs import replace
 
 from actors.cgroups.state import CgroupsState, PodCpuRequest
 from actors.cgroups.tree import groups_of
 from actors.rules.nodeevent import NodeEvent
 from actors.rules.nodeevent import told as told_again
+from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.cgrouppath import PODS, pods_path, reserved_path
+from api import paths
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Decision, Start
 from api.messages.cgroups import CgroupsMessage, PodCpuAsked
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.node import NodeChanged
 from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
-from api.ports.node import DescribeNode, NodeDescribed, NodeFacts
+from api.ports.node import NodeFacts
 
 DEADLINE_S = 30.0
 FIRST_RETRY_S = 1.0
@@ -58,6 +60,11 @@ def absorb(
             )
         case Outcome(op=op) if op == state.op:
             return absorb_outcome(replace(state, op=None, sent=()), state, message, now, wall)
+        case NodeChanged(facts=facts):
+            # A call that failed is made again at once: it may be another one now.
+            return state if facts == state.node else replace(state, node=facts, failures=0, next_at=now)
+        case Restarted(path=path) if path == paths.NODE:
+            return replace(state, node_asked_at=NEVER_ASKED)
         case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:
@@ -67,10 +74,8 @@ def absorb(
 def absorb_outcome(
     state: CgroupsState, before: CgroupsState, outcome: Outcome, now: Instant, wall: WallNs
 ) -> CgroupsState:
-    """Take in what the node is, or how far its cgroups are what they are to be."""
+    """Take in how far the node's cgroups are what they are to be."""
     match outcome.result:
-        case NodeDescribed(facts=facts):
-            return replace(state, node=facts, failures=0, next_at=now)
         case NodeCgroupsMade() as made:
             state = replace(state, applied=before.sent, failures=0, next_at=now + state.period_s)
             return told(state, made, wall)
@@ -152,12 +157,19 @@ def happened(
 
 
 def plan(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[CgroupsState]:
-    """Ask what the node is, then keep its cgroups what they are to be; sees no message."""
-    if state.op is not None:
-        return Decision(state=state)
+    """Follow what the node is, and keep its cgroups what they are to be; sees no message."""
+    known = state.node is not None
+    asked_at, asking, again_at = follow_node(paths.CGROUPS, state.node_asked_at, now, known=known)
+    keeping = keep(replace(state, node_asked_at=asked_at), now, new_op)
+    wake_at = again_at if keeping.wake_at is None else min(again_at, keeping.wake_at)
+    return replace(keeping, actions=(*asking, *keeping.actions), wake_at=wake_at)
+
+
+def keep(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[CgroupsState]:
+    """Keep the node's cgroups what they are to be, as far as the node is known."""
     node = state.node
-    if node is None:
-        return start(state, "node", DescribeNode(), now, new_op)
+    if state.op is not None or node is None:
+        return Decision(state=state)
     state = replace(
         state, asked={uid: one for uid, one in state.asked.items() if now < one.at + state.forget_s}
     )
@@ -167,17 +179,9 @@ def plan(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decis
     if groups != state.applied and not state.failures:
         # The look that is due in a minute comes soon: who asks now is seldom alone.
         state = replace(state, next_at=min(state.next_at, now + (GATHER_S if state.applied else 0.0)))
-    call = EnsureNodeCgroups(groups=groups, driver=node.cgroup_driver)
-    return start(state, "cgroups", call, now, new_op)
-
-
-def start(
-    state: CgroupsState, port: str, call: msgspec.Struct, now: Instant, new_op: Callable[[], OpId]
-) -> Decision[CgroupsState]:
-    """Start a call once it is due."""
     if now < state.next_at:
         return Decision(state=state, wake_at=state.next_at)
     op = new_op()
-    action = Start(op=op, port=port, call=call, deadline_s=DEADLINE_S)
-    sent = call.groups if isinstance(call, EnsureNodeCgroups) else ()
-    return Decision(state=replace(state, op=op, sent=sent), actions=(action,))
+    call = EnsureNodeCgroups(groups=groups, driver=node.cgroup_driver)
+    action = Start(op=op, port="cgroups", call=call, deadline_s=DEADLINE_S)
+    return Decision(state=replace(state, op=op, sent=groups), actions=(action,))

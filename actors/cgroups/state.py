@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.nodeevent import NodeEvent
+from actors.rules.nodewatch import NEVER_ASKED
 from api.ids import Instant, OpId, Uid
 from api.ports.cgroups import NodeCgroup
 from api.ports.node import NodeFacts
@@ -28,7 +29,8 @@ class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
     """What is not said again for so long counts no more."""
 
     node: NodeFacts | None = None
-    """None until the port ``node`` answered."""
+    """None until it was told."""
+    node_asked_at: Instant = NEVER_ASKED
     asked: Mapping[Uid, PodCpuRequest] = {}
     op: OpId | None = None
     """The one call in flight."""

@@ -2,7 +2,6 @@
 
 from msgspec.structs import replace
 
-from actors.rules.resources.cgrouppath import pods_path
 from actors.rules.resources.usage import (
     check_count,
     check_cpu,
@@ -16,7 +15,6 @@ from api.errors import Failure, FailureKind
 from api.ids import Instant, Uid
 from api.messages.kernel import Outcome
 from api.ports.images import ImageFs
-from api.ports.node import NodeDescribed
 from api.ports.runtime import PodListing, RuntimePod
 from api.ports.usage import (
     ContainerStats,
@@ -63,8 +61,6 @@ def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageSta
     """Take in what a part's call brought."""
     result, as_of = outcome.result, outcome.started_at
     match result:
-        case NodeDescribed(facts=facts):
-            return replace(state, pods_group=pods_path(facts), described=True)
         case PodListing():
             return absorb_listing(state, result, as_of)
         case RuntimePod():

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from actors.usage.core import decide
 from actors.usage.report import report
 from actors.usage.state import UsageState
+from api import paths
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.usage import UsageMessage
@@ -14,7 +15,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class UsageManager(CoreActor[UsageMessage]):
-    """Reads usage; ports: ``usage``, ``runtime``, ``node``."""
+    """Reads usage; ports: ``usage``, ``runtime``."""
 
     def __init__(self, state: UsageState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports
@@ -22,6 +23,7 @@ class UsageManager(CoreActor[UsageMessage]):
 
     def begin(self, ctx: Context) -> Decision[UsageState]:
         """Begin with a round."""
+        ctx.watch(paths.NODE)
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: UsageMessage | KernelMessage, ctx: Context) -> Decision[UsageState]:

@@ -5,16 +5,19 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.rules.nodewatch import NEVER_ASKED, follow_node
+from actors.rules.resources.cgrouppath import pods_path
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
-from actors.usage.state import NODE, RUNTIME, USAGE, Part, PendingCall, UsageState
+from actors.usage.state import RUNTIME, USAGE, Part, PendingCall, UsageState
+from api import paths
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.node import NodeChanged
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
 from api.ports.call import HostCall
 from api.ports.images import ImageFsUsage
-from api.ports.node import DescribeNode
 from api.ports.runtime import InspectPod, ListPods, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.ports.runtimecall import Call
 from api.ports.usage import (
@@ -34,7 +37,6 @@ PUBLISH_S = 3.0
 WARM_ROUNDS, WARM_S = 3, 2.0
 """The first rounds follow each other sooner: pods are just coming, and a rate needs two readings."""
 DEADLINES_S = {
-    Part.FACTS: 8.0,
     Part.LISTING: 8.0,
     Part.NODE: 8.0,
     Part.PODS: 20.0,
@@ -58,9 +60,12 @@ def decide(
 ) -> Decision[UsageState]:
     """Take in a message (None: begin) and choose what to read and whom to tell."""
     state, actions = absorb(before, message, now)
-    state, asking = ask(state, message, now, new_op)
+    me, known = paths.USAGE, state.described
+    asked_at, following, again_at = follow_node(me, state.node_asked_at, now, known=known)
+    state, asking = ask(replace(state, node_asked_at=asked_at), message, now, new_op)
     state, telling = publish(state, now, wall)
-    return Decision(state=state, actions=(*actions, *asking, *telling), wake_at=wake_at(state))
+    actions = (*actions, *following, *asking, *telling)
+    return Decision(state=state, actions=actions, wake_at=min(again_at, wake_at(state)))
 
 
 def absorb(
@@ -80,6 +85,10 @@ def absorb(
             return replace(state, watchers=tuple(w for w in state.watchers if w != path)), ()
         case ReadUsageNow(everything=everything):
             return replace(state, everything=state.everything or everything, next_round_at=now), ()
+        case NodeChanged(facts=facts):
+            return replace(state, pods_group=pods_path(facts), described=True), ()
+        case Restarted(path=path) if path == paths.NODE:
+            return replace(state, node_asked_at=NEVER_ASKED), ()
         case Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | UsageRead() | None:
             return state, ()
         case _:
@@ -112,8 +121,6 @@ def ask(
         )
         node = ReadNode(pods_group=state.pods_group)
         calls = [(Part.LISTING, ListPods()), (Part.NODE, node), (Part.DISKS, disks_of(state))]
-        if not state.described:
-            calls.append((Part.FACTS, DescribeNode()))
         if now >= state.stats_due_at:
             calls += [(Part.IMAGES, ImageFsUsage()), (Part.STATS, ReadContainerStats())]
             state = replace(state, stats_due_at=now + state.policy.stats_period_s)
@@ -143,8 +150,6 @@ def ask(
 
 def port_of(call: HostCall | Call) -> str:
     """Return who carries out a call."""
-    if isinstance(call, DescribeNode):
-        return NODE
     return USAGE if isinstance(call, HostCall) else RUNTIME
 
 
@@ -211,8 +216,7 @@ def publish(state: UsageState, now: Instant, wall: WallNs) -> tuple[UsageState, 
     """Tell everybody when all parts of the round are in, or the others have waited long enough for them."""
     if state.published >= state.round:
         return state, ()
-    awaited = [asked for asked in state.asked.values() if asked.part is not Part.FACTS]
-    open_parts = [asked for asked in awaited if asked.round == state.round]
+    open_parts = [asked for asked in state.asked.values() if asked.round == state.round]
     if open_parts and now < state.round_since + PUBLISH_S:
         return state, ()
     usage = compose(state, now, wall)

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.usage.state import Part, UsageState
 
-OF_RUNTIME = frozenset({Part.FACTS, Part.LISTING, Part.IMAGES, Part.STATS})
+OF_RUNTIME = frozenset({Part.LISTING, Part.IMAGES, Part.STATS})
 """Parts that ask the runtime: when it hangs, the first that fails speaks for all of them."""
 
 

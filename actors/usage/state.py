@@ -14,20 +14,19 @@ from enum import StrEnum
 
 import msgspec
 
+from actors.rules.nodewatch import NEVER_ASKED
 from api.ids import Instant, OpId, Path, Uid
 from api.ports.images import ImageFs
 from api.ports.runtime import RuntimePod
 from api.ports.usage import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 from api.usage import Usage
 
-USAGE, RUNTIME, NODE = "usage", "runtime", "node"
+USAGE, RUNTIME = "usage", "runtime"
 
 
 class Part(StrEnum):
     """What is read in a round, each by a call of its own."""
 
-    FACTS = "node's own description"
-    """Asked for until it is there: the runtime says how cgroups are called."""
     LISTING = "listing of pods"
     NODE = "machine"
     PODS = "pods"
@@ -92,8 +91,10 @@ class UsageState(msgspec.Struct, frozen=True, kw_only=True):
 
     policy: UsagePolicy = UsagePolicy()
     pods_group: str = "/kubepods"
-    """The cgroup of all pods: as configured, and once the node described itself as the runtime makes it."""
+    """The cgroup of all pods: as configured, and once the node's facts are there as the runtime makes it."""
     described: bool = False
+    """The node's facts are there."""
+    node_asked_at: Instant = NEVER_ASKED
     watchers: tuple[Path, ...] = ()
     """In the order in which they came."""
     asked: Mapping[OpId, PendingCall] = {}

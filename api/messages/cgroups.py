@@ -1,11 +1,12 @@
 """Messages to CgroupManager, who keeps the cgroups above the pods.
 
-Sent by: PodActors (`PodCpuAsked`). Order: per sender. Delivery: a level, the newest of each pod wins; a PodActor repeats it
+Sent by: PodActors (`PodCpuAsked`), NodeManager (`NodeChanged`). Order: per sender. Delivery: a level, the newest of each pod wins; a PodActor repeats it
 with each update of its pod, about once a minute, and to a new incarnation. What is not repeated for long counts no more.
 """
 
 from api.ids import Uid
 from api.messages import Message
+from api.messages.node import NodeChanged
 
 
 class PodCpuAsked(Message, frozen=True, kw_only=True):
@@ -24,4 +25,4 @@ class PodCpuAsked(Message, frozen=True, kw_only=True):
         return f"cpu:{self.uid}"
 
 
-CgroupsMessage = PodCpuAsked
+CgroupsMessage = PodCpuAsked | NodeChanged

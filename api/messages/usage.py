@@ -1,12 +1,13 @@
 """Messages to UsageManager, who reads what the node and its pods use, and to those who want to know.
 
-Sent by: whoever wants usage (`WatchUsage`, `UnwatchUsage`, `ReadUsageNow`), UsageManager itself (`UsageRead`). Delivery: a
+Sent by: whoever wants usage (`WatchUsage`, `UnwatchUsage`, `ReadUsageNow`), UsageManager itself (`UsageRead`), NodeManager (`NodeChanged`). Delivery: a
 watcher that hears nothing for some rounds watches again; it also does when UsageManager has a new incarnation. `UsageRead`
 is a level: the newest is enough.
 """
 
 from api.ids import Path
 from api.messages import Message
+from api.messages.node import NodeChanged
 from api.usage import Usage
 
 
@@ -60,4 +61,4 @@ class UsageRead(Message, frozen=True, kw_only=True):
         return "usage"
 
 
-UsageMessage = WatchUsage | UnwatchUsage | ReadUsageNow | UsageRead
+UsageMessage = WatchUsage | UnwatchUsage | ReadUsageNow | UsageRead | NodeChanged

@@ -41,7 +41,7 @@ RECEIVERS = {
     "eviction": ("actors/eviction",),
     "imagegc": ("actors/imagegc",),
     "images": ("actors/images", "actors/pod", "actors/imagegc"),
-    "node": ("actors/node", "actors/supervisor"),
+    "node": ("actors/node", "actors/supervisor", "actors/cgroups", "actors/usage"),
     "pleg": ("actors/pleg",),
     "pod": ("actors/pod",),
     "podconfig": ("actors/sources",),

@@ -39,6 +39,7 @@ from tests.harness.world.fault import (
 )
 from tests.harness.world.hand import Hands
 from tests.harness.world.kernelrule import draw_kernel_faults
+from tests.harness.world.noderule import draw_node_faults
 from tests.harness.world.resize import with_resize_faults
 from tests.harness.world.scarcity import Scarcity
 from tests.harness.world.scarcityseed import draw_scarce_acts, draw_scarcity_faults, scarce_wish
@@ -118,7 +119,7 @@ class SeedRun:
         plan = FaultPlan(faults=(*plan.faults, *draw_usage_faults(seed), *draw_eviction_faults(seed)))
         if self.scarcity is not None:
             plan = FaultPlan(faults=(*plan.faults, *draw_scarcity_faults(seed)))
-        plan = FaultPlan(faults=(*plan.faults, *draw_kernel_faults(seed)))
+        plan = FaultPlan(faults=(*plan.faults, *draw_kernel_faults(seed), *draw_node_faults(seed)))
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes

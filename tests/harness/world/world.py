@@ -49,6 +49,7 @@ from tests.harness.check.pace import Pace
 from tests.harness.eviction.evictionrule import draw_policy
 from tests.harness.world.fault import Seam
 from tests.harness.world.kernelrule import Kernel
+from tests.harness.world.noderule import Machine
 from tests.harness.world.probescript import Answers
 from tests.harness.world.scarceusage import ScarceDisk, ScarceUsage
 from tests.harness.world.scarcity import Scarcity
@@ -282,6 +283,7 @@ class World:
         if scarcity is not None:
             scarcity.attach(self.runtime, self.volumes, self.time.now)
             self.settings = scarce_settings(scarcity, self.settings)
+        self.node = MemoryNode(FACTS)
         self.parts = Parts(
             runtime=self.runtime,
             runtime_events=self.runtime.events,
@@ -292,7 +294,7 @@ class World:
             podfiles=self.folders,
             logfiles=self.logfiles,
             cgroups=self.cgroups,
-            node=MemoryNode(FACTS),
+            node=self.node,
             facts=FACTS,
             volumes=self.volumes,
             credentials=MemoryCredentials(),
@@ -312,6 +314,7 @@ class World:
         self.see = see
         self._on_step = on_step
         self.kernel = Kernel(self)
+        self.machine = Machine(self)
         self.latency_random = Random(f"{seed}/world")
 
     # ------------------------------------------------------------ the agent

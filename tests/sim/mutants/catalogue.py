@@ -423,6 +423,16 @@ def hurry_orphans(right):
     return lambda state: right(state) if state.desired is not None else 1
 
 
+def tell_no_change(right):
+    """What the node was found to be first stands: no change of it is told."""
+    return lambda state: state if state.facts is not None else right(state)
+
+
+def heed_no_change(right):
+    """The supervisor takes in no change of the node, and tells its pods of none."""
+    return lambda state, facts: state if state.book.described else right(state, facts)
+
+
 MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status.compose", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
@@ -477,4 +487,6 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),
     Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
     Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
+    Mutant("set-in-its-ways", "actors.node.core", "settled", tell_no_change),
+    Mutant("unmoved", "actors.supervisor.core", "absorb_node", heed_no_change),
 )

@@ -1,4 +1,4 @@
-"""CgroupManager: asks what the node is, keeps its cgroups, gathers what pods ask for, and says once what can not be had."""
+"""CgroupManager: follows what the node is, keeps its cgroups, gathers what pods ask for, and says once what can not be had."""
 
 import itertools
 
@@ -6,12 +6,14 @@ import msgspec
 
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
+from api import paths
 from api.errors import Failure, FailureKind
-from api.lifecycle import Start
+from api.lifecycle import Start, Tell
 from api.messages.cgroups import PodCpuAsked
-from api.messages.kernel import Alarm, Outcome
+from api.messages.kernel import Alarm, Outcome, Restarted
+from api.messages.node import NodeChanged, WatchNode
 from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
-from api.ports.node import DescribeNode, NodeDescribed, NodeFacts, Reserved
+from api.ports.node import CgroupDriver, NodeFacts, Reserved
 
 FACTS = NodeFacts(pod_cgroups=True, cpu_milli=2000, memory_bytes=1 << 30, max_pids=1000)
 WALL = 1_700_000_000 * 10**9
@@ -24,13 +26,17 @@ class Hand:
         self.state = CgroupsState(node_name="n1")
         self.now, self.ops, self.facts = 0.0, itertools.count(1), facts
         self.made = NodeCgroupsMade()
-        self.started, self.open, self.wake_at = [], None, None
+        self.started, self.open, self.wake_at, self.follows = [], None, None, []
         self.give(None)
 
     def give(self, message):
         decision = decide(self.state, message, self.now, WALL + int(self.now * 1e9), lambda: next(self.ops))
         self.state, self.wake_at = decision.state, decision.wake_at
         for action in decision.actions:
+            if isinstance(action, Tell):
+                assert (action.to, action.message) == (paths.NODE, WatchNode(asked_by=paths.CGROUPS))
+                self.follows.append(self.now)
+                continue
             assert isinstance(action, Start)
             assert self.open is None, "one call at a time"
             self.open = action
@@ -38,21 +44,29 @@ class Hand:
 
     def end(self, failure=None):
         start, self.open = self.open, None
-        describing = isinstance(start.call, DescribeNode)
-        result = NodeDescribed(facts=self.facts) if describing else self.made
         failed = Failure(kind=failure, message="broken") if failure else None
         outcome = Outcome(
             op=start.op,
             call=type(start.call).__name__,
-            result=None if failure else result,
+            result=None if failure else self.made,
             failure=failed,
             started_at=self.now,
             ended_at=self.now,
         )
         self.give(outcome)
 
+    def know(self, facts=None):
+        """Be told what the node is."""
+        self.give(NodeChanged(facts=facts or self.facts))
+
+    def due_in(self):
+        """Return in how many seconds the next call is due; the core is awake by then."""
+        assert self.wake_at <= self.state.next_at
+        return self.state.next_at - self.now
+
     def ring(self):
-        self.now = max(self.now, self.wake_at)
+        """Let time go by until the next call is due."""
+        self.now = max(self.now, self.state.next_at)
         self.give(Alarm(at=self.now))
 
     def ask(self, uid, milli):
@@ -68,16 +82,17 @@ class Hand:
 def at_work(**made):
     hand = Hand()
     hand.made = NodeCgroupsMade(**made)
-    hand.end(), hand.end()
+    hand.know(), hand.end()
     return hand
 
 
 def test_it_asks_what_the_node_is_then_makes_its_cgroups_and_looks_again_each_minute():
     hand = at_work()
-    assert [type(call) for call in hand.started] == [DescribeNode, EnsureNodeCgroups]
-    assert hand.wake_at == 60.0
+    assert hand.follows == [0.0]
+    assert [type(call) for call in hand.started] == [EnsureNodeCgroups]
+    assert hand.due_in() == 60.0
     hand.ring(), hand.end()
-    assert hand.started[1] == hand.started[2]
+    assert hand.started[0] == hand.started[1]
     assert hand.told() == [
         ("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods", 1)
     ]
@@ -111,16 +126,41 @@ def test_what_is_not_said_again_counts_no_more():
     assert hand.burstable() == 512
 
 
-def test_it_tries_again_and_ever_more_slowly_when_it_can_not_be_told_what_the_node_is():
+def test_it_tries_again_and_ever_more_slowly_when_the_cgroups_cannot_be_made():
     hand = Hand()
+    hand.know()
     waits = []
     for _ in range(8):
         hand.end(FailureKind.UNAVAILABLE)
-        waits.append(hand.wake_at - hand.now)
+        waits.append(hand.due_in())
         hand.ring()
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60]
-    hand.end(), hand.end(FailureKind.UNAVAILABLE)
-    assert hand.wake_at - hand.now == 1
+    hand.end(), hand.ring(), hand.end(FailureKind.UNAVAILABLE)
+    assert hand.due_in() == 1
+
+
+def test_nothing_is_made_before_the_node_is_known_and_that_is_asked_again():
+    hand = Hand()
+    for _ in range(3):
+        hand.now = hand.wake_at
+        hand.give(Alarm(at=hand.now))
+    assert (hand.follows, hand.started) == ([0.0, 5.0, 10.0, 15.0], [])
+    hand.know()
+    assert [type(call) for call in hand.started] == [EnsureNodeCgroups]
+    hand.give(Restarted(path=paths.NODE, incarnation=1, cause="x"))
+    assert hand.follows[4:] == [15.0], "a new incarnation of its owner knows nobody"
+    hand.give(Restarted(path=paths.PODS, incarnation=1, cause="x"))
+    assert len(hand.follows) == 5
+
+
+def test_a_node_that_changes_has_its_cgroups_made_anew_and_equal_facts_nothing():
+    hand = at_work()
+    hand.know(msgspec.structs.replace(FACTS))
+    assert hand.open is None
+    hand.know(msgspec.structs.replace(FACTS, memory_bytes=1 << 29, cgroup_driver=CgroupDriver.SYSTEMD))
+    [_, again] = hand.started
+    assert again.driver == "systemd"
+    assert again.groups[0].limits.memory_bytes == 1 << 29
 
 
 def test_where_cgroups_may_not_be_written_that_is_said_once():
@@ -157,7 +197,7 @@ def test_reservations_are_told_as_a_kubelet_does():
     reserved = Reserved(enforced=enforced, system_cgroup="/system", kube_cgroup="/kube")
     hand = Hand(msgspec.structs.replace(FACTS, reserved=reserved))
     hand.made = NodeCgroupsMade(unapplied=(("/system", "/c/system does not exist; make it first"),))
-    hand.end(), hand.end()
+    hand.know(), hand.end()
     failed = 'Failed to enforce System Reserved Cgroup Limits on "/system": /c/system does not exist; make it first'
     assert set(hand.told()) == {
         ("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods", 1),
@@ -168,6 +208,6 @@ def test_reservations_are_told_as_a_kubelet_does():
 
 def test_where_pods_have_no_cgroups_nothing_is_asked_for():
     hand = Hand(NodeFacts())
-    hand.end()
-    assert hand.open is None
-    assert hand.wake_at is None
+    hand.know()
+    assert hand.started == []
+    assert hand.wake_at == 60.0, "then it asks what the node is again"

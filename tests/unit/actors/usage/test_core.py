@@ -5,15 +5,18 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from actors.rules.nodewatch import SOON_S
 from actors.usage.core import PUBLISH_S, WARM_ROUNDS, decide
 from actors.usage.state import Part, UsagePolicy, UsageState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import OpId, Path
 from api.lifecycle import Start, Tell
-from api.messages.kernel import Alarm, Outcome
+from api.messages.kernel import Alarm, Outcome, Restarted
+from api.messages.node import NodeChanged, WatchNode
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageRead, WatchUsage
 from api.ports.images import ImageFs, ImageFsUsage
-from api.ports.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
+from api.ports.node import CgroupDriver, NodeFacts
 from api.ports.runtime import (
     InspectPod,
     ListPods,
@@ -112,6 +115,8 @@ class World:
         self.cpu_step_ns = NS
         self.totals = 0
         self.facts = NodeFacts()
+        """What is answered to who follows the node; None: nothing."""
+        self.follows = 0
 
     def tell(self, message):
         decision = decide(self.state, message, self.now, int(self.now * NS), lambda: next(self.ops))
@@ -122,6 +127,10 @@ class World:
                 case Start():
                     self.asked.append(action.call)
                     self.open[action.op] = (action, self.now)
+                case Tell(message=WatchNode()):
+                    self.follows += 1
+                    if self.facts is not None:
+                        self.tell(NodeChanged(facts=self.facts))
                 case Tell():
                     self.told.append((action.to, action.message))
 
@@ -162,6 +171,11 @@ class World:
         self.tell(Alarm(at=self.now))
         self.settle()
 
+    def wait(self, seconds):
+        self.now += seconds
+        self.tell(Alarm(at=self.now))
+        self.settle()
+
     def begin(self, rounds=1):
         self.now = 1000.0
         self.tell(None)
@@ -175,8 +189,6 @@ class World:
         match call:
             case ListPods():
                 return PodListing(pods=tuple(self.pods), complete=True)
-            case DescribeNode():
-                return NodeDescribed(facts=self.facts)
             case ReadNode():
                 return NodeRead(
                     at=at,
@@ -275,7 +287,6 @@ def test_a_round_reads_every_part_once_and_is_told_once(world):
     assert sorted(kind.__name__ for kind in kinds(world.asked)) == sorted(
         kind.__name__
         for kind in (
-            DescribeNode,
             ListPods,
             ReadNode,
             MeasureDisks,
@@ -666,17 +677,25 @@ def test_all_pods_are_read_where_the_node_says_that_their_cgroups_are(driver, gr
     world.facts = NodeFacts(cgroup_root="/a/b", cgroup_driver=driver)
     world.begin(3)
     assert groups_read(world) == ["/a/b/kubepods", group, group]
-    assert sum(isinstance(call, DescribeNode) for call in world.asked) == 1
+    assert world.follows == 1
+    other = "/c/kubepods" if driver is CgroupDriver.CGROUPFS else "/c.slice/c-kubepods.slice"
+    world.tell(NodeChanged(facts=NodeFacts(cgroup_root="/c", cgroup_driver=driver)))
+    world.round()
+    assert groups_read(world)[-1] == other
 
 
-def test_a_node_that_can_not_describe_itself_yet_holds_up_no_round_and_is_asked_again():
+def test_a_node_of_which_nothing_is_known_yet_holds_up_no_round_and_is_asked_about_again():
     world = World()
-    world.hanging.add(DescribeNode)
+    world.facts = None
     world.begin()
     assert world.state.published == 1
-    world.expire()
-    world.hanging.clear()
-    world.round()
+    world.wait(SOON_S)
+    assert world.follows == 2
+    world.facts = NodeFacts()
+    world.wait(SOON_S)
     assert world.state.described
-    assert sum(isinstance(call, DescribeNode) for call in world.asked) == 2
-    assert world.state.failed == {}
+    assert world.follows == 3
+    world.wait(SOON_S)
+    assert world.follows == 3
+    world.tell(Restarted(path=paths.NODE, incarnation=1, cause="x"))
+    assert world.follows == 4
