@@ -31,7 +31,7 @@ def admit(state: AdmissionState, turn: AdmissionTurn, now: Instant) -> None:
             # It was admitted, though that may be written nowhere: what it takes counts from now on.
             verdict = accepted(entry.row.name, entry.row.pod)
             turn.edition += 1
-            turn.answer(replace(entry, verdict=verdict, kept=True, waits=""))
+            turn.answer(replace(entry, verdict=verdict, kept=True, waits=""), verdict.allocated)
     fresh = turn.named("open")
     if fresh:
         decide_on(state, turn, fresh, now)
@@ -71,7 +71,8 @@ def decide_on(state: AdmissionState, turn: AdmissionTurn, fresh: list[AdmissionE
             house = house.plus(Tenant(uid=entry.uid, name=name, claim=claim, pod=pod))
         turn.edition += 1
         turn.judged.append((entry.uid, entry.row.number))
-        turn.answer(replace(entry, verdict=decided, kept=False, fresh=True, waits=""))
+        judged = replace(entry, verdict=decided, kept=False, fresh=True, waits="")
+        turn.answer(judged, decided.allocated)
 
 
 def is_settled(entry: AdmissionEntry, turn: AdmissionTurn, now: Instant) -> bool:

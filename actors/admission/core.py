@@ -18,7 +18,6 @@ from actors.admission.resize import resize
 from actors.admission.state import AdmissionEntry, AdmissionState
 from actors.admission.turn import AdmissionTurn
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
-from actors.rules.resources.allocation import allocated_of
 from api import paths
 from api.ids import Instant, OpId
 from api.lifecycle import Decision, Tell
@@ -153,7 +152,8 @@ def claim_verdicts(state: AdmissionState, turn: AdmissionTurn) -> None:
     for uid in claimed:
         entry = turn.pods[uid]
         if entry.verdict is None:
-            turn.answer(replace(entry, verdict=recalled[uid], kept=kept, waits=""))
+            verdict = recalled[uid]
+            turn.answer(replace(entry, verdict=verdict, kept=kept, waits=""), verdict.allocated)
     if claimed:
         turn.recalled = {uid: verdict for uid, verdict in recalled.items() if uid not in turn.pods}
 
@@ -222,7 +222,7 @@ def answer_of(entry: AdmissionEntry) -> PodAdmitted | PodRefused:
         generation=entry.generation,
         fresh=entry.fresh,
         allocated=verdict.allocated,
-        asked=allocated_of(row.pod.spec),
+        asked=entry.asked,
         resize=entry.resize,
         holds=entry.held is not None,
     )

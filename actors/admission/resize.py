@@ -27,8 +27,9 @@ def resize(state: AdmissionState, turn: AdmissionTurn) -> None:
     for entry in turn.named("resizing"):
         if is_asking(entry):
             asking.append(entry)
-        elif entry.resize is not None:
-            turn.answer(replace(entry, resize=None))
+        else:
+            assert entry.verdict is not None
+            turn.answer(replace(entry, resize=None), entry.verdict.allocated)
     house = house_of(turn) if asking else House()
     for entry in sorted(asking, key=urgency):
         house = settle(state, turn, entry, house)
@@ -46,18 +47,18 @@ def settle(state: AdmissionState, turn: AdmissionTurn, entry: AdmissionEntry, ho
     pod, verdict = entry.row.pod, entry.verdict
     assert pod is not None
     assert verdict is not None
-    claim = claim_of(pod.spec)
+    claim, asked = claim_of(pod.spec), allocated_of(pod.spec)
     others = house.without(entry.uid)
     obstacle = obstacle_to(state, verdict.claim, claim, others)
     if obstacle is not None:
-        if obstacle != entry.resize:
-            turn.answer(replace(entry, resize=obstacle))
+        if obstacle != entry.resize or asked != entry.asked:
+            turn.answer(replace(entry, resize=obstacle), asked)
         return house
     # What its containers have until they are confined otherwise is not free yet.
     held = joined(entry.held or verdict.claim, verdict.claim)
-    given = replace(verdict, claim=claim, allocated=allocated_of(pod.spec))
+    given = replace(verdict, claim=claim, allocated=asked)
     turn.edition += 1
-    turn.answer(replace(entry, verdict=given, held=held, kept=False, resize=None))
+    turn.answer(replace(entry, verdict=given, held=held, kept=False, resize=None), asked)
     tenant = next((one for one in house.tenants if one.uid == entry.uid), None)
     return others.plus(replace(tenant, claim=joined(held, claim))) if tenant is not None else house
 

@@ -8,7 +8,7 @@ from actors.admission.verdict import Record, Verdict
 from actors.rules.nodewatch import NEVER_ASKED
 from actors.rules.resources.request import Claim
 from api.ids import Instant, Uid
-from api.messages.admission import NodePressure, PodToAdmit
+from api.messages.admission import Allocated, NodePressure, PodToAdmit
 from api.messages.pod import Resize
 from api.ports.node import NodeFacts
 
@@ -30,6 +30,8 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """Since when there is no room for it."""
     resize: Resize | None = None
     """Why it does not have the amounts that it asks for."""
+    asked: tuple[Allocated, ...] = ()
+    """What it asked for when it was decided on last."""
     held: Claim | None = None
     """What its containers may still have of an earlier allocation, until its actor says otherwise."""
     preempted: bool = False

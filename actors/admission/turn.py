@@ -14,6 +14,7 @@ from actors.rules.resources.allocation import allocated_of
 from actors.rules.resources.request import claim_of
 from api.ids import Instant, Uid
 from api.lifecycle import Action
+from api.messages.admission import Allocated
 
 GENERATIONS = 1_000_000_000
 """More answers than an incarnation gives."""
@@ -49,9 +50,17 @@ def is_asking(entry: AdmissionEntry) -> bool:
     return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
 
 
+def is_outdated(entry: AdmissionEntry) -> bool:
+    """Tell whether an admitted pod asks for something else than when it was decided on."""
+    verdict, row = entry.verdict, entry.row
+    if verdict is None or verdict.refusal is not None or row.pod is None or row.ending or row.ended:
+        return False
+    return allocated_of(row.pod.spec) != entry.asked
+
+
 def is_resizing(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod asks for other amounts than it has, or was told why it does not get them."""
-    return entry.resize is not None or is_asking(entry)
+    """Tell whether a pod asks for other amounts than it has, or no longer does and is to be told so."""
+    return entry.resize is not None or is_asking(entry) or is_outdated(entry)
 
 
 def is_unkept(entry: AdmissionEntry) -> bool:
@@ -126,10 +135,10 @@ class AdmissionTurn:
         self.pods[entry.uid] = entry
         self._note(entry.uid, before, entry)
 
-    def answer(self, entry: AdmissionEntry) -> None:
-        """Have this entry in place of the UID's last, with an answer that is news."""
+    def answer(self, entry: AdmissionEntry, asked: tuple[Allocated, ...]) -> None:
+        """Have this entry in place of the UID's last, with an answer that is news to a pod that asks for this."""
         self.generation += 1
-        self.put(replace(entry, generation=self.generation))
+        self.put(replace(entry, generation=self.generation, asked=asked))
 
     def drop(self, uid: Uid) -> None:
         """Forget a pod of which everything is removed: should the same UID come back, it is judged again."""

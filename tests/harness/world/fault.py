@@ -74,11 +74,20 @@ MESSAGES: tuple[tuple[str, str, int], ...] = (
     ("/node/pods", "PodsSnapshot", 1),
     ("/node/pods", "RuntimeListed", 60),
     ("/node/pods", "PodMoved", 30),
-    ("/node/eviction", "PodKilled", 4),
+    ("/node/pods", "PodsDecided", 12),
     ("/node/config", "PodsSeen", 20),
     ("/node/status", "PodStatusComposed", 60),
     ("/node/status", "ForgetPodStatus", 4),
 )
+
+ADMISSION_MESSAGES: tuple[tuple[str, str, int], ...] = (
+    ("/node/admission", "PodsToAdmit", 30),
+    ("/node/pods", "PodsJudged", 6),
+    ("/node/pods", "PodsDecided", 12),
+    ("/node/pods", "VerdictsRecalled", 3),
+    ("/node/pods", "PreemptPods", 1),
+)
+"""Said between supervisor and admission."""
 
 PROBE_OPERATIONS: tuple[tuple[str, str], ...] = (
     ("runtime", "ExecInContainer"),
@@ -97,7 +106,7 @@ REORDERED = (
     "PodsSnapshot",
     "UpdatePod",
     "KillPod",
-    "PodKilled",
+    "PodsDecided",
 )
 """Messages that carry a number or an instant, or that only add: a late one must change nothing.
 
@@ -159,6 +168,23 @@ def with_group_faults(plan: FaultPlan, random: Random) -> FaultPlan:
         faults.append(CrashActor(path="/node/cgroups", after=random.randrange(40), times=2))
     if random.random() < 0.5:
         faults.append(DropMessage(path="/node/cgroups", message="PodCpuAsked", after=random.randrange(9)))
+    return msgspec.structs.replace(plan, faults=(*plan.faults, *faults))
+
+
+def with_admission_faults(plan: FaultPlan, random: Random) -> FaultPlan:
+    """Return the plan with some faults of admission, from a random source of their own."""
+    faults: list[AnyFault] = []
+    for _ in range(random.randint(1, 4)):
+        path, message, often = random.choice(ADMISSION_MESSAGES)
+        after, times = random.randrange(often), random.choice((1, 1, 3))
+        if random.random() < 0.7:
+            faults.append(DropMessage(path=path, message=message, after=after, times=times))
+        else:
+            faults.append(DuplicateMessage(path=path, message=message, after=after))
+    if random.random() < 0.6:
+        faults.append(
+            CrashActor(path="/node/admission", after=random.randrange(60), times=random.randint(1, 3))
+        )
     return msgspec.structs.replace(plan, faults=(*plan.faults, *faults))
 
 

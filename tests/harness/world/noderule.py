@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from actors.admission.state import AdmissionState
 from actors.cgroups.state import CgroupsState
 from actors.node.state import NodeState, facts_of
 from actors.pod.state import PodState
@@ -88,8 +89,11 @@ def node_complaints(world: World, states: Iterable[PodState]) -> Iterator[str]:
     if not isinstance(node, NodeState) or node.facts != expected or node.runtime != world.runtime.info:
         yield f"{paths.NODE} does not know what the node is"
     supervisor, groups = system.committed(paths.PODS), system.committed(paths.CGROUPS)
-    if not isinstance(supervisor, SupervisorState) or supervisor.node != expected:
+    if not isinstance(supervisor, SupervisorState) or supervisor.node.facts != expected:
         yield f"{paths.PODS} does not know what the node is"
+    admission = system.committed(paths.ADMISSION)
+    if not isinstance(admission, AdmissionState) or admission.node != expected:
+        yield f"{paths.ADMISSION} does not know what the node is"
     if not isinstance(groups, CgroupsState) or groups.node != expected:
         yield f"{paths.CGROUPS} does not know what the node is"
     for state in states:

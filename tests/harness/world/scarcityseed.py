@@ -41,7 +41,7 @@ MESSAGES = (
     (paths.USAGE, "WatchUsage"),
     (paths.USAGE, "ReadUsageNow"),
     (PODS, "WatchPods"),
-    (PODS, "NodePressure"),
+    (paths.ADMISSION, "NodePressure"),
     (PODS, "KillPod"),
     (paths.IMAGEGC, "CollectImages"),
     (paths.IMAGEGC, "ImageDropped"),

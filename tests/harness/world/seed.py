@@ -35,6 +35,7 @@ from tests.harness.world.fault import (
     draw_probe_faults,
     draw_volume_faults,
     expanded,
+    with_admission_faults,
     with_group_faults,
 )
 from tests.harness.world.hand import Hands
@@ -121,6 +122,7 @@ class SeedRun:
             plan = FaultPlan(faults=(*plan.faults, *draw_scarcity_faults(seed)))
         plan = FaultPlan(faults=(*plan.faults, *draw_kernel_faults(seed), *draw_node_faults(seed)))
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
+        plan = with_admission_faults(plan, Random(f"{seed}/admission"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
         self.wishes = wishes
         self.plan: FaultPlan = plan
