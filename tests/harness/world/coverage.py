@@ -54,10 +54,8 @@ class Coverage:
 CAUSES = ("COMPLETED", "DEADLINE", "ORPHAN", "PREEMPTED", "REJECTED", "REMOVED", "REPLACED")
 STAGES = (
     "CreateContainer",
-    "MakePodFolders+ReadNodeFiles",
+    "EnsurePodCgroup+MakePodFolders+ReadNodeFiles",
     "EnsurePodCgroup+MakePodFolders+ReadNodeFiles+Remember",
-    "EnsurePodCgroup+Remember",
-    "MakePodFolders+ReadNodeFiles+Remember",
     "Forget",
     "InspectPod",
     "InspectPod+Recall",
@@ -110,6 +108,7 @@ REQUIRED: tuple[tuple[str, str], ...] = (
     *(("failed", f"{port} {call}") for port, call, _ in CALLS),
     *(("failure", kind.value) for kind in FailureKind),
     *(("without effect", kind.__name__) for kind in ENDING),
+    ("failed", "runtime RuntimeStatus"),
     ("kernel", "told of memory"),
     ("kernel", "counted a kill"),
     ("grace", "of what no source describes"),
