@@ -74,7 +74,7 @@ MESSAGES: tuple[tuple[str, str, int], ...] = (
     ("/node/pods", "PodsSnapshot", 1),
     ("/node/pods", "RuntimeListed", 60),
     ("/node/pods", "PodMoved", 30),
-    ("/node/pods", "PodsDecided", 12),
+    ("/node/pods", "PodsDecided", 4),
     ("/node/config", "PodsSeen", 20),
     ("/node/status", "PodStatusComposed", 60),
     ("/node/status", "ForgetPodStatus", 4),
