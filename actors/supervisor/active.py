@@ -6,7 +6,7 @@ until nothing is left of it: it is told by its UID.
 
 from msgspec.structs import replace
 
-from actors.supervisor.state import ActiveTold, Asked, SupervisorState
+from actors.supervisor.state import ActiveTold, Asked, PodEntry, SupervisorState
 from actors.supervisor.work import Work
 from api.lifecycle import Tell
 from api.messages.eviction import ActivePods
@@ -17,10 +17,10 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
 
     Before it is known what was decided earlier and what runs, less than the truth would be told.
     """
-    if not state.watchers.paths or state.sources.number < 0 or not is_ready(state):
+    if not state.watchers.paths or state.sources.number < 0 or not is_ready(state, work):
         return state
     leaving = work.members["leaving"]
-    whole = state.sources.all_ready and not work.members["unheard"] and not is_recalling(state, work)
+    whole = state.sources.all_ready and not work.members["unheard"]
     before = state.watchers.told
     if before is not None and before.whole is whole:
         same = before.pods is work.active or before.pods == work.active
@@ -33,14 +33,13 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
     return replace(state, watchers=replace(state.watchers, told=told))
 
 
-def is_ready(state: SupervisorState) -> bool:
-    """Tell whether it is known what runs, and what was decided earlier."""
-    return state.link.ready and state.node.known and state.runtime.listed is not None
+def is_ready(state: SupervisorState, work: Work) -> bool:
+    """Tell whether it is known what runs, and of each pod that was asked for what was decided earlier."""
+    known = state.link.ready and state.node.known and state.runtime.listed is not None
+    return known and not any(is_recalled(state, work.entries[uid]) for uid in work.members["unanswered"])
 
 
-def is_recalling(state: SupervisorState, work: Work) -> bool:
-    """Tell whether pods that an earlier life admitted are not active yet only because the answer is under way."""
-    if any(uid in work.entries for uid in state.link.recalled):
-        return True
-    asked = (work.entries[uid].admission for uid in work.members["unanswered"])
-    return any(isinstance(one, Asked) and one.settled for one in asked)
+def is_recalled(state: SupervisorState, entry: PodEntry) -> bool:
+    """Tell whether a pod may run already, and is not active yet only because the answer of admission is under way."""
+    asked = entry.admission
+    return isinstance(asked, Asked) and (asked.settled or entry.uid in state.link.recalled)

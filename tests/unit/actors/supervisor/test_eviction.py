@@ -7,10 +7,10 @@ from api.messages.admission import NodePressure
 from api.messages.eviction import ActivePods, FinishedCleared, PodKilled
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause, KillPod
-from api.messages.supervisor import ClearFinished, PodLife, PodOp, WatchPods
+from api.messages.supervisor import ClearFinished, PodLife, PodOp, PodsDecided, WatchPods
 from api.paths import pod_path
 from tests.unit.actors.pods import wanted
-from tests.unit.actors.supervisor.house import House, refusals, told
+from tests.unit.actors.supervisor.house import House, presence, refusals, told
 
 WATCHER = Path("/node/eviction")
 
@@ -136,3 +136,20 @@ def test_a_kill_goes_to_the_actor_of_an_earlier_incarnations_time():
     assert [(one.to, one.message) for one in house.give(kill)] == [(pod_path("a"), kill)]
     house.snapshot()
     assert [(one.to, one.message) for one in house.give(kill)] == [(WATCHER, PodKilled(uid="a"))]
+
+
+def test_no_pod_is_left_out_while_admission_has_still_to_say_again_what_it_decided():
+    house = house_of("a")
+    house.moved("a", PodLife.SYNCING)
+    house.renew_supervisor()
+    house.number = 0
+    house.lost = lambda message: isinstance(message, PodsDecided)
+    actions = house.give(WatchPods(asked_by=WATCHER))
+    actions += house.moved("a", PodLife.SYNCING)
+    actions += house.snapshot(wanted(uid="a", name="a"))
+    actions += house.listed(presence("a", "a"))
+    assert active(actions) is None
+    house.lost = lambda message: False
+    for _ in range(6):
+        actions += house.wait(1.0)
+    assert active(actions) == {"a": False}
