@@ -165,8 +165,8 @@ def ignore_removals(right):
 
 def keep_statuses(right):
     """No status is ever forgotten."""
-    return lambda state, message, now: (
-        state if isinstance(message, ForgetPodStatus) else right(state, message, now)
+    return lambda sinks, state, message, now: (
+        state if isinstance(message, ForgetPodStatus) else right(sinks, state, message, now)
     )
 
 
