@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pleg.state import STREAM, PlegState, PodInspection
 from actors.rules.container.instance import is_alive
+from actors.rules.retry import RetryPolicy
 from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
@@ -29,7 +30,8 @@ PODS_A_PERIOD = 50
 LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
 """How often an unchanged pod is told again, so that a lost message is repaired."""
-RETRY_LIMIT_S = 10.0
+RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=10.0)
+"""Of a listing."""
 SILENT_S = 30.0
 """A listing that takes longer is told to an operator, while it may go on for as long as any call."""
 UNHEALTHY_AFTER_S = 180.0
@@ -91,8 +93,8 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
     if not isinstance(outcome.result, PodListing):
         failures = state.failures + 1
         why = outcome.failure.message if outcome.failure else "no listing"
-        wait_s = min(DEAF_RELIST_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
-        return replace(state, failures=failures, failure=why, next_listing_at=now + wait_s), ()
+        next_at = now + RETRY.wait_s(failures)
+        return replace(state, failures=failures, failure=why, next_listing_at=next_at), ()
     return absorb_listing(state, outcome.result, outcome.started_at, now)
 
 

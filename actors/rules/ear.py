@@ -3,10 +3,11 @@
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.retry import RetryPolicy
 from api.errors import Failure
 from api.ids import Instant
 
-FIRST_PAUSE_S, LAST_PAUSE_S = 1.0, 300.0
+RETRY = RetryPolicy(base_s=1.0, limit_s=300.0)
 STEADY_S = 60.0
 """A stream that was open for so long was well: what ends it then is news."""
 
@@ -37,9 +38,8 @@ def listening(ear: Ear, now: Instant) -> Ear:
 def deaf(ear: Ear, failure: Failure | None, now: Instant) -> Ear:
     """Return the ear of who hears nothing any more."""
     failures = 1 if now - ear.since >= STEADY_S else ear.failures + 1
-    pause_s = min(FIRST_PAUSE_S * 2 ** min(failures - 1, 16), LAST_PAUSE_S)
     why = failure.message if failure is not None else "it was closed"
-    return Ear(since=now, retry_at=now + pause_s, failures=failures, why=why)
+    return Ear(since=now, retry_at=now + RETRY.wait_s(failures), failures=failures, why=why)
 
 
 def wakes(ear: Ear) -> tuple[Instant, ...]:

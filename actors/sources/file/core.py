@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.rules.identity import kept_for_last
+from actors.rules.retry import RetryPolicy
 from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
     SECTION,
@@ -49,7 +50,7 @@ PERIOD_S = 20.0
 READ_DEADLINE_S = 10.0
 LEDGER_DEADLINE_S = 5.0
 RETRY_FIRST_S = 1.0
-LISTEN_RETRY_LIMIT_S = 60.0
+LISTEN_RETRY = RetryPolicy(base_s=1.0, limit_s=60.0)
 WRITES_AT_ONCE = 4
 
 MANIFESTS = "manifests"
@@ -106,7 +107,7 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
                 announced = (*announced[:at], path, *announced[at:])
             return replace(state, announced=announced, read_at=now, stream_ends=0)
         case StreamEnded(failure=failure):
-            wait_s = backoff_s(state.stream_ends, LISTEN_RETRY_LIMIT_S)
+            wait_s = LISTEN_RETRY.wait_s(state.stream_ends + 1)
             return replace(
                 state,
                 listening=False,
@@ -186,13 +187,14 @@ def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: In
     state = replace(state, reading=None)
     announced = tuple(sorted({*state.announced, *reading.announced}))
     if not isinstance(outcome.result, ManifestListing):
-        wait_s = backoff_s(state.failures, state.period_s)
+        failures = state.failures + 1
+        policy = RetryPolicy(base_s=RETRY_FIRST_S, limit_s=state.period_s)
         return replace(
             keep_all(state),
             announced=announced,
             failure=outcome.failure,
-            failures=state.failures + 1,
-            read_at=now + wait_s,
+            failures=failures,
+            read_at=now + policy.wait_s(failures),
         )
     doubt = doubt_of(state, outcome.result, reading, now)
     if doubt is not None:
@@ -206,11 +208,6 @@ def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: In
         )
     state = take_listing(state, outcome.result, reading, now)
     return replace(state, read_at=now if state.announced else now + state.period_s)
-
-
-def backoff_s(failures: int, limit_s: float) -> float:
-    """Return the wait after the n-th failure in a row."""
-    return min(limit_s, RETRY_FIRST_S * 2.0 ** min(failures, 16))
 
 
 def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:

@@ -1,8 +1,7 @@
 """Listening again: pauses that grow, and what is news."""
 
 from actors.rules.ear import (
-    FIRST_PAUSE_S,
-    LAST_PAUSE_S,
+    RETRY,
     STEADY_S,
     Ear,
     deaf,
@@ -28,9 +27,9 @@ def test_pauses_double_up_to_a_limit_and_begin_anew_after_a_steady_time():
         assert not is_due(ear, ear.retry_at - 0.01)
         assert is_due(ear, ear.retry_at)
         now = ear.retry_at
-    assert pauses == [min(FIRST_PAUSE_S * 2**n, LAST_PAUSE_S) for n in range(12)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]
     ear = deaf(listening(ear, now), None, now + STEADY_S)
-    assert (ear.retry_at, ear.why) == (now + STEADY_S + FIRST_PAUSE_S, "it was closed")
+    assert (ear.retry_at, ear.why) == (now + STEADY_S + RETRY.base_s, "it was closed")
 
 
 def test_the_same_reason_again_is_no_news():
