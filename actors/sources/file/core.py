@@ -52,6 +52,7 @@ LEDGER_DEADLINE_S = 5.0
 RETRY_FIRST_S = 1.0
 LISTEN_RETRY = RetryPolicy(base_s=1.0, limit_s=60.0)
 WRITES_AT_ONCE = 4
+NEVER = float("inf")
 
 MANIFESTS = "manifests"
 LEDGER = "ledger"
@@ -79,7 +80,6 @@ def begin(
         remembers=remembers,
         recalled=not remembers,
         read_at=now,
-        listen_at=now,
         write_at=now,
     )
     return plan(state, now, new_op)
@@ -105,16 +105,11 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
             at = bisect_left(announced, path)
             if announced[at : at + 1] != (path,):
                 announced = (*announced[:at], path, *announced[at:])
-            return replace(state, announced=announced, read_at=now, stream_ends=0)
+            return replace(state, announced=announced, read_at=now, subscription=state.subscription.works())
         case StreamEnded(failure=failure):
-            wait_s = LISTEN_RETRY.wait_s(state.stream_ends + 1)
-            return replace(
-                state,
-                listening=False,
-                listen_at=now + wait_s,
-                deaf=failure,
-                stream_ends=state.stream_ends + 1,
-            )
+            # Only a change that was announced shows that the stream works: most folders change seldom.
+            ended = state.subscription.ended(failure, now, LISTEN_RETRY, steady_s=NEVER)
+            return replace(state, subscription=ended)
         case Outcome():
             return absorb_outcome(state, message, now)
         case Restarted(path=path) if path == state.config:
@@ -213,10 +208,11 @@ def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: In
 def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     """Choose what is next: listen before reading, so that nothing falls between the two."""
     actions: list[Action] = []
-    if not state.listening and now >= state.listen_at:
+    if state.subscription.is_due(now):
         actions.append(Listen(stream=CHANGES))
         # What changed while nobody listened was not announced.
-        state = replace(state, listening=True, deaf=None, read_at=min(state.read_at, now))
+        subscription = state.subscription.opened(now)
+        state = replace(state, subscription=subscription, read_at=min(state.read_at, now))
     if not state.recalled:
         if state.recalling is None:
             op = new_op()
@@ -261,7 +257,7 @@ def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
     """Return when to look again at the latest, were nothing to come."""
-    times = [] if state.listening else [state.listen_at]
+    times = [*state.subscription.wakes()]
     if state.recalled and state.reading is None:
         times.append(next_reading(state))
     if writes_wanted and not state.writes and state.write_at > now:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
 from actors.pod.state import PortCall, Syncing, Terminating
+from actors.rules.retry import Retry
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
@@ -407,8 +408,8 @@ def count_twice(right):
 
 
 def hear_no_more(right):
-    """A stream of the kernel that was cut is not listened to again."""
-    return lambda ear, failure, now: replace(right(ear, failure, now), retry_at=float("inf"))
+    """A stream that was cut is not listened to again."""
+    return lambda *facts, **more: replace(right(*facts, **more), retry=Retry(failures=1, at=float("inf")))
 
 
 def ask_again_at_once(_):
@@ -474,5 +475,5 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),
     Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
-    Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
+    Mutant("stubborn", "actors.rules.subscription", "Subscription.ended", hear_no_more, first=8),
 )
