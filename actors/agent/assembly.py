@@ -42,8 +42,8 @@ from actors.rules.resources.cgrouppath import names_in, path_of, pods_path
 from actors.sources.file.actor import FileSource
 from actors.sources.http.actor import HttpSource
 from actors.sources.merge.actor import PodConfig
+from actors.status import ledger as ledger_sink
 from actors.status.actor import StatusManager
-from actors.status.state import StatusState
 from actors.supervisor.actor import PodSupervisor
 from actors.supervisor.state import DesiredSources, FollowedNode, SupervisorState
 from actors.usage.actor import UsageManager
@@ -122,7 +122,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         StatusManager.options(name=paths.leaf(paths.STATUS), restart=FOREVER, mailbox=fan_in).bind(
-            StatusState(), pick(ports, "ledger")
+            (ledger_sink,), pick(ports, ledger_sink.PORT)
         )
     )
     system.spawn(

@@ -18,6 +18,7 @@ from actors.rules.nodeevent import NodeEvent
 from actors.rules.nodeevent import told as told_again
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.cgrouppath import PODS, pods_path, reserved_path
+from actors.rules.retry import RetryPolicy
 from api import paths
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Decision, Start
@@ -80,8 +81,9 @@ def absorb_outcome(
             state = replace(state, applied=before.sent, failures=0, next_at=now + state.period_s)
             return told(state, made, wall)
         case _:
-            wait_s = min(FIRST_RETRY_S * 2 ** min(state.failures, 10), state.period_s)
-            return replace(state, failures=state.failures + 1, next_at=now + wait_s)
+            failures = state.failures + 1
+            policy = RetryPolicy(base_s=FIRST_RETRY_S, limit_s=state.period_s)
+            return replace(state, failures=failures, next_at=now + policy.wait_s(failures))
 
 
 def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:

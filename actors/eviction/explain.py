@@ -59,10 +59,8 @@ def kernel_line(state: EvictionState) -> str:
     """Return whether the kernel tells of memory at once."""
     if not state.hears:
         return "not asked: memory is looked at in each round only"
-    if not state.ear.is_open:
-        return (
-            f"does not tell of memory, it is looked at in each round only: {state.ear.why or 'not asked yet'}"
-        )
+    if not state.subscription.is_open:
+        return f"does not tell of memory, it is looked at in each round only: {state.subscription.why or 'not asked yet'}"
     told = f", which it did {state.hints} times" if state.hints else ""
     return f"tells at once when a memory threshold is crossed{told}"
 

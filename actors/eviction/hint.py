@@ -8,7 +8,6 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.eviction.state import CROSSINGS, EvictionState
-from actors.rules.ear import deaf, is_due, listening, wakes
 from api import paths
 from api.eviction import MemoryCrossed, Threshold
 from api.ids import Instant
@@ -30,7 +29,7 @@ def with_stream(state: EvictionState, message: Heard | StreamEnded, now: Instant
         case Heard():
             return state
         case StreamEnded(failure=failure):
-            return replace(state, ear=deaf(state.ear, failure, now))
+            return replace(state, subscription=state.subscription.ended(failure, now))
         case _:
             assert_never(message)
 
@@ -52,10 +51,10 @@ def answered(state: EvictionState, usage: Usage) -> EvictionState:
 
 def listen(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Listen to the kernel where there is a threshold that it can tell of."""
-    if not state.hears or not is_due(state.ear, now):
+    if not state.hears or not state.subscription.is_due(now):
         return state
     actions.append(Listen(stream=CROSSINGS))
-    return replace(state, ear=listening(state.ear, now))
+    return replace(state, subscription=state.subscription.opened(now))
 
 
 def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
@@ -72,7 +71,7 @@ def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> Ev
 
 def wakes_for_hint(state: EvictionState) -> tuple[Instant, ...]:
     """Return when to look again because of the kernel."""
-    found = wakes(state.ear) if state.hears else ()
+    found = state.subscription.wakes() if state.hears else ()
     if state.hinted_at is None:
         return found
     return (*found, min(state.hint_asked_at + ASK_AGAIN_S, state.hinted_at + ANSWER_S))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.eviction.state import Clearing, EvictionState, Reclaiming
-from actors.rules.ear import fell_deaf
+from actors.rules.subscription import newly_failed
 
 
 class EvictionLogLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine
         for why in after.absurd
         if why not in before.absurd
     ]
-    if fell_deaf(before.ear, after.ear):
-        facts = {"why": after.ear.why}
+    if newly_failed(before.subscription, after.subscription):
+        facts = {"why": after.subscription.why}
         lines.append(EvictionLogLine(text="memory is looked at in rounds only", facts=facts, warning=True))
     return tuple(lines)

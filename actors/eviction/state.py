@@ -16,8 +16,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.rules.ear import Ear
 from actors.rules.nodeevent import NodeEvent
+from actors.rules.subscription import Subscription
 from api.eviction import EvictionPolicy, Observation, Pressure, Signal, Threshold
 from api.ids import Instant, Uid
 from api.messages.eviction import ActivePod
@@ -134,7 +134,7 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
 
     hears: bool = False
     """There is a stream of the kernel, and a threshold that it can tell of."""
-    ear: Ear = Ear()
+    subscription: Subscription = Subscription()
     hinted_at: Instant | None = None
     """When the kernel last showed something crossed that no reading has answered yet."""
     hint_asked_at: Instant = float("-inf")

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from actors.imagegc import disk
 from actors.imagegc.state import Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.retry import RetryPolicy
 from api.ids import Instant, WallNs
 from api.shown.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
 
@@ -35,10 +36,9 @@ def finish(
         note=note or current.unmeasured,
     )
     failures = state.failures + 1 if failure else 0
-    wait_s = (
-        min(RETRY_S * 2 ** min(failures - 1, 8), state.policy.period_s) if failure else state.policy.period_s
-    )
-    next_at = now + wait_s
+    period_s = state.policy.period_s
+    policy = RetryPolicy(base_s=RETRY_S, limit_s=period_s)
+    next_at = now + (policy.wait_s(failures) if failure else period_s)
     if current.everything:
         # A round that somebody asked for neither puts off the next one nor brings it on.
         failures, next_at = state.failures, state.next_round_at

@@ -6,10 +6,10 @@ The rule is the kubelet's (reference ``runtime-cri`` section 14.2), per pod and 
 from collections.abc import Mapping
 
 from actors.images.state import PullBackoff
+from actors.rules.retry import Retry, RetryPolicy
 from api.ids import Instant, Uid
 
-FIRST_S = 10.0
-LIMIT_S = 300.0
+RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 FORGET_AFTER_S = 600.0
 
 Backoffs = Mapping[tuple[Uid, str], PullBackoff]
@@ -21,11 +21,10 @@ def counted(backoffs: Backoffs, uid: Uid, image: str, reason: str, message: str,
     entry = PullBackoff(
         uid=uid,
         image=image,
-        delay_s=FIRST_S if old is None else min(old.delay_s * 2, LIMIT_S),
+        retry=(Retry() if old is None else old.retry).after(now, RETRY),
         failed_at=now,
         reason=reason,
         message=message,
-        failures=1 if old is None else old.failures + 1,
     )
     return {**backoffs, (uid, image): entry}
 
@@ -39,7 +38,7 @@ def known(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> PullBackoff
 def waits(backoffs: Backoffs, uid: Uid, image: str, now: Instant) -> PullBackoff | None:
     """Return the failures because of which an image is not pulled yet, None when it may be."""
     entry = known(backoffs, uid, image, now)
-    return None if entry is None or now >= entry.failed_at + entry.delay_s else entry
+    return None if entry is None or now >= entry.retry.at else entry
 
 
 def pruned(backoffs: Backoffs, now: Instant) -> Backoffs:

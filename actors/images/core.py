@@ -25,6 +25,7 @@ from actors.images.state import (
     StepDue,
 )
 from actors.rules.imagename import complaint, with_default_tag
+from actors.rules.retry import RetryPolicy
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Cancel, Decision, Start, Tell, Watch
 from api.messages.images import DropImage, ImagesMessage, ImageWant, PullPolicy, WantImages
@@ -32,11 +33,10 @@ from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome,
 from api.paths import pod_path
 from api.ports.images import ImageShown, ImageStatus
 
-AGAIN_S = 1.0
-INSPECT_LIMIT_S = 10.0
-"""Between looks at an image that cannot be looked at, doubled from `AGAIN_S`."""
-ABSENT_LIMIT_S = 30.0
-"""Between looks for an image that is never pulled: somebody may load it."""
+INSPECT_RETRY = RetryPolicy(base_s=1.0, limit_s=10.0)
+"""Of a look-up that failed."""
+ABSENT_RETRY = RetryPolicy(base_s=1.0, limit_s=30.0)
+"""Of the search for an image that is never pulled: somebody may load it."""
 
 NewOp = Callable[[], OpId]
 
@@ -184,21 +184,21 @@ def looked(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
         if shown is None:
             why = outcome.failure.message if outcome.failure else "no answer"
             message = f'Failed to inspect image "{entry.want.image}": {why}'
-            state = put(state, place, again(entry, "ImageInspectError", message, now, INSPECT_LIMIT_S))
+            state = put(state, place, again(entry, "ImageInspectError", message, now, INSPECT_RETRY))
         elif shown.image is not None:
             state = put(state, place, report.ready(entry, shown.image, shown.image.id, None))
         elif entry.want.policy is PullPolicy.NEVER:
             message = f'Container image "{entry.want.image}" is not present with pull policy of Never'
-            state = put(state, place, again(entry, "ErrImageNeverPull", message, now, ABSENT_LIMIT_S))
+            state = put(state, place, again(entry, "ErrImageNeverPull", message, now, ABSENT_RETRY))
         else:
             state = fetch(state, place, now)
     return state
 
 
-def again(entry: Entry, reason: str, message: str, now: Instant, limit_s: float) -> Entry:
+def again(entry: Entry, reason: str, message: str, now: Instant, policy: RetryPolicy) -> Entry:
     """Return a want that is looked at again, later each time."""
-    wait_s = min(max(AGAIN_S, entry.wait_s * 2), limit_s)
-    return replace(report.waiting(entry, reason, message, now, now + wait_s), wait_s=wait_s)
+    retry = entry.retry.after(now, policy)
+    return replace(report.waiting(entry, reason, message, now, retry.at), retry=retry)
 
 
 def put(state: ImagesState, place: Place, entry: Entry) -> ImagesState:

@@ -21,6 +21,7 @@ from actors.images.state import (
     Retrying,
     StepDue,
 )
+from actors.rules.retry import Retry
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId
 from api.lifecycle import Action, Cancel, Start
@@ -52,7 +53,7 @@ def join(state: ImagesState, place: Place, now: Instant) -> ImagesState:
         state = replace(state, pulls={**state.pulls, number: pull}, next_pull=number + 1)
     pull = state.pulls[number]
     since = None if isinstance(pull.step, Queued) else pull.begun_at
-    entry = replace(entry, step=Fetching(pull=number), wait_s=0.0, told=report.pulling(entry, since))
+    entry = replace(entry, step=Fetching(pull=number), retry=Retry(), told=report.pulling(entry, since))
     return replace(state, entries={**state.entries, place: entry})
 
 

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from actors.images.keyring import CredentialCandidate
 from actors.images.state import Entry, PullBackoff, PullFinished, Ready, Retrying, row_names
+from actors.rules.retry import Retry
 from api.errors import Failure, FailureKind
 from api.ids import Instant
 from api.messages.pod import ImageProgress, ImageReport
@@ -46,7 +47,7 @@ def ready(entry: Entry, row: ImageRow, ref: str, pull: PullFinished | None) -> E
         took_s=pull.took_s if pull else 0.0,
         waited_s=pull.waited_s if pull else 0.0,
     )
-    return replace(entry, step=Ready(names=row_names(row, ref, entry.image)), wait_s=0.0, told=report)
+    return replace(entry, step=Ready(names=row_names(row, ref, entry.image)), retry=Retry(), told=report)
 
 
 def waiting(
@@ -66,12 +67,12 @@ def waiting(
 def backing_off(entry: Entry, backoff: PullBackoff, now: Instant) -> Entry:
     """Return a want whose image is not pulled again yet."""
     message = f'Back-off pulling image "{entry.want.image}": {backoff.reason}: {backoff.message}'
-    return waiting(entry, "ImagePullBackOff", message, now, backoff.failed_at + backoff.delay_s)
+    return waiting(entry, "ImagePullBackOff", message, now, backoff.retry.at)
 
 
 def failed(entry: Entry, backoff: PullBackoff, now: Instant) -> Entry:
     """Return a want whose image was just tried in vain."""
-    retry_at = backoff.failed_at + backoff.delay_s
+    retry_at = backoff.retry.at
     if backoff.reason == INVALID_NAME:
         # The runtime takes the name for none: trying it again changes nothing.
         return waiting(entry, backoff.reason, backoff.message, now, None)

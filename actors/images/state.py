@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.images.keyring import CredentialCandidate
+from actors.rules.retry import Retry
 from api.errors import Failure
 from api.ids import Instant, OpId, Path, Uid
 from api.messages.images import Credential, ImageWant
@@ -88,8 +89,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     credentials: tuple[Credential, ...] = ()
     since: Instant
     step: Step
-    wait_s: float = 0.0
-    """The last wait for something other than a pull."""
+    retry: Retry = Retry()
+    """Of what fails before a pull: a look-up, or the search for an image that is not pulled."""
     told: ImageReport | None = None
     """The present report."""
 
@@ -107,11 +108,10 @@ class PullBackoff(msgspec.Struct, frozen=True, kw_only=True):
 
     uid: Uid
     image: str
-    delay_s: float
+    retry: Retry
     failed_at: Instant
     reason: str
     message: str
-    failures: int = 1
 
 
 # ---------------------------------------------------------------- what is under way

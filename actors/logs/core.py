@@ -26,9 +26,9 @@ from actors.logs.state import (
     LogRotatorState,
     RotationStep,
     SayTrouble,
-    Skip,
     Trouble,
 )
+from actors.rules.retry import Retry, RetryPolicy
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
@@ -58,8 +58,7 @@ ROTATE_DEADLINE_S = 300.0
 LINK_PERIOD_S = 60.0
 NOT_OURS_S = 300.0
 """How long a log is left alone that nobody of ours writes."""
-RETRY_S = 10.0
-RETRY_LIMIT_S = 300.0
+RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 NEVER = float("inf")
 
 
@@ -125,14 +124,14 @@ def absorb_scan(state: LogRotatorState, outcome: Outcome, now: Instant, wall: Wa
     for text in outcome.result.unreadable:
         state = in_trouble(state, None, f"logs of containers could not be looked at: {text}", wall)
     found = {log.path for log in outcome.result.logs}
-    skips = {path: skip for path, skip in state.skips.items() if path in found}
+    retries = {path: retry for path, retry in state.retries.items() if path in found}
     under_way = {job.seen.path for job in state.jobs.values()}
     due = tuple(
         log
         for log in outcome.result.logs
-        if log.path not in under_way and (log.path not in skips or now >= skips[log.path].until)
+        if log.path not in under_way and (log.path not in retries or now >= retries[log.path].at)
     )
-    return replace(state, skips=skips, queue=due)
+    return replace(state, retries=retries, queue=due)
 
 
 def absorb_link_scan(state: LogRotatorState, outcome: Outcome, wall: WallNs) -> LogRotatorState:
@@ -253,23 +252,23 @@ def absorb_removal(state: LogRotatorState, outcome: Outcome, wall: WallNs) -> Lo
 
 def failed(state: LogRotatorState, job: Job, why: str, now: Instant, wall: WallNs) -> LogRotatorState:
     """Note a failure and leave the log alone for a while; for good where the runtime can not do it."""
-    old = state.skips.get(job.seen.path)
-    failures = (old.failures if old else 0) + 1
-    wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
-    until = NEVER if job.failed_kind is FailureKind.REJECTED else now + wait_s
-    state = replace(state, skips={**state.skips, job.seen.path: Skip(until=until, failures=failures)})
+    retry = state.retries.get(job.seen.path, Retry()).after(now, RETRY)
+    if job.failed_kind is FailureKind.REJECTED:
+        retry = replace(retry, at=NEVER)
+    state = replace(state, retries={**state.retries, job.seen.path: retry})
     return in_trouble(state, job, why, wall)
 
 
 def well(state: LogRotatorState, job: Job) -> LogRotatorState:
     """Forget that a log ever failed."""
-    return replace(state, skips={path: skip for path, skip in state.skips.items() if path != job.seen.path})
+    retries = {path: retry for path, retry in state.retries.items() if path != job.seen.path}
+    return replace(state, retries=retries)
 
 
 def left_alone(state: LogRotatorState, path: str, until: Instant) -> LogRotatorState:
     """Leave a log alone for a while."""
-    failures = state.skips[path].failures if path in state.skips else 0
-    return replace(state, skips={**state.skips, path: Skip(until=until, failures=failures)})
+    retry = replace(state.retries.get(path, Retry()), at=until)
+    return replace(state, retries={**state.retries, path: retry})
 
 
 def in_trouble(state: LogRotatorState, job: Job | None, message: str, wall: WallNs) -> LogRotatorState:

@@ -5,6 +5,7 @@ from enum import StrEnum
 
 import msgspec
 
+from actors.rules.retry import Retry
 from api.errors import FailureKind
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action
@@ -50,13 +51,6 @@ class LinkJob(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[DeadLink, ...]
 
 
-class Skip(msgspec.Struct, frozen=True, kw_only=True):
-    """A log that is left alone for a while."""
-
-    until: Instant
-    failures: int = 0
-
-
 class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """Something that could not be done about a log; an equal one is counted."""
 
@@ -100,8 +94,8 @@ class LogRotatorState(msgspec.Struct, frozen=True, kw_only=True):
     link_jobs: Mapping[OpId, LinkJob] = {}
     removing: Mapping[OpId, RemoveDeadLink] = {}
     """Links that are being removed."""
-    skips: Mapping[str, Skip] = {}
-    """By path, as the last scan found it."""
+    retries: Mapping[str, Retry] = {}
+    """Logs that are left alone for a while, by path as the last scan found it."""
     troubles: tuple[Trouble, ...] = ()
     """Oldest first."""
     rotated: int = 0

@@ -10,7 +10,6 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.oom.state import OOMS, RUNTIME, AttributedKill, OomState, Toll
-from actors.rules.ear import deaf, is_due, listening, wakes
 from actors.rules.nodeevent import NodeEvent, told
 from api import paths
 from api.ids import Instant, OpId, WallNs
@@ -57,7 +56,7 @@ def absorb(
         case Heard(item=OomKill() as kill):
             return with_kill(state, kill, now, wall)
         case StreamEnded(failure=failure):
-            return replace(state, ear=deaf(state.ear, failure, now))
+            return replace(state, subscription=state.subscription.ended(failure, now))
         case UsageRead(usage=usage):
             return with_counters(replace(state, heard_at=now), usage) if state.is_watching else state
         case Outcome(op=op, result=result) if op == state.listing:
@@ -138,7 +137,7 @@ def with_counters(state: OomState, usage: Usage) -> OomState:
     rows = [(pod, row) for pod in usage.pods for row in pod.containers if row.oom_kills is not None]
     before = state.counters
     state = replace(state, counters={row.id: row.oom_kills or 0 for _, row in rows})
-    if before is None or state.ear.is_open:
+    if before is None or state.subscription.is_open:
         return state
     for pod, row in rows:
         more = since(before, row)
@@ -158,17 +157,19 @@ def since(before: Mapping[str, int], row: ContainerUsage) -> int:
 def plan(state: OomState, now: Instant, new_op: Callable[[], OpId]) -> Decision[OomState]:
     """Listen, read the counters while nothing is heard, and ask whose kills they were."""
     actions: list[Action] = []
-    if is_due(state.ear, now):
+    if state.subscription.is_due(now):
         actions.append(Listen(stream=OOMS))
-        state = replace(state, ear=listening(state.ear, now))
+        state = replace(state, subscription=state.subscription.opened(now))
     state = watch(state, actions, now)
     if state.open and state.listing is None and now >= state.retry_at:
         op = new_op()
         actions.append(Start(op=op, port=RUNTIME, call=ListPods(), deadline_s=state.deadline_s))
         state = replace(state, listing=op)
-    wake_at = [*wakes(state.ear)]
+    wake_at = [*state.subscription.wakes()]
     if state.is_watching:
-        wake_at.append(state.ear.since + SETTLED_S if state.ear.is_open else state.heard_at + SILENCE_S)
+        wake_at.append(
+            state.subscription.since + SETTLED_S if state.subscription.is_open else state.heard_at + SILENCE_S
+        )
     if state.open and state.listing is None:
         wake_at.append(state.retry_at)
     return Decision(state=state, actions=tuple(actions), wake_at=min(wake_at, default=None))
@@ -176,10 +177,10 @@ def plan(state: OomState, now: Instant, new_op: Callable[[], OpId]) -> Decision[
 
 def watch(state: OomState, actions: list[Action], now: Instant) -> OomState:
     """Have usage told for as long as the kernel's log can not be had: two sources would count twice."""
-    if not state.ear.is_open and now >= state.heard_at + SILENCE_S:
+    if not state.subscription.is_open and now >= state.heard_at + SILENCE_S:
         actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.OOM)))
         return replace(state, is_watching=True, heard_at=now)
-    if state.is_watching and state.ear.is_open and now >= state.ear.since + SETTLED_S:
+    if state.is_watching and state.subscription.is_open and now >= state.subscription.since + SETTLED_S:
         actions.append(Tell(to=paths.USAGE, message=UnwatchUsage(asked_by=paths.OOM)))
         return replace(state, is_watching=False, heard_at=float("-inf"), counters=None)
     return state

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.oom.state import AttributedKill, OomState, Toll
-from actors.rules.ear import fell_deaf
+from actors.rules.subscription import newly_failed
 from api.ids import Uid, WallNs
 
 NS = 1_000_000_000
@@ -21,10 +21,12 @@ class OomLogLine(msgspec.Struct, frozen=True, kw_only=True):
 def report(before: OomState, after: OomState) -> tuple[OomLogLine, ...]:
     """Return what became true between two states; what repeats is told again each time its count has doubled."""
     lines = []
-    if fell_deaf(before.ear, after.ear):
+    if newly_failed(before.subscription, after.subscription):
         instead = "what the containers' cgroups count"
         lines.append(
-            OomLogLine(text="kernel log is not heard", facts={"why": after.ear.why, "instead": instead})
+            OomLogLine(
+                text="kernel log is not heard", facts={"why": after.subscription.why, "instead": instead}
+            )
         )
     known = {one.message: one.count for one in before.happenings}
     for fact in after.happenings:
@@ -77,6 +79,6 @@ def limit_of(seen: AttributedKill) -> str:
 
 def notice(state: OomState) -> str:
     """Return why kills are not heard of at once, empty where they are."""
-    if state.ear.is_open or not state.ear.why:
+    if state.subscription.is_open or not state.subscription.why:
         return ""
-    return f"kills for want of memory are counted by cgroup only, and none of the machine's own is told: {state.ear.why}"
+    return f"kills for want of memory are counted by cgroup only, and none of the machine's own is told: {state.subscription.why}"

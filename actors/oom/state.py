@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.rules.ear import Ear
 from actors.rules.nodeevent import NodeEvent
+from actors.rules.subscription import Subscription
 from api.ids import Instant, OpId, Uid, WallNs
 from api.ports.ooms import OomKill
 
@@ -49,7 +49,8 @@ class OomState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether other agents' pods are ours too."""
     deadline_s: float = 30.0
 
-    ear: Ear = Ear()
+    subscription: Subscription = Subscription()
+    """To the kernel's log."""
     heard_at: Instant = float("-inf")
     """While the kernel's log is not heard: when usage was heard last, or asked for."""
     is_watching: bool = False

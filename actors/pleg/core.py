@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pleg.state import STREAM, PlegState, PodInspection
 from actors.rules.container.instance import is_alive
+from actors.rules.retry import RetryPolicy
 from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
@@ -29,7 +30,9 @@ PODS_A_PERIOD = 50
 LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
 """How often an unchanged pod is told again, so that a lost message is repaired."""
-RETRY_LIMIT_S = 10.0
+LISTEN_RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=DEAF_RELIST_S)
+RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=10.0)
+"""Of a listing."""
 SILENT_S = 30.0
 """A listing that takes longer is told to an operator, while it may go on for as long as any call."""
 UNHEALTHY_AFTER_S = 180.0
@@ -56,9 +59,9 @@ def absorb(
         case RelistNow():
             return replace(state, next_listing_at=now), ()
         case StreamEnded(failure=failure):
-            why = failure.message if failure else "closed"
-            deaf = replace(state, hearing=False, deaf_since=now, stream_failure=why)
-            return replace(deaf, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
+            subscription = state.subscription.ended(failure, now, LISTEN_RETRY)
+            state = replace(state, subscription=subscription)
+            return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
         case WatchPod(uid=uid):
             seen = state.seen
             if uid in seen:
@@ -91,8 +94,8 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
     if not isinstance(outcome.result, PodListing):
         failures = state.failures + 1
         why = outcome.failure.message if outcome.failure else "no listing"
-        wait_s = min(DEAF_RELIST_S * 2 ** min(failures - 1, 8), RETRY_LIMIT_S)
-        return replace(state, failures=failures, failure=why, next_listing_at=now + wait_s), ()
+        next_at = now + RETRY.wait_s(failures)
+        return replace(state, failures=failures, failure=why, next_listing_at=next_at), ()
     return absorb_listing(state, outcome.result, outcome.started_at, now)
 
 
@@ -145,7 +148,7 @@ def absorb_listing(
 
 def period_s(state: PlegState, pods: int) -> float:
     """Return how long until the next listing: while events flow, the longer the more there is to list."""
-    if not state.hearing:
+    if not state.subscription.is_open:
         return DEAF_RELIST_S
     return max(state.relist_s, min(state.relist_s * pods / PODS_A_PERIOD, LONGEST_PERIOD_S))
 
@@ -185,9 +188,9 @@ def tell_pod(
 def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
     """Listen, list and inspect as is due."""
     actions: list[Action] = []
-    if not state.hearing and (state.deaf_since is None or now >= state.deaf_since + DEAF_RELIST_S):
+    if state.subscription.is_due(now):
         actions.append(Listen(stream=STREAM))
-        state = replace(state, hearing=True)
+        state = replace(state, subscription=state.subscription.opened(now))
     for uid in state.due:
         state = look_at(state, uid, now, new_op, actions)
     state = replace(state, due=())
@@ -197,11 +200,11 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
         state = replace(state, listing=op, listing_since=now)
     if state.listing is not None and not state.failure and now >= state.listing_since + SILENT_S:
         state = replace(state, failure=f"ListPods has not answered for {SILENT_S:.0f} s")
-    wakes = [state.next_listing_at] if state.listing is None else []
+    wakes = [*state.subscription.wakes()]
+    if state.listing is None:
+        wakes.append(state.next_listing_at)
     if state.listing is not None and not state.failure:
         wakes.append(state.listing_since + SILENT_S)
-    if not state.hearing and state.deaf_since is not None:
-        wakes.append(state.deaf_since + DEAF_RELIST_S)
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
 
 

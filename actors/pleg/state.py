@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.rules.subscription import Subscription
 from api.ids import Instant, OpId, Uid
 from api.ports.runtime import RuntimePod
 
@@ -37,10 +38,8 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     looks: Mapping[OpId, PodInspection] = {}
     due: tuple[Uid, ...] = ()
     """Pods to inspect now."""
-    hearing: bool = False
-    """The event stream is open."""
-    deaf_since: Instant | None = None
-    stream_failure: str = ""
+    subscription: Subscription = Subscription()
+    """To the event stream."""
     next_listing_at: Instant = float("-inf")
     listed_at: Instant | None = None
     """Start of the last complete listing."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from actors.status.core import decide, unwritten
+from actors.status.core import Sinks, decide, unwritten
 from actors.status.state import StatusState
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -13,18 +13,20 @@ from runtime.kernel.shell import CoreActor
 
 
 class StatusManager(CoreActor[StatusMessage]):
-    """Versions and stores statuses; ports: ``ledger``."""
+    """Versions statuses and writes them to its sinks; ports: those of the sinks."""
 
     MAILBOX = 2048
 
-    def __init__(self, state: StatusState, ports: Mapping[str, Port | BlockingPort]) -> None:
+    def __init__(self, sinks: Sinks, ports: Mapping[str, Port | BlockingPort]) -> None:
+        self.sinks = sinks
         self.ports = ports
-        self.state: StatusState = state
+        self.state: StatusState = StatusState()
 
     def decide(self, message: StatusMessage | KernelMessage, ctx: Context) -> Decision[StatusState]:
         """Decide on one message."""
-        return decide(self.state, message, ctx.now(), ctx.new_op)
+        return decide(self.sinks, self.state, message, ctx.now(), ctx.new_op)
 
     def on_stop(self, ctx: Context) -> None:
         """Write what was gathered."""
-        self.perform_at_last("ledger", unwritten(self.state), ctx)
+        for port, calls in unwritten(self.sinks, self.state):
+            self.perform_at_last(port, calls, ctx)

@@ -1,10 +1,11 @@
-"""StatusManager's decisions: one writer of each pod's status, newest wins, one write of a pod at a time.
+"""StatusManager's decisions: each pod's status is versioned once and written to every sink, each at its own pace.
 
-Changes of a moment are written together until the pod runs; a change during a write causes another write right after
-it. Terminal statuses are written at once and durably: an exit code that was published once is never lost again. What
-replaces or removes them is durable too: a static pod comes back under its UID, and must not be given the end of its
-earlier life by a power failure. Standalone, the ledger is where statuses are kept; a later issue sends them to an API
-server as well.
+```text
+PodStatusComposed ──▶ PodStatusVersion, one for all ──▶ a SinkProgress for each sink that takes it ──▶ a write
+```
+
+The newest version wins; a pod has one write in flight per sink, and what changes meanwhile is written right after it. No
+sink waits for another. What a sink takes, for how long it gathers, and when it tries again is said by its module.
 """
 
 from collections.abc import Callable
@@ -15,158 +16,181 @@ from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
 from actors.rules.container.ownership import say_the_same
-from actors.status.state import SECTION, StatusState, Version
-from api.errors import FailureKind
+from actors.rules.retry import Retry
+from actors.status.sink import Sink
+from actors.status.state import PodStatusEntry, PodStatusVersion, SinkProgress, StatusState, StatusWrite
 from api.ids import Instant, OpId, Uid
-from api.kube.objects.podstatus import PodStatus
 from api.lifecycle import Action, Decision, Start
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.status import ForgetPodStatus, PodStatusComposed, StatusMessage
-from api.ports.ledger import Forget, Remember
 
-DEADLINE_S = 30.0
-RETRY_S = 1.0
-RETRY_LIMIT_S = 60.0
-ROOM_RETRY_LIMIT_S = 2.0
-"""The same where the disk is full: what is cleared to make room are records of how pods ended, so that their statuses must
-be written as soon as there is some."""
-GATHER_S = 10.0
-"""For how long changes of a pod that does not run yet are gathered: most run by then, and their status is written once.
-
-What runs is written at once: that it is ready must outlive the agent."""
-PENDING = "Pending"
-TERMINAL = ("Succeeded", "Failed")
+Sinks = tuple[Sink, ...]
 
 
 def decide(
-    before: StatusState, message: StatusMessage | KernelMessage, now: Instant, new_op: Callable[[], OpId]
+    sinks: Sinks,
+    before: StatusState,
+    message: StatusMessage | KernelMessage,
+    now: Instant,
+    new_op: Callable[[], OpId],
 ) -> Decision[StatusState]:
-    """Take in a message and write what is not stored yet."""
-    return plan(absorb(before, message, now), now, new_op)
+    """Take in a message and write what a sink lacks."""
+    return plan(sinks, absorb(sinks, before, message, now), now, new_op)
 
 
-def absorb(state: StatusState, message: StatusMessage | KernelMessage, now: Instant) -> StatusState:
+def absorb(
+    sinks: Sinks, state: StatusState, message: StatusMessage | KernelMessage, now: Instant
+) -> StatusState:
     """Return what is known after `message`."""
     match message:
         case PodStatusComposed():
-            return composed(state, message, now)
+            return composed(sinks, state, message, now)
         case ForgetPodStatus(uid=uid):
-            # An unknown one may still be in the ledger, from an earlier life of the agent.
-            unknown = Version(uid=uid, namespace="", name="", status=PodStatus())
-            version = state.versions.get(uid, unknown)
-            return with_version(state, replace(version, forgotten=True, retry_at=now, due_at=now))
+            return forgotten(sinks, state, uid, now)
         case Outcome():
-            return written(state, message, now)
+            return written(sinks, state, message, now)
         case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
             return state
         case _:
             assert_never(message)
 
 
-def composed(state: StatusState, message: PodStatusComposed, now: Instant) -> StatusState:
+def composed(sinks: Sinks, state: StatusState, message: PodStatusComposed, now: Instant) -> StatusState:
     """Take in a status: an equal one is no new version."""
-    old = state.versions.get(message.uid)
-    due_at = now + GATHER_S if message.status.phase == PENDING else now
-    fresh = Version(
+    new = PodStatusVersion(
         uid=message.uid,
         namespace=message.namespace,
         name=message.name,
         status=message.status,
         finished=message.finished,
-        due_at=due_at,
     )
-    if old is None:
-        return with_version(state, fresh)
-    if not old.forgotten and say_the_same(old.status, message.status) and old.finished == message.finished:
+    entry = state.pods.get(message.uid)
+    if entry is not None and is_unchanged(entry.newest, new):
         # What others wrote may have changed: it is not for us to publish.
-        return with_version(state, replace(old, status=message.status))
-    version = old.version + 1
-    again = replace(
-        old,
-        status=message.status,
-        finished=message.finished,
-        version=version,
-        forgotten=False,
-        anew=version if old.forgotten else old.anew,
-        due_at=min(due_at, old.due_at) if old.is_dirty else due_at,
+        return with_entry(state, replace(entry, newest=replace(entry.newest, status=new.status)))
+    return with_version(sinks, state, new, now)
+
+
+def is_unchanged(old: PodStatusVersion, new: PodStatusVersion) -> bool:
+    """Tell whether what the agent answers for is what it was."""
+    return not old.forgotten and old.finished == new.finished and say_the_same(old.status, new.status)
+
+
+def forgotten(sinks: Sinks, state: StatusState, uid: Uid, now: Instant) -> StatusState:
+    """Have every sink remove a pod, now; an unknown one too, which a sink may hold from an earlier life of the agent."""
+    entry = state.pods.get(uid)
+    if entry is None or not entry.newest.forgotten:
+        old = entry.newest if entry is not None else PodStatusVersion(uid=uid)
+        state = with_version(sinks, state, replace(old, forgotten=True), now)
+    entry = state.pods[uid]
+    at_once = tuple(replace(one, due_at=now, retry=replace(one.retry, at=now)) for one in entry.progress)
+    return with_entry(state, replace(entry, progress=at_once))
+
+
+def with_version(sinks: Sinks, state: StatusState, version: PodStatusVersion, now: Instant) -> StatusState:
+    """Return the state with a new version of a pod, which is wanted by each sink that takes it."""
+    entry = state.pods.get(version.uid)
+    old = entry.newest if entry is not None else None
+    progress = entry.progress if entry is not None else (SinkProgress(),) * len(sinks)
+    new = replace(version, number=old.number + 1 if old is not None else 1)
+    after = tuple(
+        wanting(sink, one, old, new, now) if sink.takes(old, new) else one
+        for sink, one in zip(sinks, progress, strict=True)
     )
-    return with_version(state, again)
+    return with_entry(state, PodStatusEntry(newest=new, progress=after))
 
 
-def written(state: StatusState, outcome: Outcome, now: Instant) -> StatusState:
-    """Take in that a write ended."""
-    uid = state.writing.get(outcome.op)
-    if uid is None:
+def wanting(
+    sink: Sink, progress: SinkProgress, old: PodStatusVersion | None, new: PodStatusVersion, now: Instant
+) -> SinkProgress:
+    """Return the progress of a sink that takes the new version; what waits already is not put off by it."""
+    due_at = now + sink.gather_s(new)
+    returns = old is not None and old.forgotten and progress.is_dirty
+    return replace(
+        progress,
+        wanted=new.number,
+        returned=new.number if returns else progress.returned,
+        due_at=min(due_at, progress.due_at) if progress.is_dirty else due_at,
+    )
+
+
+def written(sinks: Sinks, state: StatusState, outcome: Outcome, now: Instant) -> StatusState:
+    """Take in that a write ended; a pod that every sink has removed is dropped."""
+    if outcome.op not in state.writes:
         return state
-    writing = dict(state.writing)
-    del writing[outcome.op]
-    state = replace(state, writing=writing)
-    version = replace(state.versions[uid], writing=None)
-    if outcome.failure is not None:
-        failures = version.failures + 1
-        limit_s = ROOM_RETRY_LIMIT_S if outcome.failure.kind is FailureKind.EXHAUSTED else RETRY_LIMIT_S
-        wait_s = min(RETRY_S * 2 ** min(failures - 1, 8), limit_s)
-        return with_version(state, replace(version, failures=failures, retry_at=now + wait_s))
-    if outcome.call == Forget.__name__:
-        if version.forgotten:
-            versions = dict(state.versions)
-            del versions[uid]
-            return replace(state, versions=versions)
-        return with_version(state, replace(version, stored=0, failures=0))
-    return with_version(state, replace(version, stored=version.writing_version, failures=0))
+    uid, place = state.writes[outcome.op]
+    state = replace(state, writes={op: write for op, write in state.writes.items() if op != outcome.op})
+    entry = state.pods[uid]
+    progress = entry.progress[place]
+    assert progress.write is not None
+    policy = sinks[place].retry_policy(outcome)
+    if policy is not None:
+        failed = replace(progress, write=None, retry=progress.retry.after(now, policy))
+        return with_entry(state, in_place(entry, place, failed))
+    stored = replace(progress, write=None, stored=progress.write.version, retry=Retry())
+    entry = in_place(entry, place, stored)
+    if entry.newest.forgotten and not any(one.is_dirty for one in entry.progress):
+        return replace(state, pods={other: kept for other, kept in state.pods.items() if other != uid})
+    return with_entry(state, entry)
 
 
-def plan(state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decision[StatusState]:
-    """Start a write for each pod whose newest status is not stored: of those that changed or are due."""
+def plan(sinks: Sinks, state: StatusState, now: Instant, new_op: Callable[[], OpId]) -> Decision[StatusState]:
+    """Start a write for each sink that lacks a pod's newest version: of the pods that changed or are due."""
     found, agenda = state.agenda.due(now)
     actions: list[Action] = []
     entries: list[Entry] = []
-    changed: dict[Uid, Version] = {}
-    writing: dict[OpId, Uid] = {}
+    changed: dict[Uid, PodStatusEntry] = {}
+    writes: dict[OpId, tuple[Uid, int]] = {}
     for uid in dict.fromkeys((*state.touched, *(uid for _, uid in found))):
-        version = state.versions.get(uid)
-        write_at = version.write_at if version is not None else None
-        if version is None or write_at is None:
+        entry = state.pods.get(uid)
+        if entry is None:
             continue
-        if now < write_at:
-            entries.append((write_at, uid))
-            continue
-        op = new_op()
-        actions.append(Start(op=op, port="ledger", call=write_of(version), deadline_s=DEADLINE_S))
-        changed[uid] = replace(version, writing=op, writing_version=version.version)
-        writing[op] = uid
+        for place, (sink, one) in enumerate(zip(sinks, entry.progress, strict=True)):
+            if one.write_at is None:
+                continue
+            if now < one.write_at:
+                entries.append((one.write_at, uid))
+                continue
+            op = new_op()
+            call = sink.call_of(entry.newest, one)
+            actions.append(Start(op=op, port=sink.PORT, call=call, deadline_s=sink.DEADLINE_S))
+            write = StatusWrite(op=op, version=entry.newest.number)
+            changed[uid] = in_place(changed.get(uid, entry), place, replace(one, write=write))
+            writes[op] = (uid, place)
     if changed:
-        versions, calls = {**state.versions, **changed}, {**state.writing, **writing}
-        state = replace(state, versions=versions, writing=calls)
+        state = replace(state, pods={**state.pods, **changed}, writes={**state.writes, **writes})
     wake_at, agenda = agenda.plus(entries).first(lambda entry: stands(state, entry))
     state = replace(state, touched=(), agenda=agenda)
     return Decision(state=state, actions=tuple(actions), wake_at=wake_at)
 
 
 def stands(state: StatusState, entry: Entry) -> bool:
-    """Tell whether a status is still to be written when the agenda says."""
-    version = state.versions.get(entry[1])
-    return version is not None and version.write_at == entry[0]
+    """Tell whether a sink still waits to be written when the agenda says."""
+    at, uid = entry
+    return uid in state.pods and any(one.write_at == at for one in state.pods[uid].progress)
 
 
-def unwritten(state: StatusState) -> tuple[Remember | Forget, ...]:
-    """Return the calls that write everything that is not written: for an orderly end."""
-    return tuple(write_of(version) for version in state.versions.values() if version.is_dirty)
-
-
-def write_of(version: Version) -> Remember | Forget:
-    """Return the call that brings the ledger up to date for one pod."""
-    if version.forgotten:
-        return Forget(section=SECTION, key=version.uid, durable=True)
-    return Remember(
-        section=SECTION,
-        key=version.uid,
-        data=msgspec.msgpack.encode(version.status),
-        durable=version.status.phase in TERMINAL or version.stored < version.anew,
+def unwritten(sinks: Sinks, state: StatusState) -> tuple[tuple[str, tuple[msgspec.Struct, ...]], ...]:
+    """Return, for each sink, its port and the calls that write everything that it lacks: for an orderly end."""
+    return tuple(
+        (
+            sink.PORT,
+            tuple(
+                sink.call_of(entry.newest, entry.progress[place])
+                for entry in state.pods.values()
+                if entry.progress[place].is_dirty
+            ),
+        )
+        for place, sink in enumerate(sinks)
     )
 
 
-def with_version(state: StatusState, version: Version) -> StatusState:
-    """Return the state with this version in place of the pod's last."""
-    versions = {**state.versions, version.uid: version}
-    return replace(state, versions=versions, touched=(*state.touched, version.uid))
+def in_place(entry: PodStatusEntry, place: int, progress: SinkProgress) -> PodStatusEntry:
+    """Return the entry with the progress of the sink at that place."""
+    return replace(entry, progress=(*entry.progress[:place], progress, *entry.progress[place + 1 :]))
+
+
+def with_entry(state: StatusState, entry: PodStatusEntry) -> StatusState:
+    """Return the state with this entry in place of the pod's last."""
+    uid = entry.newest.uid
+    return replace(state, pods={**state.pods, uid: entry}, touched=(*state.touched, uid))

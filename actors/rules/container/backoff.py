@@ -17,7 +17,6 @@ from api.ids import WallNs
 from api.kube.objects.container import Container, EphemeralContainer
 
 FIRST_S = 10.0
-LIMIT_S = 300.0
 FORGET_AFTER_S = 600.0
 NS = 1_000_000_000
 

@@ -19,6 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.rules.identity import kept_for_last
+from actors.rules.retry import RetryPolicy
 from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
     SECTION,
@@ -49,8 +50,9 @@ PERIOD_S = 20.0
 READ_DEADLINE_S = 10.0
 LEDGER_DEADLINE_S = 5.0
 RETRY_FIRST_S = 1.0
-LISTEN_RETRY_LIMIT_S = 60.0
+LISTEN_RETRY = RetryPolicy(base_s=1.0, limit_s=60.0)
 WRITES_AT_ONCE = 4
+NEVER = float("inf")
 
 MANIFESTS = "manifests"
 LEDGER = "ledger"
@@ -78,7 +80,6 @@ def begin(
         remembers=remembers,
         recalled=not remembers,
         read_at=now,
-        listen_at=now,
         write_at=now,
     )
     return plan(state, now, new_op)
@@ -104,16 +105,11 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
             at = bisect_left(announced, path)
             if announced[at : at + 1] != (path,):
                 announced = (*announced[:at], path, *announced[at:])
-            return replace(state, announced=announced, read_at=now, stream_ends=0)
+            return replace(state, announced=announced, read_at=now, subscription=state.subscription.works())
         case StreamEnded(failure=failure):
-            wait_s = backoff_s(state.stream_ends, LISTEN_RETRY_LIMIT_S)
-            return replace(
-                state,
-                listening=False,
-                listen_at=now + wait_s,
-                deaf=failure,
-                stream_ends=state.stream_ends + 1,
-            )
+            # Only a change that was announced shows that the stream works: most folders change seldom.
+            ended = state.subscription.ended(failure, now, LISTEN_RETRY, steady_s=NEVER)
+            return replace(state, subscription=ended)
         case Outcome():
             return absorb_outcome(state, message, now)
         case Restarted(path=path) if path == state.config:
@@ -186,13 +182,14 @@ def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: In
     state = replace(state, reading=None)
     announced = tuple(sorted({*state.announced, *reading.announced}))
     if not isinstance(outcome.result, ManifestListing):
-        wait_s = backoff_s(state.failures, state.period_s)
+        failures = state.failures + 1
+        policy = RetryPolicy(base_s=RETRY_FIRST_S, limit_s=state.period_s)
         return replace(
             keep_all(state),
             announced=announced,
             failure=outcome.failure,
-            failures=state.failures + 1,
-            read_at=now + wait_s,
+            failures=failures,
+            read_at=now + policy.wait_s(failures),
         )
     doubt = doubt_of(state, outcome.result, reading, now)
     if doubt is not None:
@@ -208,18 +205,14 @@ def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: In
     return replace(state, read_at=now if state.announced else now + state.period_s)
 
 
-def backoff_s(failures: int, limit_s: float) -> float:
-    """Return the wait after the n-th failure in a row."""
-    return min(limit_s, RETRY_FIRST_S * 2.0 ** min(failures, 16))
-
-
 def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     """Choose what is next: listen before reading, so that nothing falls between the two."""
     actions: list[Action] = []
-    if not state.listening and now >= state.listen_at:
+    if state.subscription.is_due(now):
         actions.append(Listen(stream=CHANGES))
         # What changed while nobody listened was not announced.
-        state = replace(state, listening=True, deaf=None, read_at=min(state.read_at, now))
+        subscription = state.subscription.opened(now)
+        state = replace(state, subscription=subscription, read_at=min(state.read_at, now))
     if not state.recalled:
         if state.recalling is None:
             op = new_op()
@@ -264,7 +257,7 @@ def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
     """Return when to look again at the latest, were nothing to come."""
-    times = [] if state.listening else [state.listen_at]
+    times = [*state.subscription.wakes()]
     if state.recalled and state.reading is None:
         times.append(next_reading(state))
     if writes_wanted and not state.writes and state.write_at > now:

@@ -4,6 +4,7 @@ import hashlib
 
 import msgspec
 
+from actors.rules.subscription import Subscription
 from api.errors import Failure
 from api.ids import Instant, OpId, Path
 from api.kube.objects.pod import Pod
@@ -121,11 +122,8 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     failure: Failure | None = None
     """Why the last reading failed."""
     failures: int = 0
-    listening: bool = False
-    listen_at: Instant = 0.0
-    deaf: Failure | None = None
-    """Why changes are not heard."""
-    stream_ends: int = 0
+    subscription: Subscription = Subscription()
+    """To changes."""
     stored: tuple[Stored, ...] = ()
     unwritten: tuple[Unwritten, ...] | None = None
     """What the ledger is still to be told, in this order; None when that is to be found out again."""
@@ -162,8 +160,8 @@ def path_row(state: FileState) -> SourceRow | None:
     elif state.missing:
         status = "waiting"
         said.append("does not exist, which is as good as an empty folder; it is read as soon as it does")
-    if state.deaf is not None:
-        said.append(f"{state.deaf.message}; changes are found by looking every {state.period_s:g} s")
+    if state.subscription.why and not state.subscription.is_open:
+        said.append(f"{state.subscription.why}; changes are found by looking every {state.period_s:g} s")
     if state.recall_problem:
         said.append(state.recall_problem)
     if not said and not state.files and not state.ignored:
@@ -195,7 +193,7 @@ def file_row(entry: FileEntry) -> SourceRow:
     return SourceRow(source="file", where=entry.path, status=status, pod=pod, problems=said)
 
 
-SAID = ("files", "ignored", "failure", "listed", "missing", "deaf", "recall_problem")
+SAID = ("files", "ignored", "failure", "listed", "missing", "subscription", "recall_problem")
 """The fields that rows are made from."""
 
 

@@ -11,6 +11,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.retry import RetryPolicy
 from actors.sources.manifest import HTTP, Origin, read_pods
 from api.errors import Failure
 from api.ids import Instant, OpId, Path
@@ -92,8 +93,10 @@ def absorb(state: HttpState, message: SourceMessage | KernelMessage, now: Instan
             if isinstance(result, FetchedManifests):
                 return take_answer(replace(state, fetch_at=now + state.period_s), result)
             # Sooner than the period at first: a server that restarts should not cost a node its whole period.
-            wait_s = min(state.period_s, RETRY_FIRST_S * 2.0 ** min(state.failures, 16))
-            return replace(state, failure=failure, failures=state.failures + 1, fetch_at=now + wait_s)
+            failures = state.failures + 1
+            policy = RetryPolicy(base_s=RETRY_FIRST_S, limit_s=state.period_s)
+            fetch_at = now + policy.wait_s(failures)
+            return replace(state, failure=failure, failures=failures, fetch_at=fetch_at)
         case Restarted(path=path) if path == state.config:
             return replace(state, told=False)
         case Alarm() | Outcome() | Heard() | StreamEnded() | Restarted() | ChildDied():

@@ -126,7 +126,7 @@ def kernel_complaints(world: World) -> Iterator[str]:
     """Yield what is not as it must be once everything is healed: both streams are heard, and no kill is open."""
     assert world.system is not None
     oom, evictor = world.system.committed(paths.OOM), world.system.committed(paths.EVICTION)
-    if not isinstance(oom, OomState) or not oom.ear.is_open or oom.open or oom.is_watching:
+    if not isinstance(oom, OomState) or not oom.subscription.is_open or oom.open or oom.is_watching:
         yield f"{paths.OOM} does not hear the kernel, or has kills that are nobody's: {oom}"
-    if isinstance(evictor, EvictionState) and evictor.hears and not evictor.ear.is_open:
-        yield f"{paths.EVICTION} does not hear the kernel: {evictor.ear}"
+    if isinstance(evictor, EvictionState) and evictor.hears and not evictor.subscription.is_open:
+        yield f"{paths.EVICTION} does not hear the kernel: {evictor.subscription}"

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
 from actors.pod.state import PortCall, Syncing, Terminating
+from actors.rules.retry import Retry
 from actors.supervisor.state import Quarantined
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
@@ -166,8 +167,8 @@ def ignore_removals(right):
 
 def keep_statuses(right):
     """No status is ever forgotten."""
-    return lambda state, message, now: (
-        state if isinstance(message, ForgetPodStatus) else right(state, message, now)
+    return lambda sinks, state, message, now: (
+        state if isinstance(message, ForgetPodStatus) else right(sinks, state, message, now)
     )
 
 
@@ -409,8 +410,8 @@ def count_twice(right):
 
 
 def hear_no_more(right):
-    """A stream of the kernel that was cut is not listened to again."""
-    return lambda ear, failure, now: replace(right(ear, failure, now), retry_at=float("inf"))
+    """A stream that was cut is not listened to again."""
+    return lambda *facts, **more: replace(right(*facts, **more), retry=Retry(failures=1, at=float("inf")))
 
 
 def ask_again_at_once(_):
@@ -486,7 +487,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),
     Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
-    Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
     Mutant("set-in-its-ways", "actors.node.core", "settled", tell_no_change),
     Mutant("unmoved", "actors.supervisor.core", "absorb_node", heed_no_change),
+    Mutant("stubborn", "actors.rules.subscription", "Subscription.ended", hear_no_more, first=8),
 )

@@ -164,8 +164,8 @@ def test_the_back_off_never_shrinks_while_it_is_remembered_and_never_passes_its_
     for gap in gaps:
         now += gap
         table = backoff.counted(table, "u", "i", "ErrImagePull", "", now)
-        delay_s = table["u", "i"].delay_s
-        assert last <= delay_s <= backoff.LIMIT_S
+        delay_s = backoff.RETRY.wait_s(table["u", "i"].retry.failures)
+        assert last <= delay_s <= backoff.RETRY.limit_s
         assert backoff.waits(table, "u", "i", now + delay_s - 0.001) is not None
         assert backoff.waits(table, "u", "i", now + delay_s) is None
         last = delay_s

@@ -198,7 +198,7 @@ def test_a_log_that_may_not_be_read_is_told_once_and_counters_are_read_instead()
 
 def test_a_log_that_still_may_not_be_read_costs_no_count():
     hand = Hand().tell(StreamEnded(stream=OOMS, failure=DENIED)).usage(0, after_s=0.1)
-    while not hand.state.ear.is_open:
+    while not hand.state.subscription.is_open:
         hand.tell(Alarm(at=0.0), hand.wake_at - hand.now)
     hand.tell(StreamEnded(stream=OOMS, failure=DENIED))
     hand.usage(1, after_s=0.1)
@@ -208,7 +208,7 @@ def test_a_log_that_still_may_not_be_read_costs_no_count():
 
 def test_a_log_that_is_heard_again_is_the_only_one_to_count():
     hand = Hand().tell(StreamEnded(stream=OOMS, failure=None)).usage(0, after_s=0.1)
-    while not hand.state.ear.is_open:
+    while not hand.state.subscription.is_open:
         hand.tell(Alarm(at=0.0), hand.wake_at - hand.now)
     hand.usage(4, after_s=0.1)
     assert hand.counts == {}
@@ -226,6 +226,6 @@ def test_usage_that_stays_away_is_asked_for_again():
         hand.tell(Alarm(at=0.0), hand.wake_at - hand.now)
         if any(isinstance(one, Tell) and isinstance(one.message, WatchUsage) for one in hand.actions):
             asked.append(hand.now - began)
-        if hand.state.ear.is_open:
+        if hand.state.subscription.is_open:
             hand.tell(StreamEnded(stream=OOMS, failure=DENIED))
     assert asked == [SILENCE_S, 2 * SILENCE_S]

@@ -482,9 +482,22 @@ def test_a_dead_stream_is_opened_again_more_and_more_slowly_and_shown():
     assert rows(world.state) == NOTHING
 
 
+def test_a_change_that_was_announced_begins_the_waits_of_a_stream_again():
+    for announced, open_after_s in ((False, 4.0), (True, 1.0)):
+        world = World()
+        for _ in range(2):
+            world.send(StreamEnded(stream=CHANGES, failure=LOST))
+            world.wait(8)
+        if announced:
+            world.write("a.yaml", manifest("a"))
+        world.send(StreamEnded(stream=CHANGES, failure=LOST))
+        assert world.state.subscription.retry.at - world.state.subscription.since == open_after_s
+
+
 def test_what_changed_while_nobody_listened_is_looked_for():
     world = World()
     world.send(StreamEnded(stream=CHANGES))
+    assert "the stream was closed; changes are found by looking every 20 s" in str(rows(world.state))
     world.write("a.yaml", manifest("a"), announced=False)
     world.wait(4)
     assert world.pods() == {"a-n": "i"}

@@ -6,7 +6,10 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.rules.container.ownership import say_the_same
-from actors.status.core import GATHER_S, decide, unwritten
+from actors.status import ledger
+from actors.status.core import decide
+from actors.status.core import unwritten as lacking
+from actors.status.ledger import GATHER_S
 from actors.status.state import StatusState
 from api.errors import Failure, FailureKind
 from api.ids import Uid
@@ -24,16 +27,20 @@ class Desk:
     def __init__(self):
         self.state, self.now, self.ops, self.open, self.disk = StatusState(), 0.0, itertools.count(1), {}, {}
 
+    def version(self, uid="u1"):
+        return self.state.pods[Uid(uid)].newest
+
     def give(self, message):
-        decision = decide(self.state, message, self.now, lambda: next(self.ops))
+        decision = decide((ledger,), self.state, message, self.now, lambda: next(self.ops))
         self.state, self.wake_at = decision.state, decision.wake_at
         calls = [a.call for a in decision.actions if isinstance(a, Start)]
         self.open |= {a.op: a.call for a in decision.actions if isinstance(a, Start)}
         return calls
 
-    def tell(self, status, uid="u1"):
+    def tell(self, status, uid="u1", *, finished=False):
         """Tell a status and let nothing pass."""
-        return self.give(PodStatusComposed(uid=Uid(uid), namespace="d", name="n", status=status))
+        fact = PodStatusComposed(uid=Uid(uid), namespace="d", name="n", status=status, finished=finished)
+        return self.give(fact)
 
     def publish(self, status, uid="u1"):
         """Tell a status and let the time pass in which changes are gathered."""
@@ -69,6 +76,13 @@ class Desk:
     def ring(self):
         self.now = self.wake_at
         return self.give(Alarm(at=self.now))
+
+
+def unwritten(state):
+    """Return the calls that write what the ledger lacks."""
+    ((port, calls),) = lacking((ledger,), state)
+    assert port == "ledger"
+    return calls
 
 
 def test_a_status_is_written_and_an_equal_one_is_not():
@@ -151,7 +165,7 @@ def test_a_pod_that_is_gone_is_forgotten_on_disk_and_here():
     desk.status("Running"), desk.end()
     assert [type(c) for c in desk.forget()] == [Forget]
     desk.end()
-    assert (desk.disk, dict(desk.state.versions)) == ({}, {})
+    assert (desk.disk, dict(desk.state.pods)) == ({}, {})
 
 
 def test_a_pod_of_an_earlier_life_is_forgotten_on_disk_too():
@@ -187,6 +201,33 @@ def test_no_power_failure_brings_back_the_end_of_an_earlier_life():
     assert [c.durable for c in desk.status("Running")] == [False]
 
 
+def test_that_a_pod_is_finished_is_a_version_and_no_second_write():
+    desk = Desk()
+    ended = PodStatus(phase="Succeeded")
+    (write,) = desk.tell(ended)
+    assert write.durable
+    desk.end()
+    assert desk.tell(ended, finished=True) == []
+    assert (desk.version().finished, desk.version().number) == (True, 2)
+    assert (desk.wake_at, unwritten(desk.state)) == (None, ())
+    assert [type(call) for call in desk.forget()] == [Forget]
+    desk.end()
+    assert (desk.disk, dict(desk.state.pods)) == ({}, {})
+
+
+def test_that_a_pod_is_finished_neither_repeats_nor_hastens_a_write_in_flight_or_one_that_failed():
+    desk = Desk()
+    ended = PodStatus(phase="Failed")
+    desk.tell(ended)
+    assert desk.tell(ended, finished=True) == []
+    assert desk.end(fails=True) == []
+    assert desk.tell(ended, finished=False) == []
+    (write,) = desk.ring()
+    assert write.durable
+    assert desk.end() == []
+    assert desk.disk == {"u1": "Failed"}
+
+
 def published(desk, *conditions):
     status = PodStatus(
         phase="Running", conditions=tuple(PodCondition(type=kind, status=word) for kind, word in conditions)
@@ -199,8 +240,8 @@ def test_what_others_wrote_makes_no_new_version_and_what_is_ours_does():
     assert len(published(desk, ("Ready", "True"))) == 1
     desk.end()
     assert published(desk, ("example.com/other", "True"), ("Ready", "True")) == []
-    assert desk.state.versions[Uid("u1")].version == 1
-    assert [c.type for c in desk.state.versions[Uid("u1")].status.conditions] == [
+    assert desk.version().number == 1
+    assert [c.type for c in desk.version().status.conditions] == [
         "example.com/other",
         "Ready",
     ]
@@ -218,7 +259,7 @@ def test_the_order_of_a_status_is_no_part_of_what_it_says():
 
 
 class Unwalked(dict):
-    """Versions that may be looked up, and not walked over."""
+    """Entries that may be looked up, and not walked over."""
 
     def values(self):
         raise AssertionError("all pods were walked over for the sake of one")
@@ -232,7 +273,7 @@ def test_a_message_of_one_pod_looks_at_no_other():
         desk.tell(PodStatus(phase="Pending"), uid=f"u{number}")
 
     def give(message):
-        desk.state = replace(desk.state, versions=Unwalked(desk.state.versions))
+        desk.state = replace(desk.state, pods=Unwalked(desk.state.pods))
         return desk.give(message)
 
     fact = PodStatusComposed(uid=Uid("u7"), namespace="d", name="n", status=PodStatus(phase="Running"))
@@ -240,7 +281,7 @@ def test_a_message_of_one_pod_looks_at_no_other():
     (op,) = desk.open
     ended = Outcome(op=op, call="Remember", result=Done(), started_at=desk.now, ended_at=desk.now)
     assert give(ended) == []
-    assert desk.state.versions[Uid("u7")].stored == 2
+    assert desk.state.pods[Uid("u7")].progress[0].stored == 2
     assert desk.wake_at == GATHER_S
     desk.open.clear()
     desk.now = GATHER_S
