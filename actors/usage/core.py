@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
-from actors.usage.state import NODE, RUNTIME, USAGE, Part, PendingCall, UsageState
+from actors.usage.state import IMAGES, NODE, RUNTIME, USAGE, Part, PendingCall, UsageState
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
 from api.ports.call import HostCall
-from api.ports.images import ImageFsUsage
+from api.ports.images import ImageCall, ImageFsUsage
 from api.ports.node import DescribeNode
 from api.ports.runtime import InspectPod, ListPods, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.ports.runtimecall import Call
@@ -44,6 +44,7 @@ DEADLINES_S = {
     Part.STATS: 20.0,
     Part.LOOK: 15.0,
 }
+UsageCall = HostCall | ImageCall | Call
 NODEFS, IMAGEFS = "nodefs", "imagefs"
 LOOKS_AT_ONCE = 8
 LOOK_AGAIN_S = 60.0
@@ -97,7 +98,7 @@ def ask(
     Not both at once: each is a long row of short reads, and two of those in one interpreter cost twice as much as one
     after the other.
     """
-    calls: list[tuple[Part, HostCall | Call]] = []
+    calls: list[tuple[Part, UsageCall]] = []
     if now >= state.next_round_at:
         state = replace(
             state,
@@ -141,11 +142,19 @@ def ask(
     return state, tuple(actions)
 
 
-def port_of(call: HostCall | Call) -> str:
-    """Return who carries out a call."""
-    if isinstance(call, DescribeNode):
-        return NODE
-    return USAGE if isinstance(call, HostCall) else RUNTIME
+def port_of(call: UsageCall) -> str:
+    """Return the port that carries out a call."""
+    match call:
+        case DescribeNode():
+            return NODE
+        case HostCall():
+            return USAGE
+        case ImageCall():
+            return IMAGES
+        case Call():
+            return RUNTIME
+        case _:
+            assert_never(call)
 
 
 def disks_of(state: UsageState) -> MeasureDisks:
@@ -156,7 +165,7 @@ def disks_of(state: UsageState) -> MeasureDisks:
     return MeasureDisks(disks=tuple(disks))
 
 
-def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]:
     """Return the calls that need to know which pods there are; none about no pods."""
     pods = tuple(pod for pod in state.listed if alive(pod))
     places = tuple(place for pod in pods if (place := place_of(state, pod)).containers)
@@ -166,7 +175,7 @@ def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall 
     return [*calls, *((Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE])]
 
 
-def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]:
     """Return the call that walks the folders of the pods whose turn it is; none when it is nobody's."""
     policy = state.policy
     folders = tuple(

@@ -20,7 +20,7 @@ from api.ports.runtime import RuntimePod
 from api.ports.usage import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 from api.usage import Usage
 
-USAGE, RUNTIME, NODE = "usage", "runtime", "node"
+USAGE, RUNTIME, IMAGES, NODE = "usage", "runtime", "images", "node"
 
 
 class Part(StrEnum):

@@ -2,7 +2,7 @@
 
 The port that takes these calls is named ``runtime``. Three drivers implement it (CRI, embedded, memory) and one
 conformance suite holds them to this page. No driver ever sees a v1 Pod. What a pod asks to be confined by is in
-`api.ports.confinement`, images are in `api.ports.images`, what containers use is in `api.ports.usage`.
+`api.ports.confinement`, what containers use is in `api.ports.usage`; images are a port of their own (`api.ports.images`).
 
 Rules of the port:
 
@@ -33,7 +33,6 @@ from api.ports.confinement import (
     Security,
     SecurityProfile,
 )
-from api.ports.images import ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
 from api.ports.runtimecall import Call
 from api.ports.usage import ReadContainerStats
 
@@ -423,11 +422,6 @@ RuntimeCall = (
     | ExecInContainer
     | ReopenContainerLog
     | OpenExec
-    | ListImages
-    | ImageStatus
-    | PullImage
-    | RemoveImage
-    | ImageFsUsage
     | ReadContainerStats
     | RuntimeStatus
 )

@@ -1,4 +1,7 @@
-"""The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps."""
+"""The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps.
+
+The same connection, or one of its own where images are kept elsewhere, serves the port ``images``.
+"""
 
 from collections.abc import Sequence
 from typing import Any, assert_never
@@ -6,18 +9,17 @@ from typing import Any, assert_never
 import msgspec
 
 from api.errors import Failure, FailureKind, OperatingError
-from api.ports import images as i
 from api.ports import runtime as c
 from api.ports import usage as u
 from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.call import Calls
-from runtime.drivers.cri.errand import Ask, Errand, Steps, Together
+from runtime.drivers.cri.errand import Ask, Steps, Together, start_call
 from runtime.drivers.cri.follow import EventFollower
 from runtime.drivers.cri.gate import HEAVY_AT_ONCE, Gate
 from runtime.drivers.cri.hint import Hints
-from runtime.drivers.cri.image import ImageCalls
+from runtime.drivers.cri.image import CriImages
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
@@ -37,10 +39,6 @@ CANCELLABLE = (
     c.InspectPod,
     c.OpenExec,
     c.RuntimeStatus,
-    i.ListImages,
-    i.ImageStatus,
-    i.PullImage,
-    i.ImageFsUsage,
     u.ReadContainerStats,
 )
 """The rest is seen through: half of a change would help nobody."""
@@ -73,6 +71,7 @@ class CriRuntime:
         runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
         self._link = Channels(runtime, images, request_timeout_s)
+        self.images = CriImages(self._link)
         self._poller = Poller("cri", on_bug)
         self.events = Hints(self._poller, self._listened_to)
         self._watch = ExitWatch(self._link, self._poller, self.events.now)
@@ -82,7 +81,6 @@ class CriRuntime:
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
         gate = Gate(self._poller.after, heavy_at_once)
         self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
-        self._images = ImageCalls(self._link)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None
         self._heard = self._adopting = False
@@ -91,15 +89,13 @@ class CriRuntime:
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start one call of `RuntimeCall`; the deadline is in seconds."""
         assert isinstance(call, Call)
-        errand = Errand(
+        return start_call(
             self._steps(call),  # type: ignore[arg-type]
             deadline_s,
             done,
             what=call.brief(),
             cancellable=isinstance(call, CANCELLABLE),
         )
-        errand.start()
-        return errand.cancel
 
     def close(self) -> None:
         """Let go of everything; pods run on. Calls under way fail with Cancelled."""
@@ -141,16 +137,6 @@ class CriRuntime:
                 return self._calls.reopen_log(call)
             case c.OpenExec():
                 return self._calls.open_exec(call)
-            case i.ListImages():
-                return self._images.list_images()
-            case i.ImageStatus():
-                return self._images.status(call)
-            case i.PullImage():
-                return self._images.pull(call)
-            case i.RemoveImage():
-                return self._images.remove(call)
-            case i.ImageFsUsage():
-                return self._images.fs_usage()
             case u.ReadContainerStats():
                 return self._stats.read()
             case c.RuntimeStatus():
@@ -205,7 +191,7 @@ class CriRuntime:
             if failure is not None:
                 self._adopt_in(ADOPT_AGAIN_S)
 
-        Errand(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False).start()
+        start_call(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False)
 
     def _adoption(self) -> Steps[c.PodListing]:
         """Look at every pod of which something is not known yet, one after the other.

@@ -22,20 +22,13 @@ from api.errors import (
 )
 from api.ids import Uid
 from api.messages import Message
-from api.ports import images
 from api.ports import runtime as c
 from api.ports import usage as usagecall
 from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
-from runtime.drivers.embedded.image import (
-    host_row,
-    is_host_image,
-    require_host_image,
-    require_own_user,
-    require_runnable,
-)
+from runtime.drivers.embedded.image import EmbeddedImages, require_own_user, require_runnable
 from runtime.drivers.embedded.keeper.text import reason
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
@@ -144,6 +137,7 @@ class EmbeddedRuntime:
         self._root = Path(root)
         self._address = address
         self.events = RuntimeEvents(self._start)
+        self.images = EmbeddedImages()
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
@@ -295,20 +289,6 @@ class EmbeddedRuntime:
                 self._reopen_log(ticket, call)
             case c.OpenExec():
                 raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
-            case images.ListImages():
-                self._succeed(ticket, images.ImageListing(images=(host_row(os.geteuid()),)))
-            case images.ImageStatus():
-                row = host_row(os.geteuid()) if is_host_image(call.image) else None
-                self._succeed(ticket, images.ImageShown(image=row))
-            case images.PullImage():
-                require_host_image(call.image)
-                self._succeed(ticket, images.ImagePulled(ref=call.image))
-            case images.RemoveImage():
-                if is_host_image(call.image):
-                    raise RejectedError(f"image {call.image} is built in and cannot be removed")
-                self._succeed(ticket, images.ImageRemoved())
-            case images.ImageFsUsage():
-                raise RejectedError("the embedded runtime keeps no images on any file system")
             case usagecall.ReadContainerStats():
                 raise RejectedError("the embedded runtime counts nothing itself: the kernel does")
             case c.RuntimeStatus():

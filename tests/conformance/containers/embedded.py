@@ -74,11 +74,10 @@ class EmbeddedDriver(Driver):
 
     def _open(self) -> None:
         self.runtime = EmbeddedRuntime(root=str(self.root), cgroups=self._cgroups)
-        self.port, self.events = self.runtime, self.runtime.events
 
     def _call(self, call: msgspec.Struct) -> msgspec.Struct:
         pending = Pending()
-        self.port.begin(call, 20.0, pending.done)
+        self.runtime.begin(call, 20.0, pending.done)
         while not pending.ended:
             self.let_time_pass(1.0)
         return pending.result

@@ -166,7 +166,7 @@ def fetch(address, port, path="/", deadline_s=10.0):
 def plan(node, **fault):
     """Return the environment that plans the agent's death."""
     path = node.folder / "faults.json"
-    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(KillProcess(port="runtime", **fault),))))
+    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(KillProcess(**({"port": "runtime"} | fault)),))))
     return {"NODEAGENT_FAULTS": str(path)}
 
 

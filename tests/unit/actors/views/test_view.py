@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from actors.pod.state import PodState
 from actors.supervisor.state import Charge, SupervisorState
+from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api import paths
 from api.errors import NotFoundError, RejectedError
@@ -47,6 +48,11 @@ class WaitingPod:
         return SupervisorState(expected=(), charges={UID: charge}) if path == paths.PODS else None
 
 
+def asked(perform):
+    """Return ports that are all asked by `perform`."""
+    return AskedPorts(runtime=perform, images=perform)
+
+
 def view_of(*containers):
     """Return a view, and the calls that it makes."""
     calls = []
@@ -55,7 +61,7 @@ def view_of(*containers):
         calls.append(call)
         return StreamUrl(url="http://127.0.0.1:1/token")
 
-    return AgentView(OnePod(*containers), lambda: 0.0, lambda: WALL, perform), calls
+    return AgentView(OnePod(*containers), lambda: 0.0, lambda: WALL, asked(perform)), calls
 
 
 def open_exec(view, pod="web", container=""):
@@ -97,7 +103,10 @@ def test_the_only_regular_container_is_meant_where_none_is_named():
     init = Container(name="i", image=IMAGE, env=(EnvVar(name="KEY", value="hush"),))
     node.state = replace(node.state, desired=wanted("a", init_containers=(init,)))
     view = AgentView(
-        node, lambda: 0.0, lambda: WALL, lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")
+        node,
+        lambda: 0.0,
+        lambda: WALL,
+        asked(lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")),
     )
     open_exec(view)
     open_exec(view, container="i")
@@ -108,7 +117,7 @@ def test_the_only_regular_container_is_meant_where_none_is_named():
 
 def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
     info = RuntimeInfo(name="tiny", version="1", ready=True)
-    view = AgentView(OnePod(), lambda: 0.0, lambda: WALL, lambda call, deadline_s: info)
+    view = AgentView(OnePod(), lambda: 0.0, lambda: WALL, asked(lambda call, deadline_s: info))
     rows = {row.name: row for row in view.ready()}
     assert rows["runtime"].ok
     assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
@@ -116,7 +125,7 @@ def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
 
 @pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
 def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_events(states):
-    view = AgentView(WaitingPod(*states), lambda: 0.0, lambda: WALL, lambda call, deadline_s: None)
+    view = AgentView(WaitingPod(*states), lambda: 0.0, lambda: WALL, asked(lambda call, deadline_s: None))
     assert [row.name for row in view.pods()] == ["web-vm"]
     assert view.events("web") == ()
     assert view.explain("web").uid == UID

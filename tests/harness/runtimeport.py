@@ -1,0 +1,13 @@
+"""The ports of one container runtime, as its drivers have them: the driver is the port ``runtime`` itself."""
+
+from typing import Any
+
+import msgspec
+
+from api.ports.images import ImageCall
+from api.ports.port import Port
+
+
+def port_for(runtime: Any, call: msgspec.Struct) -> Port:
+    """Return the port that takes a call."""
+    return runtime.images if isinstance(call, ImageCall) else runtime
