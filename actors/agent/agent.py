@@ -135,7 +135,11 @@ class Agent:
             )
         system = PooledSystem(log=log_factory, interceptor=faults)
         self._undo.append(partial(self._stop_actors, system))
-        asked = AskedPorts(runtime=partial(perform, runtime), images=partial(perform, runtime.images))
+        asked = AskedPorts(
+            runtime=partial(perform, runtime),
+            images=partial(perform, runtime.images),
+            streams=partial(perform, runtime.streams),
+        )
         view = AgentView(system, time.monotonic, time.time_ns, asked, breaks=plan)
         admin = Admin(view, open_log, LEVELS)
         view_failed = partial(self._bug, "view failed")
@@ -231,6 +235,11 @@ class ContainerRuntime(Port, Protocol):
     @property
     def images(self) -> Port:
         """Return the port ``images``."""
+        ...
+
+    @property
+    def streams(self) -> Port:
+        """Return the port ``streams``."""
         ...
 
     @property

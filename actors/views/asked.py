@@ -15,3 +15,4 @@ class AskedPorts:
 
     runtime: Ask
     images: Ask
+    streams: Ask

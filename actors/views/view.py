@@ -60,13 +60,12 @@ from api.messages import Message
 from api.ports.runtime import (
     ExecInContainer,
     ExecResult,
-    OpenExec,
     RuntimeContainer,
     RuntimeContainerState,
     RuntimeInfo,
     RuntimeStatus,
-    StreamUrl,
 )
+from api.ports.streams import OpenExec, StreamUrl
 from api.shown.evictionrow import EvictionRow
 from api.shown.introspection import (
     ActorRow,
@@ -333,7 +332,7 @@ class AgentView(ImageView, UsageView):
             stdout=stdout,
             stderr=stderr,
         )
-        result = self._ports.runtime(call, EDGE_DEADLINE_S)
+        result = self._ports.streams(call, EDGE_DEADLINE_S)
         assert isinstance(result, StreamUrl)
         return result.url
 

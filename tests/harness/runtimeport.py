@@ -6,8 +6,15 @@ import msgspec
 
 from api.ports.images import ImageCall
 from api.ports.port import Port
+from api.ports.streams import StreamCall
 
 
 def port_for(runtime: Any, call: msgspec.Struct) -> Port:
     """Return the port that takes a call."""
-    return runtime.images if isinstance(call, ImageCall) else runtime
+    match call:
+        case ImageCall():
+            return runtime.images
+        case StreamCall():
+            return runtime.streams
+        case _:
+            return runtime

@@ -1,6 +1,6 @@
 """The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps.
 
-The same connection, or one of its own where images are kept elsewhere, serves the port ``images``.
+The same connection serves the ports ``images``, unless an image service of its own keeps them, and ``streams``.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.poller import OnBug, Poller
 from runtime.drivers.cri.stat import StatCalls
+from runtime.drivers.cri.streaming import CriStreams
 from runtime.drivers.cri.view import PodLister
 from runtime.drivers.cri.watch import ExitWatch
 from runtime.wire import cri
@@ -37,7 +38,6 @@ CANCELLABLE = (
     c.StopContainer,
     c.ListPods,
     c.InspectPod,
-    c.OpenExec,
     c.RuntimeStatus,
     u.ReadContainerStats,
 )
@@ -78,6 +78,7 @@ class CriRuntime:
         self._known = Known(self._watch.add, self._watch.forget)
         self._watch.known = self._known
         self._view = PodLister(self._link, self._known, self._poller)
+        self.streams = CriStreams(self._link, self._view)
         self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
         gate = Gate(self._poller.after, heavy_at_once)
         self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
@@ -135,8 +136,6 @@ class CriRuntime:
                 return self._calls.exec(call)
             case c.ReopenContainerLog():
                 return self._calls.reopen_log(call)
-            case c.OpenExec():
-                return self._calls.open_exec(call)
             case u.ReadContainerStats():
                 return self._stats.read()
             case c.RuntimeStatus():

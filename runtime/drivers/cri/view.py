@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from api.errors import NotFoundError, OperatingError, UnavailableError
+from api.errors import ConflictError, FailureKind, NotFoundError, OperatingError, UnavailableError
 from api.ids import Uid
 from api.ports.runtime import (
     ANNOTATION_OWNER,
@@ -14,6 +14,7 @@ from api.ports.runtime import (
     LABEL_POD_NAMESPACE,
     PodListing,
     RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -28,7 +29,7 @@ from runtime.drivers.cri.process import only_process
 from runtime.drivers.cri.rows import ALL, PodRows, Rows
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
-from runtime.wire.status import UNIMPLEMENTED
+from runtime.wire.status import BROKEN, UNIMPLEMENTED
 
 UNFINISHED_PAUSE_S = 0.01
 UNFINISHED_LOOKS = 50
@@ -164,6 +165,26 @@ class PodLister:
         """Look at one container, without its pid. Raises NotFoundError when it is gone."""
         begun = self._known.moment
         self._take((yield self.look_at_container(identity, verbose=False)), begun)
+
+    def raise_for_state(
+        self,
+        identity: str,
+        error: OperatingError,
+        fine: tuple[RuntimeContainerState, ...] = (RuntimeContainerState.RUNNING,),
+    ) -> Steps[None]:
+        """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
+        if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
+            raise error
+        try:
+            reply = yield self.look_at_container(identity, verbose=False)
+        except OperatingError:
+            raise error from None
+        state = shown.STATES.get(reply.status.state, RuntimeContainerState.UNKNOWN)
+        if state not in fine:
+            raise ConflictError(
+                f"container {reply.status.metadata.name} does not run: it is {state}"
+            ) from None
+        raise error from None
 
     def _take(self, answer: Any, begun: int) -> bool:
         """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated."""

@@ -32,6 +32,7 @@ from runtime.drivers.embedded.image import EmbeddedImages, require_own_user, req
 from runtime.drivers.embedded.keeper.text import reason
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
+from runtime.drivers.embedded.streaming import EmbeddedStreams
 from runtime.drivers.embedded.volume import require_mountable
 from runtime.net.address import host_address
 from runtime.net.loop import Loop
@@ -138,6 +139,7 @@ class EmbeddedRuntime:
         self._address = address
         self.events = RuntimeEvents(self._start)
         self.images = EmbeddedImages()
+        self.streams = EmbeddedStreams()
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
@@ -287,8 +289,6 @@ class EmbeddedRuntime:
                 )
             case c.ReopenContainerLog():
                 self._reopen_log(ticket, call)
-            case c.OpenExec():
-                raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
             case usagecall.ReadContainerStats():
                 raise RejectedError("the embedded runtime counts nothing itself: the kernel does")
             case c.RuntimeStatus():

@@ -1,4 +1,4 @@
-"""A container runtime in memory: the port ``runtime`` and the stream ``runtime.events`` over a virtual world, and its `images`.
+"""A container runtime in memory: its ports and the stream ``runtime.events`` over a virtual world.
 
 It is the world of a simulation and survives a kill of the agent:
 
@@ -27,7 +27,6 @@ from api.ports.runtime import (
     ExecResult,
     InspectPod,
     ListPods,
-    OpenExec,
     PodListing,
     RemoveContainer,
     RemoveSandbox,
@@ -60,6 +59,7 @@ from runtime.drivers.memory.disk import Disk
 from runtime.drivers.memory.history import Cause, HistoryRow, violations
 from runtime.drivers.memory.image import MemoryImages
 from runtime.drivers.memory.stream import MemoryStream
+from runtime.drivers.memory.streaming import MemoryStreams
 from runtime.drivers.memory.usage import StatSource
 from runtime.drivers.memory.world import World
 
@@ -105,6 +105,7 @@ class MemoryRuntime:
         self._foreign = 0
         self._world = World(timers, behave, images, self._calls.guarded, self._changed)
         self._world.registry = registry
+        self.streams = MemoryStreams()
         self.images = MemoryImages(self._calls, self._world, disk or Disk(), timers)
 
     # ------------------------------------------------------------ the port
@@ -151,8 +152,6 @@ class MemoryRuntime:
                 return None
             case ReopenContainerLog():
                 return world.pod(world.reopen_log(call))
-            case OpenExec():
-                raise RejectedError("the memory runtime has no streams")
             case ReadContainerStats():
                 return self._stats()
             case RuntimeStatus():

@@ -53,6 +53,7 @@ class RuntimeDriver(Port, Protocol):
     """The port ``runtime``, and the other ports of the same runtime."""
 
     images: Port
+    streams: Port
     events: Stream
 
 
@@ -71,6 +72,8 @@ class Driver(ABC):
     pushes_events: ClassVar[bool] = True
     reopens_logs: ClassVar[bool] = True
     """Whether a running container's log can be opened anew."""
+    has_streams: ClassVar[bool] = True
+    """Whether commands may have streams."""
     confines: ClassVar[bool] = True
     """Whether containers are confined by CPU and memory."""
     margin_s: ClassVar[float] = 2.0

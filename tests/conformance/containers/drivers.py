@@ -37,6 +37,7 @@ LATENCY = Latency(effect_s=(0.0, 0.003), reply_s=(0.0, 0.003), event_s=(0.0, 0.0
 class MemoryDriver(Driver):
     """The memory runtime, in real or in virtual time."""
 
+    has_streams = False
     scheme = "memory://"
     image = HOST_IMAGE
 

@@ -23,6 +23,7 @@ from tests.conformance.containers.script import (
 
 
 class EmbeddedDriver(Driver):
+    has_streams = False
     scheme = "embedded://"
     image = f"{HOST_IMAGE}:latest"
     confines = False

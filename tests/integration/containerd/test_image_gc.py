@@ -70,7 +70,11 @@ class Site:
         return self.system.committed(paths.IMAGEGC) or ImageGCState()
 
     def view(self):
-        asked = AskedPorts(runtime=partial(perform, self.port), images=partial(perform, self.port.images))
+        asked = AskedPorts(
+            runtime=partial(perform, self.port),
+            images=partial(perform, self.port.images),
+            streams=partial(perform, self.port.streams),
+        )
         return ImageView(self.system, time.monotonic, time.time_ns, asked, dict)
 
     def run(self, name, image, folder, *, ended=False):

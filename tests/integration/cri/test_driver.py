@@ -20,7 +20,6 @@ from api.ports.runtime import (
     ExecInContainer,
     InspectPod,
     ListPods,
-    OpenExec,
     RemoveContainer,
     RemoveSandbox,
     ReopenContainerLog,
@@ -34,6 +33,7 @@ from api.ports.runtime import (
     StopSandbox,
     UpdateContainer,
 )
+from api.ports.streams import OpenExec
 from api.ports.usage import ReadContainerStats
 from runtime.drivers.cri import gate
 from runtime.drivers.cri.driver import CriRuntime

@@ -35,7 +35,9 @@ def view_of(world, wants=None):
         return result
 
     ports = AskedPorts(
-        runtime=partial(perform, world.runtime_port), images=partial(perform, world.images_port)
+        runtime=partial(perform, world.runtime_port),
+        images=partial(perform, world.images_port),
+        streams=partial(perform, world.runtime.streams),
     )
     return ImageView(world.system, world.time.now, world.time.wall, ports, lambda: wants or {})
 

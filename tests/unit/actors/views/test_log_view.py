@@ -46,7 +46,7 @@ def view(*containers, observed=True, rotator=None, status=None, **fields):
     state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base, **fields)
     if observed:
         state = replace(state, observed=shown(box(), *containers))
-    ports = AskedPorts(runtime=unasked, images=unasked)
+    ports = AskedPorts(runtime=unasked, images=unasked, streams=unasked)
     return AgentView(Kernel(state, rotator), lambda: 1.0, lambda: 1, ports)
 
 

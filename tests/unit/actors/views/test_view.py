@@ -11,7 +11,8 @@ from api import paths
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
 from api.kube.objects.container import Container, EnvVar
-from api.ports.runtime import OpenExec, RuntimeInfo, StreamUrl
+from api.ports.runtime import RuntimeInfo
+from api.ports.streams import OpenExec, StreamUrl
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 
 
@@ -50,7 +51,7 @@ class WaitingPod:
 
 def asked(perform):
     """Return ports that are all asked by `perform`."""
-    return AskedPorts(runtime=perform, images=perform)
+    return AskedPorts(runtime=perform, images=perform, streams=perform)
 
 
 def view_of(*containers):
