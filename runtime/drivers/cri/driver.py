@@ -23,11 +23,11 @@ from runtime.drivers.cri.image import CriImages
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
-from runtime.drivers.cri.poller import OnBug, Poller
 from runtime.drivers.cri.stat import StatCalls
 from runtime.drivers.cri.streaming import CriStreams
 from runtime.drivers.cri.view import PodLister
 from runtime.drivers.cri.watch import ExitWatch
+from runtime.net.loop import Loop, OnBug
 from runtime.wire import cri
 from runtime.wire.endpoint import parse_endpoint
 from runtime.wire.generated import cri_pb2 as pb
@@ -45,6 +45,7 @@ CANCELLABLE = (
 ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
 """When, after somebody began to listen, what runs already is watched too; by then most was looked at anyway."""
 ADOPTION_LIMIT_S = 300.0
+CLOSE_PATIENCE_S = 2.0
 
 
 class CriRuntime:
@@ -72,15 +73,15 @@ class CriRuntime:
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
         self._link = Channels(runtime, images, request_timeout_s)
         self.images = CriImages(self._link)
-        self._poller = Poller("cri", on_bug)
-        self.events = Hints(self._poller, self._listened_to)
-        self._watch = ExitWatch(self._link, self._poller, self.events.now)
+        self._loop = Loop("cri", self._end_watching, on_bug=on_bug)
+        self.events = Hints(self._loop, self._listened_to)
+        self._watch = ExitWatch(self._link, self._loop, self.events.now)
         self._known = Known(self._watch.add, self._watch.forget)
         self._watch.known = self._known
-        self._view = PodLister(self._link, self._known, self._poller)
+        self._view = PodLister(self._link, self._known, self._loop)
         self.streams = CriStreams(self._link, self._view)
-        self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
-        gate = Gate(self._poller.after, heavy_at_once)
+        self._follower = EventFollower(self._link, self._loop, self.events.now, self.events.soon)
+        gate = Gate(self._loop.after, heavy_at_once)
         self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None
@@ -105,10 +106,13 @@ class CriRuntime:
         self._closed = True
         self._follower.close()
         self._link.close()
-        self._poller.close()
+        self._loop.stop(CLOSE_PATIENCE_S)
         self.events.end(
             Failure(kind=FailureKind.CANCELLED, message="the driver of the container runtime was closed")
         )
+
+    def _end_watching(self) -> None:
+        self._watch.close()
 
     def _steps(self, call: c.RuntimeCall) -> Steps[Any]:  # noqa: C901 one case per call
         match call:
@@ -182,7 +186,7 @@ class CriRuntime:
     def _adopt_in(self, seconds: float) -> None:
         if not self._adopting and not self._closed:
             self._adopting = True
-            self._poller.after(seconds, self._adopt)
+            self._loop.after(seconds, self._adopt)
 
     def _adopt(self) -> None:
         def done(_: msgspec.Struct | None, failure: Failure | None) -> None:
@@ -202,7 +206,7 @@ class CriRuntime:
             if not self._view.settled(pod):
                 yield from self._view.pod(pod.uid)
                 # Whoever starts now has more urgent things to ask.
-                yield Pause(self._poller, 0.01)
+                yield Pause(self._loop, 0.01)
         return listing
 
 

@@ -24,9 +24,9 @@ from runtime.drivers.cri.errand import Ask, Steps, Together
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
-from runtime.drivers.cri.poller import Poller
 from runtime.drivers.cri.process import only_process
 from runtime.drivers.cri.rows import ALL, PodRows, Rows
+from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN, UNIMPLEMENTED
@@ -39,9 +39,9 @@ UNFINISHED_LOOKS = 50
 class PodLister:
     """Lists and inspects; its answers are as new as the call."""
 
-    def __init__(self, link: Channels, known: Known, poller: Poller) -> None:
-        self._link, self._known, self._poller = link, known, poller
-        self._rows = Rows(link, known, poller.after)
+    def __init__(self, link: Channels, known: Known, loop: Loop) -> None:
+        self._link, self._known, self._loop = link, known, loop
+        self._rows = Rows(link, known, loop.after)
 
     def hello(self) -> Steps[None]:
         """Shake hands, once: the name of the runtime is part of every container's id."""
@@ -158,7 +158,7 @@ class PodLister:
                     unfinished.append(identity)
             sandboxes, containers = (), unfinished
             if unfinished:
-                yield Pause(self._poller, UNFINISHED_PAUSE_S)
+                yield Pause(self._loop, UNFINISHED_PAUSE_S)
         return gone
 
     def look(self, identity: str) -> Steps[None]:

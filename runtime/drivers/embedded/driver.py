@@ -92,7 +92,7 @@ class RuntimeEvents:
         self._listeners: list[tuple[Push, Ended]] = []
 
     def open(self, push: Push, ended: Ended) -> Undo:
-        """Begin to feed `push` from the poller's thread."""
+        """Begin to feed `push` from the loop's thread."""
         entry = (push, ended)
         with self._lock:
             self._listeners.append(entry)
@@ -166,9 +166,7 @@ class EmbeddedRuntime:
         """Let go of everything; pods run on. Calls under way fail with Cancelled."""
         with self._lock:
             self._closed = True
-            started = self._started
-        if started:
-            self._loop.stop(CLOSE_PATIENCE_S)
+        self._loop.stop(CLOSE_PATIENCE_S)
 
     # -- the thread
 
@@ -178,7 +176,6 @@ class EmbeddedRuntime:
                 return
             self._started = True
             self._loop.submit(self._open)
-            self._loop.start()
 
     def _open(self) -> None:
         try:
@@ -197,9 +194,7 @@ class EmbeddedRuntime:
                 kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed"
             )
         else:
-            self._over = _unavailable(
-                "the embedded runtime's poller thread ended by a bug; restart the agent"
-            )
+            self._over = _unavailable("the embedded runtime's thread ended by a bug; restart the agent")
         for ticket in list(self._open_tickets):
             ticket.fail(self._over)
         self._open_tickets.clear()
