@@ -159,7 +159,7 @@ def test_an_agent_killed_at_a_pull_starts_its_pod_once_when_it_is_back(node, mak
     registry = make_registry()
     name = registry.push(image, "team/app:1")
     node.put_pod("app", {"name": "main", "image": name})
-    node.start(env=plan(node, port="images", call="PullImage", when=side), ready=False)
+    node.start(env=plan(node, call="PullImage", when=side), ready=False)
     dies(node)
     node.start()
     node.until_running("app")
