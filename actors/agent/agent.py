@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from actors.agent.assembly import Parts, assemble, pod_groups
 from actors.cgroups.tree import reserved_groups
 from actors.rules.resources.cgrouppath import reserved_path
+from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api.config.settings import EMBEDDED, Settings
 from api.decoding import from_json
@@ -133,7 +134,12 @@ class Agent:
             )
         system = PooledSystem(log=log_factory, interceptor=faults)
         self._undo.append(partial(self._stop_actors, system))
-        view = AgentView(system, time.monotonic, time.time_ns, partial(perform, runtime), breaks=plan)
+        asked = AskedPorts(
+            runtime=partial(perform, runtime),
+            images=partial(perform, runtime.images),
+            streams=partial(perform, runtime.streams),
+        )
+        view = AgentView(system, time.monotonic, time.time_ns, asked, breaks=plan)
         admin = Admin(view, open_log, LEVELS)
         view_failed = partial(self._bug, "view failed")
         servers = [
@@ -223,7 +229,17 @@ def planned_faults(path: str) -> FaultInterceptor | None:
 
 
 class ContainerRuntime(Port, Protocol):
-    """What the agent needs of a container runtime's driver."""
+    """What the agent needs of a container runtime's drivers: it is the port ``runtime`` itself, and has the others."""
+
+    @property
+    def images(self) -> Port:
+        """Return the port ``images``."""
+        ...
+
+    @property
+    def streams(self) -> Port:
+        """Return the port ``streams``."""
+        ...
 
     @property
     def events(self) -> Stream:
@@ -303,6 +319,7 @@ def real_parts(
     return Parts(
         runtime=runtime,
         runtime_events=runtime.events,
+        images=runtime.images,
         manifests=FileManifests(),
         manifest_changes=ManifestChanges(settings.pod_manifest_path) if settings.pod_manifest_path else None,
         urls=url_manifests() if settings.manifest_url else None,

@@ -74,6 +74,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
     runtime: Port | BlockingPort
     runtime_events: Stream
+    images: Port | BlockingPort
+    """The images of that runtime."""
     ledger: Port | BlockingPort
     podfiles: Port | BlockingPort
     cgroups: Port | BlockingPort
@@ -104,6 +106,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     """Start every actor of the agent, each before those who talk to it first."""
     ports: Mapping[str, Port | BlockingPort] = {
         "runtime": parts.runtime,
+        "images": parts.images,
         "ledger": parts.ledger,
         "podfiles": parts.podfiles,
         "cgroups": parts.cgroups,
@@ -127,7 +130,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         ImagePuller.options(name=paths.leaf(paths.IMAGES), restart=FOREVER, mailbox=fan_in).bind(
-            image_pulls(settings), pick(ports, "runtime", "credentials")
+            image_pulls(settings), pick(ports, "images", "credentials")
         )
     )
     system.spawn(
@@ -175,7 +178,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         ImageGCManager.options(name=paths.leaf(paths.IMAGEGC), restart=FOREVER).bind(
-            image_gc(settings), pick(ports, "runtime")
+            image_gc(settings), pick(ports, "runtime", "images")
         )
     )
     rotator = LogRotatorState(
@@ -193,7 +196,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         UsageManager.options(name=paths.leaf(paths.USAGE), restart=FOREVER).bind(
-            usage_of(settings, parts.facts), pick(ports, "usage", "runtime")
+            usage_of(settings, parts.facts), pick(ports, "usage", "runtime", "images")
         )
     )
     system.spawn(

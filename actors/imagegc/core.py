@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.answer import answered, with_asker
-from actors.imagegc.look import ImageInspection, inventory, missing, take, take_failure
+from actors.imagegc.look import IMAGES, ImageInspection, inventory, missing, port_of, take, take_failure
 from actors.imagegc.report import finish, happened
 from actors.imagegc.state import RUNS, Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.imagegc.verdict import Goal, Judgement, judge, remember, verdict
@@ -209,7 +209,7 @@ def advance(
                 return state
             started = {new_op(): call for call in fresh}
             actions += [
-                Start(op=op, port="runtime", call=call, deadline_s=state.deadline_s)
+                Start(op=op, port=port_of(call), call=call, deadline_s=state.deadline_s)
                 for op, call in started.items()
             ]
             return with_round(state, replace(current, step=replace(step, asked={**asked, **started})))
@@ -244,7 +244,7 @@ def keep_measuring(
     if now < step.next_at:
         return state
     op = new_op()
-    actions.append(Start(op=op, port="runtime", call=ImageFsUsage(), deadline_s=state.deadline_s))
+    actions.append(Start(op=op, port=IMAGES, call=ImageFsUsage(), deadline_s=state.deadline_s))
     return with_round(state, replace(current, step=replace(step, asked=op)))
 
 

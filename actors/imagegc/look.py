@@ -1,7 +1,7 @@
 """One look at the runtime: which images there are, who uses them, how full their file system is.
 
 ```text
-missing(look) --calls--> runtime --results--> take(look, call, result) --> missing(look) ... nothing --> inventory(look)
+missing(look) --calls--> ports runtime and images --results--> take(look, call, result) --> missing(look) ... nothing --> inventory(look)
 ```
 
 The actor makes the calls side by side, a dry run one by one; both decide from the same inventory. A call that fails ends
@@ -17,6 +17,8 @@ from actors.imagegc.reference import ImageIndex
 from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.ports.images import (
+    AnyImageCall,
+    ImageCall,
     ImageFs,
     ImageFsUsage,
     ImageListing,
@@ -25,7 +27,11 @@ from api.ports.images import (
     ImageStatus,
     ListImages,
 )
-from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeCall, RuntimeContainer, RuntimePod
+from api.ports.runtime import InspectPod, ListPods, PodListing, RuntimeContainer, RuntimePod
+
+RUNTIME, IMAGES = "runtime", "images"
+LookCall = AnyImageCall | ListPods | InspectPod
+"""What a look asks of two ports."""
 
 
 class ImageInspection(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +60,14 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     unmeasured: str = ""
 
 
-def missing(look: ImageInspection) -> tuple[RuntimeCall, ...]:
+def port_of(call: LookCall) -> str:
+    """Return the port that carries out a call of a look."""
+    return IMAGES if isinstance(call, ImageCall) else RUNTIME
+
+
+def missing(look: ImageInspection) -> tuple[LookCall, ...]:
     """Return the calls that the look still lacks, in a fixed order; none when it is whole."""
-    calls: list[RuntimeCall] = []
+    calls: list[LookCall] = []
     if look.images is None:
         calls.append(ListImages())
     if look.pods is None:
@@ -84,7 +95,7 @@ def unresolved(look: ImageInspection, container: RuntimeContainer, index: ImageI
     return (ref for ref in refs if ref and ref not in look.shown and not index.find(ref))
 
 
-def take(look: ImageInspection, call: RuntimeCall, result: msgspec.Struct | None) -> ImageInspection:
+def take(look: ImageInspection, call: LookCall, result: msgspec.Struct | None) -> ImageInspection:
     """Take in what a call showed."""
     match call, result:
         case ListImages(), ImageListing(images=images):
@@ -112,7 +123,7 @@ def take(look: ImageInspection, call: RuntimeCall, result: msgspec.Struct | None
 
 
 def take_failure(
-    look: ImageInspection, call: RuntimeCall, failure: Failure, *, must_measure: bool
+    look: ImageInspection, call: LookCall, failure: Failure, *, must_measure: bool
 ) -> ImageInspection | None:
     """Take in that a call failed; None when the look is worth nothing without its answer.
 

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.imagegc.look import ImageInspection
+from actors.imagegc.look import ImageInspection, LookCall
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path
 from api.ports.images import ImageFs, ImageRow
-from api.ports.runtime import RuntimeCall
 from api.shown.introspection import Collection, ImageVerdict
 
 RUNS = 64
@@ -51,7 +50,7 @@ class Inspecting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     look: ImageInspection
     since: Instant
     """When it began: what was used after that may not show in it."""
-    asked: Mapping[OpId, RuntimeCall] = {}
+    asked: Mapping[OpId, LookCall] = {}
 
 
 class Dropping(msgspec.Struct, frozen=True, kw_only=True, tag=True):

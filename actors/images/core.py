@@ -245,7 +245,7 @@ def step(state: ImagesState, place: Place, now: Instant, new_op: NewOp, actions:
     if op is None:
         op = new_op()
         call = ImageStatus(image=entry.image, annotations=entry.annotations)
-        actions.append(Start(op=op, port="runtime", call=call, deadline_s=state.deadline_s))
+        actions.append(Start(op=op, port="images", call=call, deadline_s=state.deadline_s))
         state = replace(state, looks={**state.looks, op: ImageLookup(image=entry.image, since=now)})
     return put(state, place, replace(entry, step=LookingUp(op=op)))
 

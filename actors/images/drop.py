@@ -35,7 +35,7 @@ def drop(
             return replace(state, removals={**state.removals, op: joined}), ()
     op = new_op()
     removal = Removal(id=message.id, names=names, asked_by=(message.asked_by,), since=now)
-    start = Start(op=op, port="runtime", call=RemoveImage(image=message.id), deadline_s=state.deadline_s)
+    start = Start(op=op, port="images", call=RemoveImage(image=message.id), deadline_s=state.deadline_s)
     return replace(state, removals={**state.removals, op: removal}), (start,)
 
 

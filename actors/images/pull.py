@@ -139,7 +139,7 @@ def absorb(
                 check = Checking(op=new_op(), ref=outcome.result.ref)
                 pulls = {**state.pulls, number: replace(pull, step=check, ended_at=now)}
                 call = ImageStatus(image=check.ref, annotations=pull.annotations)
-                start = Start(op=check.op, port="runtime", call=call, deadline_s=state.deadline_s)
+                start = Start(op=check.op, port="images", call=call, deadline_s=state.deadline_s)
                 return replace(state, pulls=pulls), (start,)
             failures = (*step.failures, outcome.failure or nothing("the runtime told no reference"))
             if len(failures) < len(step.offers):
@@ -166,7 +166,7 @@ def going_on(
     auth = step.offers[len(step.failures)].auth if step.offers else None
     call = PullImage(image=pull.image, auth=auth, annotations=pull.annotations)
     state = replace(state, pulls={**state.pulls, number: replace(pull, step=step)})
-    return state, (Start(op=step.op, port="runtime", call=call, deadline_s=state.pull_deadline_s),)
+    return state, (Start(op=step.op, port="images", call=call, deadline_s=state.pull_deadline_s),)
 
 
 def checked(

@@ -9,7 +9,7 @@ from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.cgrouppath import pods_path
 from actors.usage.absorb import absorb_outcome
 from actors.usage.compose import alive, compose, host_network
-from actors.usage.state import RUNTIME, USAGE, Part, PendingCall, UsageState
+from actors.usage.state import IMAGES, RUNTIME, USAGE, Part, PendingCall, UsageState
 from api import paths
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start, Tell
@@ -17,7 +17,7 @@ from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome,
 from api.messages.node import NodeChanged
 from api.messages.usage import ReadUsageNow, UnwatchUsage, UsageMessage, UsageRead, WatchUsage
 from api.ports.call import HostCall
-from api.ports.images import ImageFsUsage
+from api.ports.images import ImageCall, ImageFsUsage
 from api.ports.runtime import InspectPod, ListPods, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.ports.runtimecall import Call
 from api.ports.usage import (
@@ -46,6 +46,7 @@ DEADLINES_S = {
     Part.STATS: 20.0,
     Part.LOOK: 15.0,
 }
+UsageCall = HostCall | ImageCall | Call
 NODEFS, IMAGEFS = "nodefs", "imagefs"
 LOOKS_AT_ONCE = 8
 LOOK_AGAIN_S = 60.0
@@ -106,7 +107,7 @@ def ask(
     Not both at once: each is a long row of short reads, and two of those in one interpreter cost twice as much as one
     after the other.
     """
-    calls: list[tuple[Part, HostCall | Call]] = []
+    calls: list[tuple[Part, UsageCall]] = []
     if now >= state.next_round_at:
         state = replace(
             state,
@@ -148,9 +149,17 @@ def ask(
     return state, tuple(actions)
 
 
-def port_of(call: HostCall | Call) -> str:
-    """Return who carries out a call."""
-    return USAGE if isinstance(call, HostCall) else RUNTIME
+def port_of(call: UsageCall) -> str:
+    """Return the port that carries out a call."""
+    match call:
+        case HostCall():
+            return USAGE
+        case ImageCall():
+            return IMAGES
+        case Call():
+            return RUNTIME
+        case _:
+            assert_never(call)
 
 
 def disks_of(state: UsageState) -> MeasureDisks:
@@ -161,7 +170,7 @@ def disks_of(state: UsageState) -> MeasureDisks:
     return MeasureDisks(disks=tuple(disks))
 
 
-def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]:
     """Return the calls that need to know which pods there are; none about no pods."""
     pods = tuple(pod for pod in state.listed if alive(pod))
     places = tuple(place for pod in pods if (place := place_of(state, pod)).containers)
@@ -171,7 +180,7 @@ def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, HostCall 
     return [*calls, *((Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE])]
 
 
-def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, HostCall | Call]]:
+def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]:
     """Return the call that walks the folders of the pods whose turn it is; none when it is nobody's."""
     policy = state.policy
     folders = tuple(

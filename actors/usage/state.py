@@ -21,7 +21,7 @@ from api.ports.runtime import RuntimePod
 from api.ports.usage import ContainerStat, DiskReading, NodeRead, PodFoldersReading, PodReading
 from api.usage import Usage
 
-USAGE, RUNTIME = "usage", "runtime"
+USAGE, RUNTIME, IMAGES = "usage", "runtime", "images"
 
 
 class Part(StrEnum):

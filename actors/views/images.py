@@ -11,7 +11,16 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from actors.imagegc.look import ImageInspection, Inventory, inventory, missing, take, take_failure
+from actors.imagegc.look import (
+    IMAGES,
+    ImageInspection,
+    Inventory,
+    inventory,
+    missing,
+    port_of,
+    take,
+    take_failure,
+)
 from actors.imagegc.reference import ImageIndex
 from actors.imagegc.report import run_of, standing
 from actors.imagegc.state import ImageGCState
@@ -19,6 +28,7 @@ from actors.imagegc.verdict import Goal, judge, listed, remember
 from actors.pod.state import PodState, Recalling, Syncing
 from actors.pod.status.phase import TERMINAL
 from actors.rules.imagename import forms
+from actors.views.asked import AskedPorts
 from api import paths
 from api.errors import (
     ConflictError,
@@ -69,10 +79,10 @@ class ImageView:
         actors: ActorSystem,
         now: Callable[[], Instant],
         wall: Callable[[], WallNs],
-        perform: Callable[[msgspec.Struct, float], msgspec.Struct],
+        ports: AskedPorts,
         wants: Callable[[], Wants],
     ) -> None:
-        self._actors, self._now, self._wall, self._perform, self._wants = actors, now, wall, perform, wants
+        self._actors, self._now, self._wall, self._ports, self._wants = actors, now, wall, ports, wants
         self._numbers = itertools.count(1)
 
     def images(self) -> tuple[HeldImage, ...]:
@@ -85,7 +95,7 @@ class ImageView:
 
     def pull_image(self, reference: str) -> HeldImage:
         """Fetch an image and return it; takes as long as it takes."""
-        result = self._perform(PullImage(image=reference), PULL_DEADLINE_S)
+        result = self._ports.images(PullImage(image=reference), PULL_DEADLINE_S)
         found = (image for text in (getattr(result, "ref", ""), reference) for image in self._matching(text))
         return next(found, HeldImage(id=getattr(result, "ref", ""), names=(reference,)))
 
@@ -158,12 +168,13 @@ class ImageView:
         return state if isinstance(state, ImageGCState) else ImageGCState()
 
     def _look(self, *, measure: bool) -> Inventory:
-        """Look at the runtime, one call after the other; raises what the first failed call failed with."""
+        """Look at the runtime and its images, one call after the other; raises what the first failed call failed with."""
         look = ImageInspection(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
         while calls := missing(look):
             for call in calls:
                 try:
-                    look = take(look, call, self._perform(call, LOOK_DEADLINE_S))
+                    ask = self._ports.images if port_of(call) == IMAGES else self._ports.runtime
+                    look = take(look, call, ask(call, LOOK_DEADLINE_S))
                 except OperatingError as error:
                     known = take_failure(look, call, error.failure(), must_measure=False)
                     if known is None:

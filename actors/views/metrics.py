@@ -36,9 +36,10 @@ OPERATIONS = {
     "ReadContainerStats": "list_container_stats",
     "RuntimeStatus": "status",
 }
-"""What a kubelet calls our calls of the runtime."""
+"""What a kubelet calls our calls of the runtime and its images."""
 GAUGE, COUNTER, HISTOGRAM = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
-RUNTIME = "runtime"
+RUNTIME_PORTS = frozenset({"runtime", "images"})
+"""Whose calls a kubelet counts as operations of the runtime."""
 
 Labelled = tuple[Labels, PodUsage | ContainerUsage]
 
@@ -293,7 +294,7 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
     waits, takes, calls = (
         [row for row in hops if row.hop is hop] for hop in (Hop.MAILBOX, Hop.HANDLER, Hop.OPERATION)
     )
-    own = [row for row in calls if row.name == RUNTIME and row.call in OPERATIONS]
+    own = [row for row in calls if row.name in RUNTIME_PORTS and row.call in OPERATIONS]
 
     def samples(rows: list[HopRow], labels: Callable[[HopRow], Labels]) -> tuple[Sample, ...]:
         return tuple(

@@ -1,7 +1,7 @@
 """What people see of the agent: pure views over the last committed states of its actors.
 
 Nothing here sends a message, so every answer comes also while actors hang. `Kernel` is what it needs of the actor
-system; calls of the runtime that people ask for directly (exec, images) go through `perform`.
+system; calls that people ask for directly (exec, images) go through `AskedPorts`.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,6 +50,7 @@ from actors.supervisor.explain import (
     unclaimed_row,
 )
 from actors.supervisor.state import SupervisorState
+from actors.views.asked import AskedPorts
 from actors.views.images import ImageView, wanted_images
 from actors.views.usage import UsageView
 from api import paths
@@ -63,11 +64,10 @@ from api.messages import Message
 from api.ports.runtime import (
     ExecInContainer,
     ExecResult,
-    OpenExec,
     RuntimeContainer,
     RuntimeContainerState,
-    StreamUrl,
 )
+from api.ports.streams import OpenExec, StreamUrl
 from api.shown.evictionrow import EvictionRow
 from api.shown.introspection import (
     ActorRow,
@@ -147,14 +147,14 @@ class AgentView(ImageView, UsageView):
         kernel: Kernel,
         now: Callable[[], Instant],
         wall: Callable[[], WallNs],
-        perform: Callable[[msgspec.Struct, float], msgspec.Struct],
+        ports: AskedPorts,
         *,
         breaks: str = "",
     ) -> None:
         """Make a view; `breaks` is the file whose plan of faults the agent carries out on itself, empty for none."""
-        ImageView.__init__(self, kernel, now, wall, perform, lambda: wanted_images(self._states().values()))
+        ImageView.__init__(self, kernel, now, wall, ports, lambda: wanted_images(self._states().values()))
         UsageView.__init__(self, kernel, now)
-        self._kernel, self._now, self._wall, self._perform = kernel, now, wall, perform
+        self._kernel, self._now, self._wall, self._ports = kernel, now, wall, ports
         self._breaks = breaks
 
     # ------------------------------------------------------------ the kernel
@@ -309,7 +309,7 @@ class AgentView(ImageView, UsageView):
         name = container_named(state, container)
         running = self._running(state, name)
         call = ExecInContainer(uid=state.uid, container_id=running.id, command=command, timeout_s=timeout_s)
-        result = self._perform(call, timeout_s + EDGE_DEADLINE_S)
+        result = self._ports.runtime(call, timeout_s + EDGE_DEADLINE_S)
         assert isinstance(result, ExecResult)
         return result
 
@@ -336,7 +336,7 @@ class AgentView(ImageView, UsageView):
             stdout=stdout,
             stderr=stderr,
         )
-        result = self._perform(call, EDGE_DEADLINE_S)
+        result = self._ports.streams(call, EDGE_DEADLINE_S)
         assert isinstance(result, StreamUrl)
         return result.url
 

@@ -1,14 +1,17 @@
-"""What a container runtime shows of images and does to them: part of the port ``runtime``.
+"""The images that containers are made from: the calls and results of the port ``images``.
 
-Rules: an unknown image is shown as None, not a failure; removing an unknown one succeeds. A pull may take as long as it
-takes; cancelling one gives up waiting. Credentials never show in a text.
+Each runtime has a driver for it (CRI, where an image service of its own may answer, embedded, memory), and one conformance
+suite holds them to this page. Rules of the port:
+
+- An unknown image is shown as None, not a failure; removing an unknown one succeeds.
+- A pull may take as long as it takes; cancelling one gives up waiting. A removal that was begun is seen through.
+- Credentials never show in a text.
 """
 
 import msgspec
 
 from api.ids import WallNs
 from api.ports.confinement import Pairs
-from api.ports.runtimecall import Call
 
 PULL_LIMIT_S = 365 * 86400.0
 """A pull has no limit of its own: CRI v1 tells nothing of its progress. Some runtimes end one that stands still."""
@@ -44,11 +47,19 @@ class ImageAuth(msgspec.Struct, frozen=True, kw_only=True):
         return "ImageAuth(<hidden>)"
 
 
-class ListImages(Call, frozen=True, kw_only=True):
+class ImageCall(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """One call on the port ``images``."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return type(self).__name__
+
+
+class ListImages(ImageCall, frozen=True, kw_only=True):
     """List images -> ImageListing."""
 
 
-class ImageStatus(Call, frozen=True, kw_only=True):
+class ImageStatus(ImageCall, frozen=True, kw_only=True):
     """Look up one image by any of its names or its id -> ImageShown."""
 
     image: str
@@ -60,7 +71,7 @@ class ImageStatus(Call, frozen=True, kw_only=True):
         return f"ImageStatus {self.image}"
 
 
-class PullImage(Call, frozen=True, kw_only=True):
+class PullImage(ImageCall, frozen=True, kw_only=True):
     """Fetch an image from its registry -> ImagePulled.
 
     Fails with Denied for refused credentials and an unknown repository, Rejected for what is no reference, Unavailable
@@ -76,7 +87,7 @@ class PullImage(Call, frozen=True, kw_only=True):
         return f"PullImage {self.image}{' with credentials' if self.auth else ''}"
 
 
-class RemoveImage(Call, frozen=True, kw_only=True):
+class RemoveImage(ImageCall, frozen=True, kw_only=True):
     """Remove an image with all its names -> ImageRemoved."""
 
     image: str
@@ -87,8 +98,11 @@ class RemoveImage(Call, frozen=True, kw_only=True):
         return f"RemoveImage {self.image}"
 
 
-class ImageFsUsage(Call, frozen=True, kw_only=True):
+class ImageFsUsage(ImageCall, frozen=True, kw_only=True):
     """Measure the file system that images are on -> ImageFs."""
+
+
+AnyImageCall = ListImages | ImageStatus | PullImage | RemoveImage | ImageFsUsage
 
 
 class ImageListing(msgspec.Struct, frozen=True, kw_only=True, tag=True):

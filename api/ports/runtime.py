@@ -2,7 +2,8 @@
 
 The port that takes these calls is named ``runtime``. Three drivers implement it (CRI, embedded, memory) and one
 conformance suite holds them to this page. No driver ever sees a v1 Pod. What a pod asks to be confined by is in
-`api.ports.confinement`, images are in `api.ports.images`, what containers use is in `api.ports.usage`.
+`api.ports.confinement`, what containers use is in `api.ports.usage`; images and commands with
+streams are ports of their own (`api.ports.images`, `api.ports.streams`).
 
 Rules of the port:
 
@@ -33,7 +34,6 @@ from api.ports.confinement import (
     Security,
     SecurityProfile,
 )
-from api.ports.images import ImageFsUsage, ImageStatus, ListImages, PullImage, RemoveImage
 from api.ports.runtimecall import Call
 from api.ports.usage import ReadContainerStats
 
@@ -386,25 +386,6 @@ class ReopenContainerLog(Call, frozen=True, kw_only=True):
         return f"ReopenContainerLog {self.container_id}"
 
 
-class OpenExec(Call, frozen=True, kw_only=True):
-    """Prepare a command in a running container whose streams are reached over a URL -> StreamUrl.
-
-    At least one of the streams is asked for; `tty` excludes `stderr`.
-    """
-
-    uid: Uid
-    container_id: str
-    command: tuple[str, ...]
-    tty: bool = False
-    stdin: bool = False
-    stdout: bool = True
-    stderr: bool = True
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return f"OpenExec {self.container_id} {self.command[0] if self.command else ''}"
-
-
 class RuntimeStatus(Call, frozen=True, kw_only=True):
     """Ask who it is and whether it is ready -> RuntimeInfo. Cheap."""
 
@@ -422,12 +403,6 @@ RuntimeCall = (
     | InspectPod
     | ExecInContainer
     | ReopenContainerLog
-    | OpenExec
-    | ListImages
-    | ImageStatus
-    | PullImage
-    | RemoveImage
-    | ImageFsUsage
     | ReadContainerStats
     | RuntimeStatus
 )
@@ -451,16 +426,6 @@ class ExecResult(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     stdout: bytes = b""
     stderr: bytes = b""
     truncated: bool = False
-
-
-class StreamUrl(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Where the streams of a command are reached, once and soon: SPDY/3.1 or WebSocket by HTTP upgrade."""
-
-    url: str
-
-    def __repr__(self) -> str:
-        # Whoever has it has the command.
-        return "StreamUrl(url=<hidden>)"
 
 
 class RuntimeHandler(msgspec.Struct, frozen=True, kw_only=True):

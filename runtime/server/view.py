@@ -18,7 +18,8 @@ from api.shown.introspection import ActorRow, Levels, LogQuery, LogReader, LogTa
 from api.shown.metric import CONTENT_TYPE as METRICS
 from runtime.server.health import ROUTES as HEALTH_ROUTES
 from runtime.server.health import health_response
-from runtime.server.relay import open_relay
+from runtime.server.query import container_of, flag, number, pod_of
+from runtime.server.streaming import exec_streams
 from runtime.server.wire import TEXT, Request, RequestRefusedError, Response
 
 STATUS = {
@@ -35,7 +36,6 @@ STATUS = {
 DELIVERIES = 16
 """Deliveries shown with one actor, and by default in a trace."""
 EXEC_LIMIT_S = 3600.0
-UPGRADES = frozenset({"spdy/3.1", "websocket"})
 COLLECT_LIMIT_S = 3600.0
 UNKNOWN_LIMIT_S = 10.0
 """How long a collection may be unknown to the image manager before it is taken for lost."""
@@ -126,7 +126,7 @@ class Admin:
         """Say whether the answer may take as long as a container lives."""
         return (
             request.segments[:1] == ("exec",)
-            or (request.segments[:1] == ("logs",) and _flag(request, "follow"))
+            or (request.segments[:1] == ("logs",) and flag(request, "follow"))
             or (request.segments[:1] == ("images",) and request.method in {"POST", "DELETE"})
         )
 
@@ -160,7 +160,7 @@ class Admin:
         state, prefix, detail = (
             request.last("state").upper(),
             request.last("prefix"),
-            _flag(request, "detail"),
+            flag(request, "detail"),
         )
         rows = [
             row
@@ -184,7 +184,7 @@ class Admin:
 
     def _trace(self, request: Request) -> Response:
         path = Path("/" + "/".join(request.segments[1:]))
-        limit = _number(request, "n", default=DELIVERIES, least=1)
+        limit = number(request, "n", default=DELIVERIES, least=1)
         return _json(
             {"path": path, "now": self._now(), "deliveries": self._window.trace(path, limit or DELIVERIES)}
         )
@@ -207,7 +207,7 @@ class Admin:
                 )
 
     def _explain(self, request: Request) -> Response:
-        return _json(self._window.explain(_pod(request)))
+        return _json(self._window.explain(pod_of(request)))
 
     def _eviction(self, _request: Request) -> Response:
         return _json(self._window.eviction())
@@ -232,7 +232,7 @@ class Admin:
         return _json(self._window.usage())
 
     def _stats(self, request: Request) -> Response:
-        short = _flag(request, "only_cpu_and_memory")
+        short = flag(request, "only_cpu_and_memory")
         return Response(body=self._window.stats_summary(short=short) + b"\n")
 
     def _metrics(self, _request: Request) -> Response:
@@ -262,7 +262,7 @@ class Admin:
 
     def _collect_images(self, request: Request) -> Response:
         """Plan a collection of all unused images, or have one made and wait for its end."""
-        if _flag(request, "dry_run"):
+        if flag(request, "dry_run"):
             return _json(self._window.plan_collection())
         run = self._window.start_collection()
         unknown_since, until = time.monotonic(), time.monotonic() + COLLECT_LIMIT_S
@@ -285,13 +285,13 @@ class Admin:
         )
 
     def _logs(self, request: Request) -> Response:
-        pod, container, previous = _pod(request), _container(request), _flag(request, "previous")
+        pod, container, previous = pod_of(request), container_of(request), flag(request, "previous")
         query = LogQuery(
-            follow=_flag(request, "follow") and not previous,
-            tail=_number(request, "tail"),
+            follow=flag(request, "follow") and not previous,
+            tail=number(request, "tail"),
             since_ns=self._since(request),
-            timestamps=_flag(request, "timestamps"),
-            limit_bytes=_number(request, "limit_bytes", least=1),
+            timestamps=flag(request, "timestamps"),
+            limit_bytes=number(request, "limit_bytes", least=1),
         )
         target = self._window.log_target(pod, container, previous=previous)
 
@@ -340,7 +340,7 @@ class Admin:
             raise RequestRefusedError(
                 400, "BadBody", f"timeout_s must be above 0 and at most {EXEC_LIMIT_S:g}"
             )
-        result = self._window.exec(_pod(request), _container(request), asked.command, asked.timeout_s)
+        result = self._window.exec(pod_of(request), container_of(request), asked.command, asked.timeout_s)
         return _json(
             {
                 "exit_code": result.exit_code,
@@ -351,43 +351,7 @@ class Admin:
         )
 
     def _exec_streams(self, request: Request) -> Response:
-        """Run a command whose streams are the connection's, in a protocol that client and runtime agree on.
-
-        The query is a kubelet's (``input=1&output=1&error=1``) or the API server's (``stdin=true&stdout=true...``).
-        """
-        if request.upgrade.lower() not in UPGRADES:
-            raise RequestRefusedError(
-                400,
-                "UpgradeRequired",
-                "streams of a command need a connection that is upgraded to SPDY/3.1 or websocket",
-                "send Connection: Upgrade and Upgrade: SPDY/3.1; without streams, POST a JSON body",
-            )
-        command = request.every("command")
-        if not command or not command[0]:
-            raise RequestRefusedError(
-                400, "BadQuery", "the command is empty", "send command=WORD for each word"
-            )
-        tty = _flag(request, "tty")
-        stdin, stdout, stderr = (
-            any(_flag(request, name) for name in names)
-            for names in (("stdin", "input"), ("stdout", "output"), ("stderr", "error"))
-        )
-        # A terminal has one output; a kubelet leaves the second stream out as well.
-        stderr = stderr and not tty
-        if not (stdin or stdout or stderr):
-            raise RequestRefusedError(
-                400, "BadQuery", "none of the command's streams is asked for", "add stdin, stdout or stderr"
-            )
-        url = self._window.open_exec(
-            _pod(request),
-            _container(request),
-            command,
-            tty=tty,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-        )
-        return Response(status=101, tunnel=open_relay(url, request))
+        return exec_streams(self._window, request)
 
     # Log levels.
 
@@ -422,37 +386,10 @@ def _actor(row: ActorRow, *, detail: bool) -> dict[str, Any]:
     return shown
 
 
-def _pod(request: Request) -> str:
-    namespace, name = request.segments[1:3]
-    return name if namespace == "-" else f"{namespace}/{name}"
-
-
-def _container(request: Request) -> str:
-    return request.segments[3] if len(request.segments) > 3 else ""
-
-
 def _reference(text: str, expected: str) -> str:
     if not text.strip():
         raise RequestRefusedError(400, "BadQuery", "no image is named", f"give its id or a name: {expected}")
     return text.strip()
-
-
-def _flag(request: Request, name: str) -> bool:
-    values = request.every(name)
-    if not values or values[-1] in {"false", "0"}:
-        return False
-    if values[-1] in {"", "true", "1"}:
-        return True
-    raise RequestRefusedError(400, "BadQuery", f"{name}={values[-1]} is neither true nor false")
-
-
-def _number(request: Request, name: str, *, default: int | None = None, least: int = 0) -> int | None:
-    text = request.last(name)
-    if not text:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 16) or int(text) < least:
-        raise RequestRefusedError(400, "BadQuery", f"{name}={text} is not a whole number of at least {least}")
-    return int(text)
 
 
 def _json(value: object) -> Response:

@@ -31,6 +31,7 @@ from api.ports.runtime import (
     Sandbox,
     SandboxState,
 )
+from runtime.drivers.embedded.image import EmbeddedImages
 from runtime.drivers.host.usage.usage import UsageReader
 from runtime.kernel.pooled import PooledSystem
 from tests.harness.budget import Row, show
@@ -89,7 +90,7 @@ def measure(pods: int) -> list[Row]:
         listed = Listed(tuple(make_pod(number, groups, root) for number in range(pods)))
         system = PooledSystem()
         policy = UsagePolicy(node_name="bench", root_dir=folder, log_root=f"{folder}/logs")
-        ports = {"runtime": listed, "usage": UsageReader()}
+        ports = {"runtime": listed, "images": EmbeddedImages(), "usage": UsageReader()}
         system.spawn(
             UsageManager.options(name="usage").bind(UsageState(policy=policy, described=True), ports)
         )

@@ -1,4 +1,4 @@
-"""The port ``runtime`` on containerd and CRI-O, over CRI v1.
+"""The ports ``runtime``, ``images`` and ``streams`` on containerd and CRI-O, over CRI v1.
 
 ```text
 begin(call) --> errand (steps of the call, a generator)

@@ -23,7 +23,7 @@ from api.errors import (
 from api.ports import runtime as c
 from api.ports.images import IMAGE_MISSING
 from api.ports.runtime import SANDBOX_TIMES
-from runtime.drivers.cri import mark, request, shown
+from runtime.drivers.cri import mark, request
 from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
 from runtime.drivers.cri.known import Known
@@ -245,7 +245,7 @@ class Calls:
         except OperatingError as error:
             # What failed may have come through all the same.
             self._known.tell_amounts(identity, None)
-            yield from self._raise_for_state(identity, error, LIVE)
+            yield from self._view.raise_for_state(identity, error, LIVE)
         self._known.tell_amounts(identity, call.resources)
         pod = yield from self._view.pod(call.uid)
         # Runtimes take new amounts for one that has ended as well: they are noted, and confine nothing.
@@ -260,7 +260,7 @@ class Calls:
         try:
             yield self._link.ask(cri.REOPEN_LOG, pb.ReopenContainerLogRequest(container_id=identity))
         except OperatingError as error:
-            yield from self._raise_for_state(identity, error)
+            yield from self._view.raise_for_state(identity, error)
         return (yield from self._view.pod(call.uid))
 
     # -- commands
@@ -280,7 +280,7 @@ class Calls:
         except ExhaustedError:
             raise ExhaustedError("the command printed more than the runtime hands on (16 MiB)") from None
         except OperatingError as error:
-            yield from self._raise_for_state(identity, error)
+            yield from self._view.raise_for_state(identity, error)
         if reply.exit_code == -1 and reply.stderr.strip() == b"command timed out":
             raise late
         limit = max(0, call.limit_bytes)
@@ -290,45 +290,6 @@ class Calls:
             stderr=reply.stderr[:limit],
             truncated=max(len(reply.stdout), len(reply.stderr)) > limit,
         )
-
-    def open_exec(self, call: c.OpenExec) -> Steps[c.StreamUrl]:
-        """Exec: the runtime's streaming server gives a URL."""
-        if call.tty and call.stderr:
-            raise RejectedError("a command on a terminal has one output: ask for it without stderr")
-        identity = request.bare(call.container_id)
-        message = pb.ExecRequest(
-            container_id=identity,
-            cmd=call.command,
-            tty=call.tty,
-            stdin=call.stdin,
-            stdout=call.stdout,
-            stderr=call.stderr,
-        )
-        try:
-            reply = yield self._link.ask(cri.EXEC, message)
-        except OperatingError as error:
-            yield from self._raise_for_state(identity, error)
-        return c.StreamUrl(url=reply.url)
-
-    def _raise_for_state(
-        self,
-        identity: str,
-        error: OperatingError,
-        fine: tuple[c.RuntimeContainerState, ...] = (c.RuntimeContainerState.RUNNING,),
-    ) -> Steps[None]:
-        """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
-        if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
-            raise error
-        try:
-            reply = yield self._view.look_at_container(identity, verbose=False)
-        except OperatingError:
-            raise error from None
-        state = shown.STATES.get(reply.status.state, c.RuntimeContainerState.UNKNOWN)
-        if state not in fine:
-            raise ConflictError(
-                f"container {reply.status.metadata.name} does not run: it is {state}"
-            ) from None
-        raise error from None
 
 
 def _make_log_folder(spec: c.SandboxSpec) -> None:

@@ -1,4 +1,7 @@
-"""The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps."""
+"""The port ``runtime`` on a container runtime behind a socket; see `api.ports.runtime` for the rules that it keeps.
+
+The same connection serves the ports ``images``, unless an image service of its own keeps them, and ``streams``.
+"""
 
 from collections.abc import Sequence
 from typing import Any, assert_never
@@ -6,25 +9,25 @@ from typing import Any, assert_never
 import msgspec
 
 from api.errors import Failure, FailureKind, OperatingError
-from api.ports import images as i
 from api.ports import runtime as c
 from api.ports import usage as u
 from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.call import Calls
-from runtime.drivers.cri.errand import Ask, Errand, Steps, Together
+from runtime.drivers.cri.errand import Ask, Steps, Together, start_call
 from runtime.drivers.cri.follow import EventFollower
 from runtime.drivers.cri.gate import HEAVY_AT_ONCE, Gate
 from runtime.drivers.cri.hint import Hints
-from runtime.drivers.cri.image import ImageCalls
+from runtime.drivers.cri.image import CriImages
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
-from runtime.drivers.cri.poller import OnBug, Poller
 from runtime.drivers.cri.stat import StatCalls
+from runtime.drivers.cri.streaming import CriStreams
 from runtime.drivers.cri.view import PodLister
 from runtime.drivers.cri.watch import ExitWatch
+from runtime.net.loop import Loop, OnBug
 from runtime.wire import cri
 from runtime.wire.endpoint import parse_endpoint
 from runtime.wire.generated import cri_pb2 as pb
@@ -35,18 +38,14 @@ CANCELLABLE = (
     c.StopContainer,
     c.ListPods,
     c.InspectPod,
-    c.OpenExec,
     c.RuntimeStatus,
-    i.ListImages,
-    i.ImageStatus,
-    i.PullImage,
-    i.ImageFsUsage,
     u.ReadContainerStats,
 )
 """The rest is seen through: half of a change would help nobody."""
 ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
 """When, after somebody began to listen, what runs already is watched too; by then most was looked at anyway."""
 ADOPTION_LIMIT_S = 300.0
+CLOSE_PATIENCE_S = 2.0
 
 
 class CriRuntime:
@@ -73,16 +72,17 @@ class CriRuntime:
         runtime = parse_endpoint(endpoint, field="containerRuntimeEndpoint")
         images = parse_endpoint(image_endpoint, field="imageServiceEndpoint") if image_endpoint else runtime
         self._link = Channels(runtime, images, request_timeout_s)
-        self._poller = Poller("cri", on_bug)
-        self.events = Hints(self._poller, self._listened_to)
-        self._watch = ExitWatch(self._link, self._poller, self.events.now)
+        self.images = CriImages(self._link)
+        self._loop = Loop("cri", self._end_watching, on_bug=on_bug)
+        self.events = Hints(self._loop, self._listened_to)
+        self._watch = ExitWatch(self._link, self._loop, self.events.now)
         self._known = Known(self._watch.add, self._watch.forget)
         self._watch.known = self._known
-        self._view = PodLister(self._link, self._known, self._poller)
-        self._follower = EventFollower(self._link, self._poller, self.events.now, self.events.soon)
-        gate = Gate(self._poller.after, heavy_at_once)
+        self._view = PodLister(self._link, self._known, self._loop)
+        self.streams = CriStreams(self._link, self._view)
+        self._follower = EventFollower(self._link, self._loop, self.events.now, self.events.soon)
+        gate = Gate(self._loop.after, heavy_at_once)
         self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
-        self._images = ImageCalls(self._link)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None
         self._heard = self._adopting = False
@@ -91,15 +91,13 @@ class CriRuntime:
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start one call of `RuntimeCall`; the deadline is in seconds."""
         assert isinstance(call, Call)
-        errand = Errand(
+        return start_call(
             self._steps(call),  # type: ignore[arg-type]
             deadline_s,
             done,
             what=call.brief(),
             cancellable=isinstance(call, CANCELLABLE),
         )
-        errand.start()
-        return errand.cancel
 
     def close(self) -> None:
         """Let go of everything; pods run on. Calls under way fail with Cancelled."""
@@ -108,10 +106,13 @@ class CriRuntime:
         self._closed = True
         self._follower.close()
         self._link.close()
-        self._poller.close()
+        self._loop.stop(CLOSE_PATIENCE_S)
         self.events.end(
             Failure(kind=FailureKind.CANCELLED, message="the driver of the container runtime was closed")
         )
+
+    def _end_watching(self) -> None:
+        self._watch.close()
 
     def _steps(self, call: c.RuntimeCall) -> Steps[Any]:  # noqa: C901 one case per call
         match call:
@@ -139,18 +140,6 @@ class CriRuntime:
                 return self._calls.exec(call)
             case c.ReopenContainerLog():
                 return self._calls.reopen_log(call)
-            case c.OpenExec():
-                return self._calls.open_exec(call)
-            case i.ListImages():
-                return self._images.list_images()
-            case i.ImageStatus():
-                return self._images.status(call)
-            case i.PullImage():
-                return self._images.pull(call)
-            case i.RemoveImage():
-                return self._images.remove(call)
-            case i.ImageFsUsage():
-                return self._images.fs_usage()
             case u.ReadContainerStats():
                 return self._stats.read()
             case c.RuntimeStatus():
@@ -197,7 +186,7 @@ class CriRuntime:
     def _adopt_in(self, seconds: float) -> None:
         if not self._adopting and not self._closed:
             self._adopting = True
-            self._poller.after(seconds, self._adopt)
+            self._loop.after(seconds, self._adopt)
 
     def _adopt(self) -> None:
         def done(_: msgspec.Struct | None, failure: Failure | None) -> None:
@@ -205,7 +194,7 @@ class CriRuntime:
             if failure is not None:
                 self._adopt_in(ADOPT_AGAIN_S)
 
-        Errand(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False).start()
+        start_call(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False)
 
     def _adoption(self) -> Steps[c.PodListing]:
         """Look at every pod of which something is not known yet, one after the other.
@@ -217,7 +206,7 @@ class CriRuntime:
             if not self._view.settled(pod):
                 yield from self._view.pod(pod.uid)
                 # Whoever starts now has more urgent things to ask.
-                yield Pause(self._poller, 0.01)
+                yield Pause(self._loop, 0.01)
         return listing
 
 

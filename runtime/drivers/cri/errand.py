@@ -150,5 +150,14 @@ class Errand:
             undo()
 
 
+def start_call(
+    steps: Steps[msgspec.Struct], deadline_s: float, done: Done, *, what: str, cancellable: bool
+) -> Undo:
+    """Take the first step of a call; what is returned gives up waiting for it, where that may be."""
+    errand = Errand(steps, deadline_s, done, what=what, cancellable=cancellable)
+    errand.start()
+    return errand.cancel
+
+
 def nothing() -> None:
     """Take back what needs no taking back."""

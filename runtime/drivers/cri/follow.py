@@ -12,7 +12,7 @@ from api.ids import Uid
 from api.ports.port import Undo
 from runtime.drivers.cri.errand import nothing
 from runtime.drivers.cri.link import Channels
-from runtime.drivers.cri.poller import Poller
+from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN, UNIMPLEMENTED
@@ -31,11 +31,11 @@ class EventFollower:
     def __init__(
         self,
         link: Channels,
-        poller: Poller,
+        loop: Loop,
         now: Callable[[Uid], None],
         soon: Callable[[Uid], None],
     ) -> None:
-        self._link, self._poller, self._now, self._soon = link, poller, now, soon
+        self._link, self._loop, self._now, self._soon = link, loop, now, soon
         self.given_up = ""
         """Why no events are followed any more."""
         self._started = False
@@ -48,7 +48,7 @@ class EventFollower:
 
     def start(self) -> None:
         """Begin to follow."""
-        self._poller.submit(self._start)
+        self._loop.submit(self._start)
 
     def close(self) -> None:
         """End the stream."""
@@ -65,12 +65,11 @@ class EventFollower:
             return
         self._fruitful = False
         self._opened_at = time.monotonic()
-        self._undo = self._link.channel.follow(
-            cri.EVENTS,
-            pb.GetEventsRequest(),
-            self._take,
-            lambda failure: self._poller.submit(lambda: self._ended(failure)),
-        )
+
+        def ended(failure: Failure | None) -> None:
+            self._loop.submit(lambda: self._ended(failure))
+
+        self._undo = self._link.channel.follow(cri.EVENTS, pb.GetEventsRequest(), self._take, ended)
 
     def _take(self, event: pb.ContainerEventResponse) -> None:
         """Turn an event into a hint, on the stream's own thread."""
@@ -98,4 +97,4 @@ class EventFollower:
         if self._barren >= BARREN_STREAMS:
             self.given_up = "this runtime ends the stream of its events at once: they are switched off there"
             return
-        self._poller.after(self._delay_s, self._open)
+        self._loop.after(self._delay_s, self._open)

@@ -25,7 +25,7 @@ from api.ids import Instant
 from api.ports.port import Undo
 from api.ports.runtime import QUEUE_S
 from runtime.drivers.cri.errand import Answer
-from runtime.drivers.cri.poller import After
+from runtime.net.loop import After
 
 HEAVY_AT_ONCE = 8
 """On two cores 40 pods took 1.53 s with 4 or 8, 1.63 s with 16, 1.74 s without a bound; more cores bear more than 4."""

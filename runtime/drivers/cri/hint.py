@@ -10,7 +10,7 @@ from api.ids import Instant, Uid
 from api.messages import Message
 from api.ports.port import Undo
 from api.ports.runtime import RuntimeChanged
-from runtime.drivers.cri.poller import Poller
+from runtime.net.loop import Loop
 
 Push = Callable[[Message], None]
 Ended = Callable[[Failure | None], None]
@@ -33,8 +33,8 @@ class Hints:
 
     name = "runtime.events"
 
-    def __init__(self, poller: Poller, opened: Callable[[], None]) -> None:
-        self._poller = poller
+    def __init__(self, loop: Loop, opened: Callable[[], None]) -> None:
+        self._loop = loop
         self._opened = opened
         self._lock = threading.Lock()
         self._listeners: list[tuple[Push, Ended]] = []
@@ -70,7 +70,7 @@ class Hints:
             if not self._listeners or known is not None:
                 return
             gathered = self._gathered[uid] = Gathered(due_at=time.monotonic() + SOON_S)
-        self._poller.after(SOON_S, lambda: self._due(uid, gathered))
+        self._loop.after(SOON_S, lambda: self._due(uid, gathered))
 
     def end(self, failure: Failure) -> None:
         """Tell every listener that no more comes."""
@@ -85,6 +85,6 @@ class Hints:
                 return
             left_s = gathered.due_at - time.monotonic()
         if left_s > 0:
-            self._poller.after(left_s, lambda: self._due(uid, gathered))
+            self._loop.after(left_s, lambda: self._due(uid, gathered))
         else:
             self.now(uid)

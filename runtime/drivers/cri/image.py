@@ -1,8 +1,11 @@
-"""The calls on images."""
+"""The port ``images`` on the image service of a container runtime; see `api.ports.images` for the rules that it keeps."""
 
 import os
 import re
 import time
+from typing import Any, assert_never
+
+import msgspec
 
 from api.errors import (
     DeniedError,
@@ -13,8 +16,9 @@ from api.errors import (
     UnavailableError,
 )
 from api.ports import images as i
+from api.ports.port import Done, Undo
 from runtime.drivers.cri import request, shown
-from runtime.drivers.cri.errand import Steps
+from runtime.drivers.cri.errand import Steps, start_call
 from runtime.drivers.cri.link import Channels
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -32,19 +36,46 @@ _NO_REFERENCE = re.compile(
 )
 
 
-class ImageCalls:
-    """The steps of each call on images."""
+class CriImages:
+    """The image service over CRI v1. Its connection is closed by who made it."""
+
+    name = "images"
 
     def __init__(self, link: Channels) -> None:
         self._link = link
 
-    def list_images(self) -> Steps[i.ImageListing]:
-        """ListImages."""
+    def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
+        """Start one call of `AnyImageCall`; the deadline is in seconds."""
+        assert isinstance(call, i.ImageCall)
+        return start_call(
+            self._steps(call),  # type: ignore[arg-type]
+            deadline_s,
+            done,
+            what=call.brief(),
+            cancellable=not isinstance(call, i.RemoveImage),
+        )
+
+    def _steps(self, call: i.AnyImageCall) -> Steps[Any]:
+        match call:
+            case i.ListImages():
+                return self._list()
+            case i.ImageStatus():
+                return self._status(call)
+            case i.PullImage():
+                return self._pull(call)
+            case i.RemoveImage():
+                return self._remove(call)
+            case i.ImageFsUsage():
+                return self._fs_usage()
+            case _:
+                assert_never(call)
+
+    def _list(self) -> Steps[i.ImageListing]:
         reply = yield self._link.ask(cri.LIST_IMAGES, pb.ListImagesRequest())
         rows = (shown.image(row) for row in reply.images)
         return i.ImageListing(images=tuple(sorted(rows, key=lambda row: row.id)))
 
-    def status(self, call: i.ImageStatus) -> Steps[i.ImageShown]:
+    def _status(self, call: i.ImageStatus) -> Steps[i.ImageShown]:
         """ImageStatus; absent is an answer, not an error."""
         spec = pb.ImageSpec(image=call.image, annotations=dict(call.annotations))
         try:
@@ -53,8 +84,7 @@ class ImageCalls:
             return i.ImageShown()
         return i.ImageShown(image=shown.image(reply.image) if reply.HasField("image") else None)
 
-    def pull(self, call: i.PullImage) -> Steps[i.ImagePulled]:
-        """PullImage."""
+    def _pull(self, call: i.PullImage) -> Steps[i.ImagePulled]:
         message = pb.PullImageRequest(
             image=pb.ImageSpec(image=call.image, annotations=dict(call.annotations)),
             auth=request.auth_config(call.auth),
@@ -67,7 +97,7 @@ class ImageCalls:
             raise pull_error(error, call) from None
         return i.ImagePulled(ref=reply.image_ref)
 
-    def remove(self, call: i.RemoveImage) -> Steps[i.ImageRemoved]:
+    def _remove(self, call: i.RemoveImage) -> Steps[i.ImageRemoved]:
         """RemoveImage; an unknown one is removed."""
         try:
             yield self._link.ask(
@@ -77,7 +107,7 @@ class ImageCalls:
             return i.ImageRemoved()
         return i.ImageRemoved()
 
-    def fs_usage(self) -> Steps[i.ImageFs]:
+    def _fs_usage(self) -> Steps[i.ImageFs]:
         """ImageFsInfo for where and how much, the file system itself for the rest."""
         reply = yield self._link.ask(cri.IMAGE_FS, pb.ImageFsInfoRequest())
         if not reply.image_filesystems:

@@ -18,7 +18,7 @@ from api.ports.runtime import LABEL_POD_UID
 from runtime.drivers.cri.errand import Answer, Together, nothing
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
-from runtime.drivers.cri.poller import After
+from runtime.net.loop import After
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 

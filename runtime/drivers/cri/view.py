@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from api.errors import NotFoundError, OperatingError, UnavailableError
+from api.errors import ConflictError, FailureKind, NotFoundError, OperatingError, UnavailableError
 from api.ids import Uid
 from api.ports.runtime import (
     ANNOTATION_OWNER,
@@ -14,6 +14,7 @@ from api.ports.runtime import (
     LABEL_POD_NAMESPACE,
     PodListing,
     RuntimeContainer,
+    RuntimeContainerState,
     RuntimePod,
     Sandbox,
     SandboxState,
@@ -23,12 +24,12 @@ from runtime.drivers.cri.errand import Ask, Steps, Together
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
 from runtime.drivers.cri.pause import Pause
-from runtime.drivers.cri.poller import Poller
 from runtime.drivers.cri.process import only_process
 from runtime.drivers.cri.rows import ALL, PodRows, Rows
+from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
-from runtime.wire.status import UNIMPLEMENTED
+from runtime.wire.status import BROKEN, UNIMPLEMENTED
 
 UNFINISHED_PAUSE_S = 0.01
 UNFINISHED_LOOKS = 50
@@ -38,9 +39,9 @@ UNFINISHED_LOOKS = 50
 class PodLister:
     """Lists and inspects; its answers are as new as the call."""
 
-    def __init__(self, link: Channels, known: Known, poller: Poller) -> None:
-        self._link, self._known, self._poller = link, known, poller
-        self._rows = Rows(link, known, poller.after)
+    def __init__(self, link: Channels, known: Known, loop: Loop) -> None:
+        self._link, self._known, self._loop = link, known, loop
+        self._rows = Rows(link, known, loop.after)
 
     def hello(self) -> Steps[None]:
         """Shake hands, once: the name of the runtime is part of every container's id."""
@@ -157,13 +158,33 @@ class PodLister:
                     unfinished.append(identity)
             sandboxes, containers = (), unfinished
             if unfinished:
-                yield Pause(self._poller, UNFINISHED_PAUSE_S)
+                yield Pause(self._loop, UNFINISHED_PAUSE_S)
         return gone
 
     def look(self, identity: str) -> Steps[None]:
         """Look at one container, without its pid. Raises NotFoundError when it is gone."""
         begun = self._known.moment
         self._take((yield self.look_at_container(identity, verbose=False)), begun)
+
+    def raise_for_state(
+        self,
+        identity: str,
+        error: OperatingError,
+        fine: tuple[RuntimeContainerState, ...] = (RuntimeContainerState.RUNNING,),
+    ) -> Steps[None]:
+        """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
+        if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
+            raise error
+        try:
+            reply = yield self.look_at_container(identity, verbose=False)
+        except OperatingError:
+            raise error from None
+        state = shown.STATES.get(reply.status.state, RuntimeContainerState.UNKNOWN)
+        if state not in fine:
+            raise ConflictError(
+                f"container {reply.status.metadata.name} does not run: it is {state}"
+            ) from None
+        raise error from None
 
     def _take(self, answer: Any, begun: int) -> bool:
         """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated."""

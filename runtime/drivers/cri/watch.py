@@ -20,8 +20,8 @@ from api.ports.runtime import RuntimeContainerState, SandboxState
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
-from runtime.drivers.cri.poller import Poller
 from runtime.drivers.cri.process import is_of
+from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
@@ -48,12 +48,13 @@ class _Watched:
 
 
 class ExitWatch:
-    """Watches processes on the poller's thread and pushes hints. Its public methods may be called anywhere."""
+    """Watches processes on the loop's thread and pushes hints. Its public methods may be called anywhere."""
 
-    def __init__(self, link: Channels, poller: Poller, changed: Callable[[Uid], None]) -> None:
-        self._link, self._poller, self._changed = link, poller, changed
+    def __init__(self, link: Channels, loop: Loop, changed: Callable[[Uid], None]) -> None:
+        self._link, self._loop, self._changed = link, loop, changed
         self._watched: dict[str, _Watched] = {}
         self._held: dict[str, int] = {}
+        self._closed = False
         self.known: Known | None = None
         """Set by who puts the driver together: both know each other."""
 
@@ -61,23 +62,23 @@ class ExitWatch:
         """Watch a process, unless it is watched already."""
         if identity not in self._watched:
             entry = _Watched(identity=identity, uid=uid, pid=pid, is_sandbox=is_sandbox)
-            self._poller.submit(lambda: self._open(entry))
+            self._loop.submit(lambda: self._open(entry))
 
     def forget(self, identity: str) -> None:
         """Stop watching what the runtime no longer holds."""
         if identity in self._watched:
-            self._poller.submit(lambda: self._drop(identity))
+            self._loop.submit(lambda: self._drop(identity))
 
     @contextlib.contextmanager
     def held(self, identity: str) -> Iterator[None]:
         """Leave the end of a container or sandbox to a call that waits for it anyway, as long as that takes."""
-        self._poller.submit(lambda: self._count(identity, 1))
+        self._loop.submit(lambda: self._count(identity, 1))
         try:
             yield
         finally:
-            self._poller.submit(lambda: self._count(identity, -1))
+            self._loop.submit(lambda: self._count(identity, -1))
 
-    # -- on the poller's thread
+    # -- on the loop's thread
 
     def _count(self, identity: str, change: int) -> None:
         held = self._held.get(identity, 0) + change
@@ -90,7 +91,7 @@ class ExitWatch:
             self._look(entry)
 
     def _open(self, entry: _Watched) -> None:
-        if entry.identity in self._watched:
+        if entry.identity in self._watched or self._closed:
             return
         self._watched[entry.identity] = entry
         try:
@@ -99,10 +100,16 @@ class ExitWatch:
             # It ended before it was watched, or is out of sight (another process namespace): ask once.
             self._ask(entry)
             return
-        self._poller.watch(entry.fd, lambda: self._fired(entry))
+        self._loop.watch(entry.fd, lambda _: self._fired(entry))
         if not is_of(entry.pid, entry.identity):
             # Process ids are reused: only the runtime can say whether this one is still the container's.
             self._ask(entry)
+
+    def close(self) -> None:
+        """Let go of every process; called once, when the loop ends."""
+        self._closed = True
+        for identity in list(self._watched):
+            self._drop(identity)
 
     def _drop(self, identity: str) -> None:
         entry = self._watched.pop(identity, None)
@@ -112,14 +119,15 @@ class ExitWatch:
 
     def _close(self, entry: _Watched) -> None:
         if entry.fd >= 0:
-            self._poller.forget(entry.fd)
+            self._loop.forget(entry.fd)
+            os.close(entry.fd)
             entry.fd = -1
 
     def _fired(self, entry: _Watched) -> None:
         self._close(entry)
         entry.ended = True
         if entry.identity not in self._held:
-            self._poller.after(FIRST_LOOK_S, lambda: self._look(entry))
+            self._loop.after(FIRST_LOOK_S, lambda: self._look(entry))
 
     def _look(self, entry: _Watched) -> None:
         if not entry.wanted or entry.identity in self._held:
@@ -146,7 +154,7 @@ class ExitWatch:
         begun, limit_s = self.known.moment, self._link.request_timeout_s
 
         def answered(reply: object, failure: Failure | None) -> None:
-            self._poller.submit(lambda: self._answered(entry, reply, failure, begun))
+            self._loop.submit(lambda: self._answered(entry, reply, failure, begun))
 
         if entry.is_sandbox:
             request = pb.PodSandboxStatusRequest(pod_sandbox_id=entry.identity, verbose=not entry.ended)
@@ -181,7 +189,7 @@ class ExitWatch:
             self._tell(entry)
             return
         eager = entry.looks < EAGER_LOOKS
-        self._poller.after(LOOK_EVERY_S if eager else SLOW_LOOK_EVERY_S, lambda: self._look(entry))
+        self._loop.after(LOOK_EVERY_S if eager else SLOW_LOOK_EVERY_S, lambda: self._look(entry))
 
     def _tell(self, entry: _Watched) -> None:
         if self._watched.get(entry.identity) is entry:

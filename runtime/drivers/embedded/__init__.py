@@ -6,6 +6,6 @@ r"""The built-in container runtime: pods as plain processes of the host, without
                   \________ unix socket, frames of JSON ________/   |
                                                                processes, logs, records
 
-`driver` is the port; `keeper` is what outlives the agent. This file imports nothing: the nursery loads
-`keeper` through it and must stay small.
+`driver` is the port ``runtime`` and has the others; `keeper` is what outlives the agent. This file imports nothing: the
+nursery loads `keeper` through it and must stay small.
 """

@@ -22,23 +22,17 @@ from api.errors import (
 )
 from api.ids import Uid
 from api.messages import Message
-from api.ports import images
 from api.ports import runtime as c
 from api.ports import usage as usagecall
 from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
-from runtime.drivers.embedded.image import (
-    host_row,
-    is_host_image,
-    require_host_image,
-    require_own_user,
-    require_runnable,
-)
+from runtime.drivers.embedded.image import EmbeddedImages, require_own_user, require_runnable
 from runtime.drivers.embedded.keeper.text import reason
 from runtime.drivers.embedded.kept import Kept
 from runtime.drivers.embedded.nest import Nest
+from runtime.drivers.embedded.streaming import EmbeddedStreams
 from runtime.drivers.embedded.volume import require_mountable
 from runtime.net.address import host_address
 from runtime.net.loop import Loop
@@ -98,7 +92,7 @@ class RuntimeEvents:
         self._listeners: list[tuple[Push, Ended]] = []
 
     def open(self, push: Push, ended: Ended) -> Undo:
-        """Begin to feed `push` from the poller's thread."""
+        """Begin to feed `push` from the loop's thread."""
         entry = (push, ended)
         with self._lock:
             self._listeners.append(entry)
@@ -144,6 +138,8 @@ class EmbeddedRuntime:
         self._root = Path(root)
         self._address = address
         self.events = RuntimeEvents(self._start)
+        self.images = EmbeddedImages()
+        self.streams = EmbeddedStreams()
         self._lock = threading.Lock()
         self._started = False
         self._closed = False
@@ -170,9 +166,7 @@ class EmbeddedRuntime:
         """Let go of everything; pods run on. Calls under way fail with Cancelled."""
         with self._lock:
             self._closed = True
-            started = self._started
-        if started:
-            self._loop.stop(CLOSE_PATIENCE_S)
+        self._loop.stop(CLOSE_PATIENCE_S)
 
     # -- the thread
 
@@ -182,7 +176,6 @@ class EmbeddedRuntime:
                 return
             self._started = True
             self._loop.submit(self._open)
-            self._loop.start()
 
     def _open(self) -> None:
         try:
@@ -201,9 +194,7 @@ class EmbeddedRuntime:
                 kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed"
             )
         else:
-            self._over = _unavailable(
-                "the embedded runtime's poller thread ended by a bug; restart the agent"
-            )
+            self._over = _unavailable("the embedded runtime's thread ended by a bug; restart the agent")
         for ticket in list(self._open_tickets):
             ticket.fail(self._over)
         self._open_tickets.clear()
@@ -293,22 +284,6 @@ class EmbeddedRuntime:
                 )
             case c.ReopenContainerLog():
                 self._reopen_log(ticket, call)
-            case c.OpenExec():
-                raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
-            case images.ListImages():
-                self._succeed(ticket, images.ImageListing(images=(host_row(os.geteuid()),)))
-            case images.ImageStatus():
-                row = host_row(os.geteuid()) if is_host_image(call.image) else None
-                self._succeed(ticket, images.ImageShown(image=row))
-            case images.PullImage():
-                require_host_image(call.image)
-                self._succeed(ticket, images.ImagePulled(ref=call.image))
-            case images.RemoveImage():
-                if is_host_image(call.image):
-                    raise RejectedError(f"image {call.image} is built in and cannot be removed")
-                self._succeed(ticket, images.ImageRemoved())
-            case images.ImageFsUsage():
-                raise RejectedError("the embedded runtime keeps no images on any file system")
             case usagecall.ReadContainerStats():
                 raise RejectedError("the embedded runtime counts nothing itself: the kernel does")
             case c.RuntimeStatus():

@@ -1,10 +1,27 @@
-"""Which images the embedded runtime runs, and what it says of the others."""
+"""The port ``images`` on the embedded runtime, which has one image; and what it says of pods that name others."""
 
 import os
 import re
+from typing import assert_never
 
-from api.errors import RejectedError
-from api.ports.images import ImageRow
+import msgspec
+
+from api.errors import OperatingError, RejectedError
+from api.ports.images import (
+    AnyImageCall,
+    ImageCall,
+    ImageFsUsage,
+    ImageListing,
+    ImagePulled,
+    ImageRemoved,
+    ImageRow,
+    ImageShown,
+    ImageStatus,
+    ListImages,
+    PullImage,
+    RemoveImage,
+)
+from api.ports.port import Done, Undo
 from api.ports.runtime import HOST_IMAGE, ContainerSpec
 
 _WORD = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -15,6 +32,47 @@ _REFERENCE = re.compile(
     rf"(?P<path>(?:{_HOST}/)?{_WORD}(?:/{_WORD})*)(?::(?P<tag>\w[\w.-]{{0,127}}))?(?P<digest>@[A-Za-z0-9+._-]+:[0-9a-fA-F]{{32,}})?",
     re.ASCII,
 )
+
+
+class EmbeddedImages:
+    """The port ``images``: it holds nothing, so it answers at once, on the caller's thread."""
+
+    name = "images"
+
+    def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:  # noqa: ARG002  # at once
+        """Carry out one call of `AnyImageCall`."""
+        assert isinstance(call, ImageCall)
+        try:
+            result = answer(call)  # type: ignore[arg-type]
+        except OperatingError as error:
+            done(None, error.failure())
+        else:
+            done(result, None)
+        return _answered
+
+
+def _answered() -> None:
+    """Take back what was answered already."""
+
+
+def answer(call: AnyImageCall) -> msgspec.Struct:
+    """Return the result of a call on images. Raises RejectedError for what this runtime does not do."""
+    match call:
+        case ListImages():
+            return ImageListing(images=(host_row(os.geteuid()),))
+        case ImageStatus():
+            return ImageShown(image=host_row(os.geteuid()) if is_host_image(call.image) else None)
+        case PullImage():
+            require_host_image(call.image)
+            return ImagePulled(ref=call.image)
+        case RemoveImage():
+            if is_host_image(call.image):
+                raise RejectedError(f"image {call.image} is built in and cannot be removed")
+            return ImageRemoved()
+        case ImageFsUsage():
+            raise RejectedError("the embedded runtime keeps no images on any file system")
+        case _:
+            assert_never(call)
 
 
 def host_row(user: int) -> ImageRow:

@@ -151,7 +151,6 @@ class Network:
                 return None
             if self._loop is None:
                 self._loop = Loop("net", self._lost)
-                self._loop.start()
             return self._loop
 
     def _lost(self) -> None:

@@ -123,7 +123,6 @@ class CriDriver(Driver):
 
     def _open(self) -> None:
         self.runtime = CriRuntime(endpoint=self.containerd.endpoint)
-        self.port, self.events = self.runtime, self.runtime.events
 
 
 def cgroups_of(pid: int) -> dict[str, str]:

@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 
@@ -44,12 +44,21 @@ from api.ports.runtime import (
 from runtime.wire.generated import cri_pb2 as pb
 from tests.conformance.containers.script import Script
 from tests.harness.cri.crilink import RUNTIME, CriLink
+from tests.harness.runtimeport import port_for
 
 DEADLINE_S = 10.0
 
 
+class RuntimeDriver(Port, Protocol):
+    """The port ``runtime``, and the other ports of the same runtime."""
+
+    images: Port
+    streams: Port
+    events: Stream
+
+
 class Driver(ABC):
-    """One implementation of the port ``runtime``, with what the suite must know of it."""
+    """One implementation of a container runtime's ports, with what the suite must know of it."""
 
     scheme: ClassVar[str]
     """What container ids begin with: ``embedded://``."""
@@ -63,6 +72,8 @@ class Driver(ABC):
     pushes_events: ClassVar[bool] = True
     reopens_logs: ClassVar[bool] = True
     """Whether a running container's log can be opened anew."""
+    has_streams: ClassVar[bool] = True
+    """Whether commands may have streams."""
     confines: ClassVar[bool] = True
     """Whether containers are confined by CPU and memory."""
     margin_s: ClassVar[float] = 2.0
@@ -71,8 +82,7 @@ class Driver(ABC):
     socket: str = ""
     """Path of the runtime's socket, for drivers that are clients of one."""
 
-    port: Port
-    events: Stream
+    runtime: RuntimeDriver
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +112,7 @@ class Driver(ABC):
 
     @abstractmethod
     def reopen(self) -> None:
-        """Replace `port` and `events` by those of a new driver object over the same world, as after kill -9."""
+        """Replace `runtime` by a new driver object over the same world, as after kill -9."""
 
     @abstractmethod
     def close(self) -> None:
@@ -229,7 +239,7 @@ class Bench:
     def begin(self, call: msgspec.Struct, deadline_s: float = DEADLINE_S) -> Pending:
         """Begin a call."""
         pending = Pending()
-        pending.cancel = self.driver.port.begin(call, deadline_s, pending.done)
+        pending.cancel = port_for(self.driver.runtime, call).begin(call, deadline_s, pending.done)
         return pending
 
     def wait(self, pending: Pending, within_s: float = DEADLINE_S) -> Any:
@@ -385,7 +395,7 @@ class Bench:
             assert isinstance(item, RuntimeChanged)
             self.heard.append(item.uid)
 
-        self._close = self.driver.events.open(push, lambda _failure: None)
+        self._close = self.driver.runtime.events.open(push, lambda _failure: None)
 
     def unlisten(self) -> None:
         """Close the stream of events."""

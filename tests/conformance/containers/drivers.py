@@ -11,7 +11,8 @@ from typing import assert_never
 import pytest
 
 from api.ports.runtime import HOST_IMAGE
-from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.call import Latency
+from runtime.drivers.memory.runtime import MemoryRuntime
 from tests.conformance.containers.clock import RealClock, VirtualClock
 from tests.conformance.containers.cri import CriDriver
 from tests.conformance.containers.driver import Driver
@@ -36,6 +37,7 @@ LATENCY = Latency(effect_s=(0.0, 0.003), reply_s=(0.0, 0.003), event_s=(0.0, 0.0
 class MemoryDriver(Driver):
     """The memory runtime, in real or in virtual time."""
 
+    has_streams = False
     scheme = "memory://"
     image = HOST_IMAGE
 
@@ -43,7 +45,6 @@ class MemoryDriver(Driver):
         super().__init__(folder)
         self.clock = clock
         self.runtime = MemoryRuntime(clock, seed=7, latency=latency)
-        self.port, self.events = self.runtime, self.runtime.events
         if isinstance(clock, VirtualClock):
             self.margin_s = 0.05
 

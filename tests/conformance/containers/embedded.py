@@ -23,6 +23,7 @@ from tests.conformance.containers.script import (
 
 
 class EmbeddedDriver(Driver):
+    has_streams = False
     scheme = "embedded://"
     image = f"{HOST_IMAGE}:latest"
     confines = False
@@ -74,11 +75,10 @@ class EmbeddedDriver(Driver):
 
     def _open(self) -> None:
         self.runtime = EmbeddedRuntime(root=str(self.root), cgroups=self._cgroups)
-        self.port, self.events = self.runtime, self.runtime.events
 
     def _call(self, call: msgspec.Struct) -> msgspec.Struct:
         pending = Pending()
-        self.port.begin(call, 20.0, pending.done)
+        self.runtime.begin(call, 20.0, pending.done)
         while not pending.ended:
             self.let_time_pass(1.0)
         return pending.result

@@ -36,4 +36,3 @@ class PersonalityDriver(Driver):
 
     def _open(self) -> None:
         self.runtime = CriRuntime(endpoint=self.personality.endpoint)
-        self.port, self.events = self.runtime, self.runtime.events

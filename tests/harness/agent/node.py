@@ -11,6 +11,7 @@ import grpc
 import msgspec
 
 from api.faults import FaultPlan, KillProcess
+from api.ports.images import AnyImageCall
 from runtime.drivers.host.volumes import mount
 from tests.harness.agent.agent import NODE, Agent, processes
 from tests.harness.cri.containerd import Containerd
@@ -163,10 +164,12 @@ def fetch(address, port, path="/", deadline_s=10.0):
     return answers[-1]
 
 
-def plan(node, **fault):
-    """Return the environment that plans the agent's death."""
+def plan(node, *, call, **fault):
+    """Return the environment that plans the agent's death at a call of its container runtime."""
+    port = "images" if call in {one.__name__ for one in AnyImageCall.__args__} else "runtime"
+    death = KillProcess(port=port, call=call, **fault)
     path = node.folder / "faults.json"
-    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(KillProcess(port="runtime", **fault),))))
+    path.write_bytes(msgspec.json.encode(FaultPlan(faults=(death,))))
     return {"NODEAGENT_FAULTS": str(path)}
 
 

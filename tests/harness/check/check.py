@@ -180,7 +180,7 @@ class Checker:
             for row in rows:
                 self._take_row(row)
         self.admissions.take_page(self.world)
-        doubles = self.world.runtime.doubles
+        doubles = self.world.images.doubles
         if doubles:
             self.fail("an image is fetched once for all who want it", doubles[0], paths.IMAGES)
         overlaps = self.world.runtime.overlaps

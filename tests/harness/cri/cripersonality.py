@@ -326,6 +326,13 @@ class Personality:
             raise unknown(f"failed to exec in container: {_not_run(request.cmd[0], error)}") from None
         return pb.ExecSyncResponse(stdout=out, stderr=err, exit_code=code)
 
+    def Exec(self, request: pb.ExecRequest, call: Call) -> pb.ExecResponse:
+        container = self._container(request.container_id)
+        if container.state != pb.CONTAINER_RUNNING:
+            raise unknown(f"container is in {pb.ContainerState.Name(container.state)} state")
+        # Nobody serves it: what a personality has of streams is where they would be.
+        return pb.ExecResponse(url=f"http://127.0.0.1:1/exec/{secrets.token_hex(4)}")
+
     # events
 
     def GetContainerEvents(

@@ -84,7 +84,7 @@ class EvictionBook:
         self._puller: tuple[int, int] = (-1, -1)
         self._wanted: dict[Uid, frozenset[str]] = {}
         self._removal = ""
-        world.runtime.on_removal = self.removing
+        world.images.on_removal = self.removing
 
     def see(self, path: Path, message: Message) -> None:
         """Note what is about to be handled."""

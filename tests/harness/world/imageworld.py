@@ -21,7 +21,7 @@ from api.ids import Path, Uid
 from api.messages.imagegc import CollectImages, ImageDropped
 from api.messages.images import DropImage
 from api.ports.images import ImageFsUsage, ImageRow, ImageStatus, ListImages, RemoveImage
-from api.ports.port import Done, Undo
+from api.ports.port import Done, Port, Undo
 from api.ports.runtime import (
     ContainerSpec,
     CreateContainer,
@@ -32,8 +32,9 @@ from api.ports.runtime import (
     SandboxSpec,
     StartContainer,
 )
+from runtime.drivers.memory.call import Latency
 from runtime.drivers.memory.disk import Disk
-from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.runtime import MemoryRuntime
 from runtime.kernel.actor import Actor
 from runtime.kernel.sim import SimSystem, VirtualTime
 
@@ -78,7 +79,7 @@ class Puller(Actor[DropImage]):
                     return
                 op = ctx.new_op()
                 self._waits[op] = message
-                ctx.start(op, world.port, RemoveImage(image=id_), 30.0)
+                ctx.start(op, world.images_port, RemoveImage(image=id_), 30.0)
             case _:
                 asked = self._waits.pop(message.op)
                 failure = message.failure
@@ -90,12 +91,10 @@ class Puller(Actor[DropImage]):
 
 
 class ImagePort:
-    """The runtime, with calls that fail or hang as the world says, and each removal checked."""
+    """A port of the runtime, with calls that fail or hang as the world says, and each removal checked."""
 
-    name = "runtime"
-
-    def __init__(self, world: ImageWorld) -> None:
-        self._world = world
+    def __init__(self, world: ImageWorld, port: Port) -> None:
+        self.name, self._world, self._port = port.name, world, port
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start a call."""
@@ -104,7 +103,7 @@ class ImagePort:
             world.check_removal(call.image)
         fails = world.fails(call)
         if fails is None:
-            return world.runtime.begin(call, deadline_s, done)
+            return self._port.begin(call, deadline_s, done)
         return world.time.call_at(world.time.now() + 0.01, lambda: done(None, fails))
 
 
@@ -140,13 +139,16 @@ class ImageWorld:
         self.hidden_ids = False
         """The listing names containers' images by digest and tag only, as some runtimes do."""
         self.system = SimSystem(seed, time=self.time)
-        self.port = ImagePort(self)
+        self.runtime_port = ImagePort(self, self.runtime)
+        self.images_port = ImagePort(self, self.runtime.images)
         if puller:
             self.system.spawn(Puller.options(name="images").bind(self))
         self.policy = policy or ImageGCPolicy()
         state = ImageGCState(policy=self.policy, node_name="n1", deadline_s=10.0)
         self.handle = self.system.spawn(
-            ImageGCManager.options(name="imagegc").bind(state, {"runtime": self.port})
+            ImageGCManager.options(name="imagegc").bind(
+                state, {"runtime": self.runtime_port, "images": self.images_port}
+            )
         )
         self._pods = 0
         self._pulled = 1000

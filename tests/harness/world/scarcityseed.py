@@ -51,9 +51,9 @@ RARE = ("WatchUsage", "WatchPods", "CollectImages", "ImagesCollected", "KillPod"
 """Messages of which there are but a few in a run."""
 OPERATIONS = (
     ("runtime", "StopContainer"),
-    ("runtime", "RemoveImage"),
-    ("runtime", "ListImages"),
-    ("runtime", "ImageFsUsage"),
+    ("images", "RemoveImage"),
+    ("images", "ListImages"),
+    ("images", "ImageFsUsage"),
     ("runtime", "ReadContainerStats"),
     ("usage", "ReadNode"),
     ("usage", "ReadPods"),

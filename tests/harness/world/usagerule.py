@@ -35,7 +35,7 @@ OPERATIONS = (
     ("usage", "MeasureDisks"),
     ("usage", "MeasureFolders"),
     ("runtime", "ReadContainerStats"),
-    ("runtime", "ImageFsUsage"),
+    ("images", "ImageFsUsage"),
 )
 ABSURD = (
     MemoryUsage(at=1, usage_bytes=-1, working_set_bytes=-1),

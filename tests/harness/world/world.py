@@ -34,6 +34,7 @@ from api.ports.runtime import (
     UpdateContainer,
 )
 from api.ports.volumes import HostKind, RemoveVolumes
+from runtime.drivers.memory.call import Latency
 from runtime.drivers.memory.cgroup import MemoryCgroups
 from runtime.drivers.memory.credential import MemoryCredentials
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
@@ -41,7 +42,7 @@ from runtime.drivers.memory.logs import MemoryLogFiles
 from runtime.drivers.memory.net import MemoryNet
 from runtime.drivers.memory.node import MemoryNode
 from runtime.drivers.memory.podfolder import MemoryPodFolders
-from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.runtime import MemoryRuntime
 from runtime.drivers.memory.stream import MemoryStream
 from runtime.drivers.memory.volume import MemoryVolumes
 from runtime.kernel.sim import SimSystem, VirtualTime
@@ -93,8 +94,6 @@ class WatchedRuntime(MemoryRuntime):
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
         self.overlaps: list[str] = []
-        self.doubles: list[str] = []
-        """Fetches that began beside another one of the same image with the same credentials."""
         self.updates = 0
         """How often a container was confined otherwise."""
         self.vanishes: Callable[[], bool] = lambda: False
@@ -102,18 +101,11 @@ class WatchedRuntime(MemoryRuntime):
         self.ignores: Callable[[msgspec.Struct], bool] = lambda _call: False
         """Whether a call is answered as done and not carried out."""
         self.pace = Pace()
-        self.on_removal: Callable[[RemoveImage], None] = lambda _call: None
-        """Is shown each removal of an image as it is asked for."""
-        self._fetching: dict[tuple[str, object], int] = {}
         self._under_way: dict[int, object] = {}
-        self._calls = 0
+        self._changes = 0
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start a call, noting an overlap."""
-        if isinstance(call, PullImage):
-            return self._fetch(call, deadline_s, done)
-        if isinstance(call, RemoveImage):
-            self.on_removal(call)
         if not isinstance(call, MUTATING):
             return super().begin(call, deadline_s, done)
         if isinstance(call, CreateContainer) and call.spec.image in FETCHABLE and self.vanishes():
@@ -124,8 +116,8 @@ class WatchedRuntime(MemoryRuntime):
             other_uid = other.spec.uid if isinstance(other, RunSandbox) else other.uid
             if other_uid == uid and type(other) is not type(call):
                 self.overlaps.append(f"pod {uid}: {call.brief()} began while {other.brief()} was under way")
-        self._calls += 1
-        number = self._calls
+        self._changes += 1
+        number = self._changes
         self._under_way[number] = call
 
         def ended(result: msgspec.Struct | None, failure: object) -> None:
@@ -136,7 +128,31 @@ class WatchedRuntime(MemoryRuntime):
         carried_out = InspectPod(uid=uid) if self.ignores(call) else call
         return super().begin(carried_out, deadline_s, ended)
 
-    def _fetch(self, call: PullImage, deadline_s: float, done: Done) -> Undo:
+    def disconnect(self) -> None:
+        """Forget the agent and what it waited for."""
+        self._under_way.clear()
+        super().disconnect()
+
+
+class WatchedImages:
+    """The images of a memory runtime; notes equal pulls side by side."""
+
+    name = "images"
+
+    def __init__(self, runtime: MemoryRuntime) -> None:
+        self._images = runtime.images
+        self.doubles: list[str] = []
+        """Pulls that began beside another one of the same image with the same credentials."""
+        self.on_removal: Callable[[RemoveImage], None] = lambda _call: None
+        """Is shown each removal of an image as it is asked for."""
+        self._fetching: dict[tuple[str, object], int] = {}
+
+    def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
+        """Start a call, noting a pull that is under way already."""
+        if isinstance(call, RemoveImage):
+            self.on_removal(call)
+        if not isinstance(call, PullImage):
+            return self._images.begin(call, deadline_s, done)
         key = (call.image, call.auth)
         if self._fetching.get(key):
             self.doubles.append(call.brief())
@@ -146,13 +162,11 @@ class WatchedRuntime(MemoryRuntime):
             self._fetching[key] -= 1
             done(result, failure)
 
-        return super().begin(call, deadline_s, ended)
+        return self._images.begin(call, deadline_s, ended)
 
     def disconnect(self) -> None:
         """Forget the agent and what it waited for."""
-        self._under_way.clear()
         self._fetching.clear()
-        super().disconnect()
 
 
 class WatchedVolumes(MemoryVolumes):
@@ -237,6 +251,7 @@ class World:
             exec_behave=self.answers.command,
             disk=ScarceDisk(scarcity) if scarcity is not None else None,
         )
+        self.images = WatchedImages(self.runtime)
         self.ledger = WatchedLedger(seed=seed, forgotten=forgotten)
         self.logfiles = MemoryLogFiles(LOG_ROOT, self.runtime.files)
         self.cgroups = MemoryCgroups()
@@ -287,6 +302,7 @@ class World:
         self.parts = Parts(
             runtime=self.runtime,
             runtime_events=self.runtime.events,
+            images=self.images,
             manifests=self.manifests,
             manifest_changes=self.manifests.changes,
             urls=self.urls,
@@ -336,6 +352,7 @@ class World:
         self.handled += system.summarize_actors().handled
         system.halt()
         self.runtime.disconnect()
+        self.images.disconnect()
         self.net.disconnect()
         for stream in (self.manifests.changes, self.crossings, self.ooms):
             stream.forget_listeners()

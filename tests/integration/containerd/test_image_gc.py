@@ -1,6 +1,7 @@
 """Unused images on a real containerd whose small disk fills: collected to the low threshold, nothing in use removed."""
 
 import time
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
@@ -10,6 +11,7 @@ from actors.imagegc.disk import need_bytes, used_percent
 from actors.imagegc.state import ImageGCPolicy, ImageGCState
 from actors.images.actor import ImagePuller
 from actors.images.state import ImagesState
+from actors.views.asked import AskedPorts
 from actors.views.images import ImageView
 from api import paths
 from api.ids import Uid
@@ -25,6 +27,7 @@ from tests.harness.agent.node import container
 from tests.harness.cri.containerd import Containerd
 from tests.harness.cri.image import PAUSE_NAME, make_image
 from tests.harness.eviction.smalldisk import SmallDisk
+from tests.harness.runtimeport import port_for
 from tests.harness.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
@@ -45,14 +48,16 @@ class Site:
 
     def begin(self):
         files = self.containerd.folder / "no-credentials"
-        ports = {"runtime": self.port, "credentials": NodeCredentialFiles(files, None, files)}
+        ports = {"images": self.port.images, "credentials": NodeCredentialFiles(files, None, files)}
         self.system.spawn(ImagePuller.options(name="images").bind(ImagesState(), ports))
         state = ImageGCState(policy=self.policy, node_name="n1", deadline_s=60.0)
-        spec = ImageGCManager.options(name="imagegc").bind(state, {"runtime": self.port})
+        spec = ImageGCManager.options(name="imagegc").bind(
+            state, {"runtime": self.port, "images": self.port.images}
+        )
         self.handle = self.system.spawn(spec)
 
     def ask(self, call):
-        return perform(self.port, call, 60.0)
+        return perform(port_for(self.port, call), call, 60.0)
 
     def fs(self):
         return self.ask(ImageFsUsage())
@@ -65,9 +70,12 @@ class Site:
         return self.system.committed(paths.IMAGEGC) or ImageGCState()
 
     def view(self):
-        return ImageView(
-            self.system, time.monotonic, time.time_ns, lambda call, s: perform(self.port, call, s), dict
+        asked = AskedPorts(
+            runtime=partial(perform, self.port),
+            images=partial(perform, self.port.images),
+            streams=partial(perform, self.port.streams),
         )
+        return ImageView(self.system, time.monotonic, time.time_ns, asked, dict)
 
     def run(self, name, image, folder, *, ended=False):
         uid = Uid(f"uid-{name}")

@@ -20,6 +20,7 @@ from runtime.drivers.host.credential import NodeCredentialFiles
 from runtime.kernel.actor import Actor
 from runtime.kernel.pooled import PooledSystem
 from tests.harness.cri.image import make_image
+from tests.harness.runtimeport import port_for
 from tests.harness.wait import until
 
 pytestmark = pytest.mark.real
@@ -64,7 +65,7 @@ def driver(containerd):
 
 def call(driver, asked):
     answers = []
-    driver.begin(asked, 30.0, lambda result, failure: answers.append(result or failure))
+    port_for(driver, asked).begin(asked, 30.0, lambda result, failure: answers.append(result or failure))
     until(lambda: answers, f"an answer to {asked.brief()}", 40.0)
     return answers[0]
 
@@ -79,7 +80,10 @@ def heard():
 def puller(driver, tmp_path, heard):
     """Return a function that tells a pod's wants, and one that waits for the report that fits."""
     system = PooledSystem()
-    ports = {"runtime": driver, "credentials": NodeCredentialFiles(tmp_path / "root", None, tmp_path / "top")}
+    ports = {
+        "images": driver.images,
+        "credentials": NodeCredentialFiles(tmp_path / "root", None, tmp_path / "top"),
+    }
     system.spawn(ImagePuller.options(name="images").bind(ImagesState(), ports))
     system.spawn(Pods.options(name="pods").bind(heard))
 

@@ -25,6 +25,7 @@ from runtime.drivers.cri.driver import CriRuntime
 from tests.harness.cri.containerd import Containerd
 from tests.harness.cri.image import BUSYBOX_NAME
 from tests.harness.part import containerd_folder
+from tests.harness.runtimeport import port_for
 from tests.harness.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -43,7 +44,9 @@ class Pod:
 
     def call(self, call):
         answers = []
-        self.runtime.begin(call, 30.0, lambda result, failure: answers.append(result or failure))
+        port_for(self.runtime, call).begin(
+            call, 30.0, lambda result, failure: answers.append(result or failure)
+        )
         until(lambda: answers, call.brief(), 35.0, every_s=0.002)
         return answers[0]
 

@@ -20,7 +20,6 @@ from api.ports.runtime import (
     ExecInContainer,
     InspectPod,
     ListPods,
-    OpenExec,
     RemoveContainer,
     RemoveSandbox,
     ReopenContainerLog,
@@ -34,6 +33,7 @@ from api.ports.runtime import (
     StopSandbox,
     UpdateContainer,
 )
+from api.ports.streams import OpenExec
 from api.ports.usage import ReadContainerStats
 from runtime.drivers.cri import gate
 from runtime.drivers.cri.driver import CriRuntime
@@ -42,6 +42,7 @@ from runtime.wire.generated import cri_pb2 as pb
 from tests.harness.cri.cripersonality import IMAGE, Personality
 from tests.harness.cri.criserver import CriError, not_found, outdated_runtime, silent_socket, unknown
 from tests.harness.cri.critrait import CONTAINERD_2, CRIO
+from tests.harness.runtimeport import port_for
 from tests.harness.wait import until
 
 
@@ -55,7 +56,8 @@ class Hands:
 
     def begin(self, call, deadline_s=10.0):
         answers = []
-        undo = self.runtime.begin(call, deadline_s, lambda result, failure: answers.append(result or failure))
+        port = port_for(self.runtime, call)
+        undo = port.begin(call, deadline_s, lambda result, failure: answers.append(result or failure))
         return answers, undo
 
     def call(self, call, deadline_s=10.0):
@@ -268,6 +270,23 @@ def test_each_call_may_take_the_request_timeout_as_with_a_kubelet(runtime, tmp_p
     assert {name for name, _ in told} >= {*other, *looks}
     # gRPC counts long times in hours, and a call takes a moment to arrive.
     assert [(name, s) for name, s in told if s != pytest.approx(other.get(name, 200), rel=0.05)] == []
+
+
+def test_images_are_asked_of_the_image_service_where_there_is_one_of_its_own(runtime, hands, tmp_path):
+    (tmp_path / "images").mkdir()
+    with Personality(tmp_path / "images", CRIO) as keeper:
+        hands.runtime.close()
+        hands.runtime = CriRuntime(endpoint=runtime.endpoint, image_endpoint=keeper.endpoint)
+        hands.call(RemoveImage(image=hands.call(ListImages()).images[0].id))
+        assert hands.call(ListImages()).images == ()
+        assert hands.call(RuntimeStatus()).ready
+        asked = {name for name, _ in keeper.server.limits_s}
+        assert asked == {"ListImages", "RemoveImage", "ImageFsInfo"}
+        assert asked.isdisjoint(name for name, _ in runtime.server.limits_s)
+        keeper.server.stop()
+        failure = hands.call(ListImages(), 3.0)
+        assert failure.kind is FailureKind.UNAVAILABLE
+        assert hands.call(ListPods()).pods == ()
 
 
 def test_a_call_past_its_deadline_is_told_as_unknown(runtime, hands):

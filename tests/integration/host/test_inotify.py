@@ -193,7 +193,7 @@ def test_an_overflow_asks_for_a_rescan(tmp_path, listen, monkeypatch):
 
 
 def test_a_moved_parent_is_noticed_by_the_check(tmp_path, listen, monkeypatch):
-    monkeypatch.setattr(inotify, "CHECK_MS", 20)
+    monkeypatch.setattr(inotify, "CHECK_S", 0.02)
     folder = tmp_path / "p" / "m"
     folder.mkdir(parents=True)
     listener = listen(folder)
@@ -213,10 +213,51 @@ def test_a_kernel_without_watches_left_is_told_with_what_to_do(tmp_path, monkeyp
     assert "fs.inotify.max_user_watches" in failure.message
 
 
+def test_a_watch_that_is_refused_later_ends_the_stream_once_with_the_reason(tmp_path, monkeypatch):
+    def refuse(self, path):
+        raise OSError(errno.ENOSPC, "No space left on device", path)
+
+    folder = tmp_path / "m"
+    folder.mkdir()
+    listener = Listener(folder)
+    monkeypatch.setattr(inotify.InotifyWatch, "_add", refuse)
+    folder.rmdir()
+    with listener.changed:
+        assert listener.changed.wait_for(lambda: listener.ended, DEADLINE_S)
+    listener.undo()
+    join_threads()
+    (failure,) = listener.ended
+    assert "fs.inotify.max_user_watches" in failure.message
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_on_the_thread_ends_the_stream_so_that_it_is_opened_again(tmp_path):
+    ends, over = [], threading.Event()
+
+    def end(failure):
+        ends.append(failure)
+        over.set()
+
+    def stumble(item):
+        raise ValueError("a bug")
+
+    broken = inotify.InotifyWatch(str(tmp_path), stumble, end)
+    broken.start()
+    (tmp_path / "a.yaml").write_text("x")
+    assert over.wait(DEADLINE_S)
+    broken.stop()
+    join_threads()
+    assert ends == [None]
+
+
+def join_threads():
+    for thread in [t for t in threading.enumerate() if t.name == "manifest-changes"]:
+        thread.join(DEADLINE_S)
+
+
 def test_streams_leave_no_descriptors_behind(tmp_path, listen):
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         Listener(tmp_path).undo()
-    for thread in [t for t in threading.enumerate() if t.name == "manifest-changes"]:
-        thread.join(DEADLINE_S)
+    join_threads()
     assert len(list(Path("/proc/self/fd").iterdir())) == before

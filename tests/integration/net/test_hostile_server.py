@@ -185,7 +185,6 @@ class Broken(Conversation):
 def test_a_bug_in_one_conversation_ends_that_one_with_a_failure_and_a_line(bugs, peers, timeout_s):
     lost, over, ends = threading.Event(), threading.Event(), []
     loop = Loop("net", lost.set)
-    loop.start()
 
     def done(result, failure):
         ends.append(failure)

@@ -1,7 +1,10 @@
 """What people see of images and may have done to them, in a virtual world."""
 
+from functools import partial
+
 import pytest
 
+from actors.views.asked import AskedPorts
 from actors.views.images import ImageView
 from api.errors import (
     ConflictError,
@@ -22,16 +25,21 @@ from tests.harness.world.imageworld import MB, ImageWorld, image_id, row
 def view_of(world, wants=None):
     """Return the view, whose calls take virtual time."""
 
-    def perform(call, deadline_s):
+    def perform(port, call, deadline_s):
         answers = []
-        world.port.begin(call, deadline_s, lambda result, failure: answers.append((result, failure)))
+        port.begin(call, deadline_s, lambda result, failure: answers.append((result, failure)))
         assert world.system.await_until(lambda: bool(answers), deadline_s + 1)
         ((result, failure),) = answers
         if failure is not None:
             raise KINDS[failure.kind](failure.message, reason=failure.reason)
         return result
 
-    return ImageView(world.system, world.time.now, world.time.wall, perform, lambda: wants or {})
+    ports = AskedPorts(
+        runtime=partial(perform, world.runtime_port),
+        images=partial(perform, world.images_port),
+        streams=partial(perform, world.runtime.streams),
+    )
+    return ImageView(world.system, world.time.now, world.time.wall, ports, lambda: wants or {})
 
 
 @pytest.fixture

@@ -37,7 +37,6 @@ class KernelEvents:
             loop = self._loop
             if loop is None:
                 loop = self._loop = Loop("kernel-events", lambda: self._ended(loop))
-                loop.start()
             self._open[source] = ended
         if not loop.submit(lambda: self._begin(loop, source)):
             self._fail(source, lost())

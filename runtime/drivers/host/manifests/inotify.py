@@ -1,7 +1,7 @@
 """Hears of changed manifests as they happen: the stream ``manifests.changes``, by Linux inotify.
 
-One daemon thread waits in poll. A file is announced when its writer closed it or when it was renamed, linked, moved or
-removed, never while it is being written. The stream is a hint: what it can not say (overflow, the folder itself came
+It has a thread of its own: a folder on the network may hang, and nothing else must wait for it. A file is announced when
+its writer closed it or when it was renamed, linked, moved or removed, never while it is being written. The stream is a hint: what it can not say (overflow, the folder itself came
 or went) it says by announcing the manifest path itself, which means no more than "look again".
 """
 
@@ -9,10 +9,8 @@ import contextlib
 import ctypes
 import errno
 import os
-import select
 import stat
 import struct
-import threading
 from collections.abc import Callable, Iterator
 
 from api.errors import Failure, FailureKind
@@ -20,6 +18,7 @@ from api.manifestname import why_ignored
 from api.messages import Message
 from api.ports.manifests import FileSettled
 from api.ports.port import Undo
+from runtime.net.loop import Loop
 
 CLOSE_WRITE, MOVED_FROM, MOVED_TO, CREATE = 0x8, 0x40, 0x80, 0x100
 DELETE, DELETE_SELF, MOVE_SELF = 0x200, 0x400, 0x800
@@ -30,8 +29,8 @@ ENTRIES = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE
 ITSELF = DELETE_SELF | MOVE_SELF | IGNORED
 HEADER = struct.Struct("iIII")
 BUFFER_BYTES = 1 << 16
-CHECK_MS = 20_000
-"""How often the thread makes sure that what it watches is still what the path means (a parent may have been moved)."""
+CHECK_S = 20.0
+"""How often it is made sure that what is watched is still what the path means (a parent may have been moved)."""
 
 
 class ManifestChanges:
@@ -45,68 +44,70 @@ class ManifestChanges:
     def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
         """Begin to feed `push`; everything that happens after the return is heard."""
         try:
-            watch = InotifyWatch(self._path, push)
+            watch = InotifyWatch(self._path, push, ended)
         except OSError as error:
             ended(failure(self._path, error))
             return lambda: None
-        thread = threading.Thread(target=watch.run, args=(ended,), name="manifest-changes", daemon=True)
-        thread.start()
+        watch.start()
         return watch.stop
 
 
 class InotifyWatch:
-    """One open stream: an inotify instance and the thread that reads it."""
+    """One open stream: an inotify instance and the loop that reads it."""
 
-    def __init__(self, path: str, push: Callable[[Message], None]) -> None:
+    def __init__(
+        self, path: str, push: Callable[[Message], None], ended: Callable[[Failure | None], None]
+    ) -> None:
         self._path = path
         self._folder, self._name = os.path.split(path)
-        self._push = push
-        self._stopped = threading.Event()
+        self._push, self._ended = push, ended
+        self._stopped = False
+        self._problem: Failure | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._inotify = self._checked(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
-        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._closing = threading.Lock()
-        self._open = True
         self._watched: dict[int, str] = {}
         self._identity: object = None
         try:
             self._arm()
+            self._loop = Loop("manifest-changes", self._over)
         except OSError:
-            self._close()
+            os.close(self._inotify)
             raise
+
+    def start(self) -> None:
+        """Begin to read events."""
+        self._loop.submit(self._begin)
 
     def stop(self) -> None:
         """End the thread; may be called more than once and from any thread."""
-        self._stopped.set()
-        with self._closing:
-            if self._open:
-                os.eventfd_write(self._wakeup, 1)
+        self._stopped = True
+        self._loop.stop(0.0)
 
-    def run(self, ended: Callable[[Failure | None], None]) -> None:
-        """Read events until stopped."""
-        problem: Failure | None = None
-        poll = select.poll()
-        poll.register(self._inotify, select.POLLIN)
-        poll.register(self._wakeup, select.POLLIN)
+    def _begin(self) -> None:
+        self._loop.watch(self._inotify, lambda _: self._or_end(self._read))
+        self._loop.after(CHECK_S, self._check)
+
+    def _check(self) -> None:
+        self._loop.after(CHECK_S, self._check)
+        self._or_end(self._compare)
+
+    def _compare(self) -> None:
+        if self._meaning() != self._identity:
+            self._arm()
+            self._push(FileSettled(path=self._path))
+
+    def _or_end(self, step: Callable[[], None]) -> None:
+        """Take a step; what the kernel refuses ends the stream."""
         try:
-            while not self._stopped.is_set():
-                if poll.poll(CHECK_MS):
-                    self._read()
-                elif self._meaning() != self._identity:
-                    self._arm()
-                    self._push(FileSettled(path=self._path))
+            step()
         except OSError as error:
-            problem = failure(self._path, error)
-        finally:
-            self._close()
-        if not self._stopped.is_set():
-            ended(problem)
+            self._problem = failure(self._path, error)
+            self._loop.stop(0.0)
 
-    def _close(self) -> None:
-        with self._closing:
-            self._open = False
-            os.close(self._inotify)
-            os.close(self._wakeup)
+    def _over(self) -> None:
+        os.close(self._inotify)
+        if not self._stopped:
+            self._ended(self._problem)
 
     def _read(self) -> None:
         try:

@@ -58,7 +58,8 @@ class Puller:
         self.state, self.wake_at = decision.state, decision.wake_at
         for action in decision.actions:
             match action:
-                case Start(op=op, call=call, deadline_s=deadline_s):
+                case Start(op=op, port=port, call=call, deadline_s=deadline_s):
+                    assert port == ("credentials" if isinstance(call, ReadNodeCredentials) else "images")
                     self.open[op] = call
                     self.deadlines[op] = deadline_s
                 case Cancel(op=op):

@@ -103,6 +103,7 @@ class World:
         self.failing = {}
         self.open = {}
         self.asked = []
+        self.ports = {}
         self.told = []
         self.hung_pods = set()
         self.pids = {}
@@ -126,6 +127,7 @@ class World:
             match action:
                 case Start():
                     self.asked.append(action.call)
+                    self.ports[type(action.call)] = action.port
                     self.open[action.op] = (action, self.now)
                 case Tell(message=WatchNode()):
                     self.follows += 1
@@ -279,6 +281,23 @@ def world():
 
 def kinds(calls):
     return [type(call) for call in calls]
+
+
+def test_each_part_is_asked_of_the_port_that_knows_it():
+    world = World()
+    world.pids = {"a": 0}
+    world.pods = [pod("a", pid=0), pod("b")]
+    world.begin(rounds=2)
+    assert world.ports == {
+        ListPods: "runtime",
+        InspectPod: "runtime",
+        ReadContainerStats: "runtime",
+        ImageFsUsage: "images",
+        ReadNode: "usage",
+        MeasureDisks: "usage",
+        ReadPods: "usage",
+        MeasureFolders: "usage",
+    }
 
 
 def test_a_round_reads_every_part_once_and_is_told_once(world):

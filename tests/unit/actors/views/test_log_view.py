@@ -5,6 +5,7 @@ from msgspec.structs import replace
 
 from actors.logs.state import LogRotatorState, Trouble
 from actors.pod.state import PodMemo, PodState
+from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api import paths
 from api.errors import NotFoundError, RejectedError, UnavailableError
@@ -36,12 +37,17 @@ class Kernel:
         return ((pod_path(UID), self.pod),)
 
 
+def unasked(call, deadline_s):
+    raise AssertionError(f"{call.brief()}: what a log is found by is known")
+
+
 def view(*containers, observed=True, rotator=None, status=None, **fields):
     base = PodStatus(container_statuses=(status,) if status else ())
     state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base, **fields)
     if observed:
         state = replace(state, observed=shown(box(), *containers))
-    return AgentView(Kernel(state, rotator), lambda: 1.0, lambda: 1, lambda call, deadline_s: None)
+    ports = AskedPorts(runtime=unasked, images=unasked, streams=unasked)
+    return AgentView(Kernel(state, rotator), lambda: 1.0, lambda: 1, ports)
 
 
 def run(state, attempt):

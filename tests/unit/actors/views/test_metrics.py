@@ -18,6 +18,7 @@ from actors.views.metrics import (
     usage_families,
 )
 from actors.views.summary import summary
+from api.ports.images import AnyImageCall
 from api.ports.runtime import RuntimeCall, RuntimeContainer, RuntimeContainerState, RuntimePod
 from api.shown.introspection import HOP_BOUNDS_S, Hop, HopRow, KernelRow
 from api.shown.metric import Family, MetricKind, Sample, histogram, render
@@ -115,6 +116,14 @@ def test_a_prometheus_parser_reads_the_whole_page():
             sum_s=99.0,
             endings=(("TimedOut", 2), ("ok", 1)),
         ),
+        HopRow(
+            hop=Hop.OPERATION,
+            name="images",
+            call="PullImage",
+            counts=(7, *([0] * len(HOP_BOUNDS_S))),
+            sum_s=1.0,
+            endings=(("Denied", 1), ("ok", 6)),
+        ),
     )
     container = RuntimeContainer(
         id="x",
@@ -143,7 +152,12 @@ def test_a_prometheus_parser_reads_the_whole_page():
     call = (("call", "StartContainer"), ("port", "runtime"))
     assert found["nodeagent_operation_seconds_bucket"][(*call[:1], ("le", "+Inf"), *call[1:])] == 3
     assert found["nodeagent_operation_seconds_bucket"][(*call[:1], ("le", "30.0"), *call[1:])] == 1
-    assert found["kubelet_runtime_operations_errors_total"] == {(("operation_type", "start_container"),): 2}
+    assert found["nodeagent_operation_seconds_count"][(("call", "PullImage"), ("port", "images"))] == 7
+    assert found["kubelet_runtime_operations_total"][(("operation_type", "pull_image"),)] == 7
+    assert found["kubelet_runtime_operations_errors_total"] == {
+        (("operation_type", "start_container"),): 2,
+        (("operation_type", "pull_image"),): 1,
+    }
     assert found["nodeagent_actor_restarts_total"] == {(("class", "PodActor"),): 2}
     assert found["nodeagent_dead_letters_total"] == {(("reason", "full"),): 3}
     assert found["kubelet_running_containers"][(("container_state", "running"),)] == 1
@@ -195,7 +209,7 @@ def test_a_histogram_is_cumulative():
 
 
 def test_a_kubelets_names_of_calls_are_of_calls_that_there_are():
-    assert set(OPERATIONS) <= {call.__name__ for call in RuntimeCall.__args__}
+    assert set(OPERATIONS) <= {call.__name__ for call in (RuntimeCall | AnyImageCall).__args__}
     assert len(set(OPERATIONS.values())) == len(OPERATIONS)
 
 

@@ -6,13 +6,15 @@ from msgspec.structs import replace
 from actors.node.state import NodeState
 from actors.pod.state import PodState
 from actors.supervisor.state import Desired, PodEntry, SupervisorState
+from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api import paths
 from api.errors import NotFoundError, RejectedError
 from api.ids import Path
 from api.kube.objects.container import Container, EnvVar
 from api.ports.node import NodeFacts
-from api.ports.runtime import OpenExec, RuntimeInfo, StreamUrl
+from api.ports.runtime import RuntimeInfo
+from api.ports.streams import OpenExec, StreamUrl
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 
 
@@ -38,7 +40,7 @@ def quiet_view(node):
     def no_call(call, deadline_s):
         raise AssertionError(call)
 
-    return AgentView(node, lambda: 0.0, lambda: WALL, no_call)
+    return AgentView(node, lambda: 0.0, lambda: WALL, asked(no_call))
 
 
 class WaitingPod:
@@ -59,6 +61,11 @@ class WaitingPod:
         return SupervisorState(entries={UID: entry}) if path == paths.PODS else None
 
 
+def asked(perform):
+    """Return ports that are all asked by `perform`."""
+    return AskedPorts(runtime=perform, images=perform, streams=perform)
+
+
 def view_of(*containers):
     """Return a view, and the calls that it makes."""
     calls = []
@@ -67,7 +74,7 @@ def view_of(*containers):
         calls.append(call)
         return StreamUrl(url="http://127.0.0.1:1/token")
 
-    return AgentView(OnePod(*containers), lambda: 0.0, lambda: WALL, perform), calls
+    return AgentView(OnePod(*containers), lambda: 0.0, lambda: WALL, asked(perform)), calls
 
 
 def open_exec(view, pod="web", container=""):
@@ -109,7 +116,10 @@ def test_the_only_regular_container_is_meant_where_none_is_named():
     init = Container(name="i", image=IMAGE, env=(EnvVar(name="KEY", value="hush"),))
     node.state = replace(node.state, desired=wanted("a", init_containers=(init,)))
     view = AgentView(
-        node, lambda: 0.0, lambda: WALL, lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")
+        node,
+        lambda: 0.0,
+        lambda: WALL,
+        asked(lambda call, _: calls.append(call) or StreamUrl(url="http://x/y")),
     )
     open_exec(view)
     open_exec(view, container="i")
@@ -134,7 +144,7 @@ def test_a_node_whose_runtime_nobody_asked_yet_is_not_ready_and_asking_for_that_
 
 @pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
 def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_events(states):
-    view = AgentView(WaitingPod(*states), lambda: 0.0, lambda: WALL, lambda call, deadline_s: None)
+    view = AgentView(WaitingPod(*states), lambda: 0.0, lambda: WALL, asked(lambda call, deadline_s: None))
     assert [row.name for row in view.pods()] == ["web-vm"]
     assert view.events("web") == ()
     assert view.explain("web").uid == UID

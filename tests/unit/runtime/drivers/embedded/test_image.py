@@ -1,12 +1,21 @@
-"""What the embedded runtime accepts as a container."""
+"""What the embedded runtime accepts as a container, and its one image."""
 
 import os
 
 import pytest
 
-from api.errors import RejectedError
+from api.errors import FailureKind, RejectedError
+from api.ports.images import (
+    ImageFsUsage,
+    ImagePulled,
+    ImageRemoved,
+    ImageStatus,
+    ListImages,
+    PullImage,
+    RemoveImage,
+)
 from api.ports.runtime import ContainerSpec, EnvironmentVariable
-from runtime.drivers.embedded.image import host_row, require_own_user, require_runnable
+from runtime.drivers.embedded.image import EmbeddedImages, host_row, require_own_user, require_runnable
 
 
 def spec(image="nodeagent.local/host", **fields):
@@ -83,3 +92,35 @@ def test_an_agent_without_root_refuses_another_user_or_group_and_names_the_field
             require_own_user(spec(**other))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     require_own_user(spec(user=1001, group=100))
+
+
+def asked(call):
+    """Return the answer to a call on images, which comes at once, and only once."""
+    answers = []
+    undo = EmbeddedImages().begin(call, 1.0, lambda result, failure: answers.append(result or failure))
+    undo()
+    (answer,) = answers
+    return answer
+
+
+def test_the_one_image_is_listed_found_and_needs_no_fetching():
+    row = host_row(os.geteuid())
+    assert asked(ListImages()).images == (row,)
+    assert asked(ImageStatus(image="nodeagent.local/host:v1")).image == row
+    assert asked(ImageStatus(image="nginx")).image is None
+    assert asked(PullImage(image="nodeagent.local/host")) == ImagePulled(ref="nodeagent.local/host")
+    assert asked(RemoveImage(image="nginx")) == ImageRemoved()
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (PullImage(image="nginx"), "runs only its built-in image"),
+        (RemoveImage(image="nodeagent.local/host"), "built in and cannot be removed"),
+        (ImageFsUsage(), "keeps no images on any file system"),
+    ],
+)
+def test_what_one_image_cannot_do_is_refused_in_words(call, says):
+    refused = asked(call)
+    assert refused.kind is FailureKind.REJECTED
+    assert says in refused.message

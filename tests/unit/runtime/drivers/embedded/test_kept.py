@@ -26,7 +26,6 @@ def loop():
     """Return a loop whose thread runs, and hold that no test ends it."""
     ended = threading.Event()
     made = Loop("test", ended.set)
-    made.start()
     yield made
     assert not ended.is_set()
     made.stop(2.0)

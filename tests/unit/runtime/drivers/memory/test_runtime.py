@@ -27,9 +27,11 @@ from runtime.drivers.memory.behaviour import (
     killed_by,
     parse,
 )
+from runtime.drivers.memory.call import Latency
 from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee, violations
-from runtime.drivers.memory.runtime import Latency, MemoryRuntime
+from runtime.drivers.memory.runtime import MemoryRuntime
 from tests.conformance.containers.clock import VirtualClock
+from tests.harness.runtimeport import port_for
 
 SPREAD = Latency(effect_s=(0.001, 0.05), reply_s=(0.001, 0.05), event_s=(0.001, 0.1))
 
@@ -48,7 +50,9 @@ class Hands:
 
     def call(self, call, deadline_s=10.0):
         answers = []
-        self.runtime.begin(call, deadline_s, lambda result, failure: answers.append(result or failure))
+        port_for(self.runtime, call).begin(
+            call, deadline_s, lambda result, failure: answers.append(result or failure)
+        )
         while not answers:
             self.clock.let_pass(1.0)
         return answers[0]
