@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from actors.pod import plan as pod_plan
 from actors.pod.planned import Planned
 from actors.pod.state import PortCall, Syncing, Terminating
+from actors.rules.container.instance import ready_sandboxes
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
@@ -88,7 +89,7 @@ def instead_of_stops(call):
             stage = right(state, *rest)
             if not any(isinstance(what.call, StopContainer) for what in stage.calls):
                 return stage
-            ready = pod_plan.ready_sandboxes(state.observed)
+            ready = ready_sandboxes(state.observed)
             calls = tuple(pod_plan.runtime_call(state, call(uid=state.uid, sandbox_id=s.id)) for s in ready)
             return replace(stage, calls=calls or stage.calls)
 
