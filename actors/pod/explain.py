@@ -8,6 +8,7 @@ from actors.pod.life.deadline import left_s
 from actors.pod.life.event import named
 from actors.pod.life.refusal import what_next
 from actors.pod.life.stage import Stage
+from actors.pod.plan import SYNC_STEPS
 from actors.pod.planned import Planned
 from actors.pod.situation import Situation
 from actors.pod.state import (
@@ -53,6 +54,8 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         state=state_sentence(state),
         waits_for=waits,
         since_s=since,
+        sync_step=planned.stage.step,
+        sync_steps=tuple(step.__name__ for step in SYNC_STEPS),
         tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
         next=(*coming, *retries(state, now), *deadline_step(state, wall)),
         kill=kill_sentence(kill, wall) if kill else "",

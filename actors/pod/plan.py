@@ -4,9 +4,7 @@ Pure and level-triggered: sees the state, no message. `explain` shows its output
 
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
-Syncing       look? -> read last words -> folders, cgroup, facts, memo -> volumes -> stop what a new sandbox replaces -> drop old
-              init containers -> sandbox -> restart all? -> prune -> stop changed (actors.pod.container.stop) -> next container whose
-              turn it is: count it -> write its files -> bind parts of volumes -> make it -> start it
+Syncing       the first of `SYNC_STEPS` that has something to do, or to wait for
 Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over -> remove its volumes
 Finished      stop what came back; volumes; if deleted: sandboxes -> cgroup -> folders and logs -> forget
