@@ -11,14 +11,11 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.pod.cgroup.grouping import cpu_told
-from actors.pod.cgroup.resize import resize_conditions, with_confined, with_resize_events
+from actors.pod.cgroup.resize import with_confined, with_resize_events
 from actors.pod.container.dropped import without_dropped
-from actors.pod.container.ephemeral import with_ephemeral
-from actors.pod.container.health import ready_names, started_names
 from actors.pod.container.hook import begun, progressed
 from actors.pod.container.hook import wake_at as hook_wake_at
 from actors.pod.container.image import absorb_report, reask_at, with_wants
-from actors.pod.container.launch import waits_of
 from actors.pod.container.mark import recalled_marks
 from actors.pod.container.probe import absorb_probe, with_probes
 from actors.pod.container.renewal import with_renewed, without_renewed
@@ -26,10 +23,10 @@ from actors.pod.container.stop import is_stopping, joining, stop_messages
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
 from actors.pod.life.event import with_changes, with_ends, with_event, with_refusals
 from actors.pod.life.outcome import absorb_outcome, with_view
-from actors.pod.life.refusal import has_containers, is_turned_away, refused_status, turned_away
+from actors.pod.life.refusal import turned_away
 from actors.pod.life.repeat import next_removal
-from actors.pod.life.stage import MIN_STOP_S, NS, Stage, fresh_memo
-from actors.pod.plan import next_stage
+from actors.pod.life.stage import MIN_STOP_S, NS, fresh_memo
+from actors.pod.planned import Planned
 from actors.pod.report import is_stopped, report
 from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.state import (
@@ -47,7 +44,6 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status.compose import Facts, compose
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
@@ -74,13 +70,8 @@ from api.ports.runtime import RuntimeContainerState, RuntimePod, StopContainer
 SELF = Path("")
 """Who asked, when it was the pod itself."""
 
-PREEMPTED = "Pod was preempted by Kubelet to accommodate a critical pod."
-
 DISRUPTING = (KillCause.EVICTED, KillCause.PREEMPTED, KillCause.SHUTDOWN)
 """Causes that make a pod the target of a disruption, unless it is its own fault (reference 13)."""
-
-STEPS_AT_ONCE = 8
-"""More than a life has steps: where it ends, status and life agree."""
 
 RECALL_TRIES = 5
 """After so many failed reads of the ledger a pod goes on without it: a broken disk must not keep a node from working."""
@@ -95,8 +86,9 @@ def decide(
 ) -> Decision[PodState]:
     """Take in a message (None: only look again) and choose what to do."""
     state = with_ends(before, entered(before, absorb(before, message, now, wall), now), wall)
-    state = told_who_stops(before, advance(state, now, wall), wall)
-    decision = plan(state, now, wall, new_op)
+    planned = advance(state, now, wall)
+    after = told_who_stops(before, published(planned, stopped=state.killed is not None), wall)
+    decision = plan(after, planned, new_op)
     facts = report(before, decision.state, resend=resend(message))
     if is_stopped(decision.state):
         decision = replace(decision, state=replace(decision.state, askers=()))
@@ -258,21 +250,37 @@ def merged(kill: Kill | None, asked: Kill) -> Kill:
 # ---------------------------------------------------------------- advance
 
 
-def advance(state: PodState, now: Instant, wall: WallNs) -> PodState:
-    """Take every step of the life that needs no call, and compose the status that follows."""
-    state = progressed(past_deadline(state, now, wall), now, wall)
-    memo, holds = (
-        without_dropped(with_volumes(fresh_memo(state), state.desired), state),
-        holds_that_matter(state),
-    )
+def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
+    """Take every step of the life that needs no call; a life goes one way, so there are few."""
+    planned = settled(progressed(past_deadline(state, now, wall), now, wall), now, wall)
+    while (after := step_of_life(planned)) is not planned.state:
+        planned = settled(entered(planned.state, after, now), now, wall)
+    return planned
+
+
+def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
+    """Return the situation without what is remembered of what is no more."""
+    memo = without_dropped(with_volumes(fresh_memo(state), state.desired), state)
+    holds = holds_that_matter(state)
     if memo != state.memo or holds != state.holds:
         state = replace(state, memo=memo, holds=holds)
-    for _ in range(STEPS_AT_ONCE):
-        after = composed(entered(state, step_of_life(state, now, wall), now), now, wall)
-        if after is state or (after.life == state.life and after.base == state.base):
-            break
-        state = after
-    return without_renewed(with_probes(with_confined(with_wants(after, now, wall))), now)
+    planned = Planned(state, now, wall)
+    after = without_renewed(planned)
+    return planned if after is state else Planned(after, now, wall)
+
+
+def published(planned: Planned, *, stopped: bool) -> PodState:
+    """Return the state with the status that follows, and with what others are to be told that follows from that.
+
+    `stopped`: the pod was being stopped before this moment, so that ends of its containers are nothing to warn of.
+    """
+    state, status, wall = planned.state, planned.status, planned.wall
+    if state.killed is None:
+        state = with_refusals(state, planned.stage, wall)
+    if status != state.base:
+        state = with_resize_events(with_changes(state, status, wall, stopped=stopped), status, wall)
+        state = replace(state, base=status)
+    return with_probes(with_confined(with_wants(state, planned), planned.changes))
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -306,8 +314,9 @@ def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
     )
 
 
-def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
+def step_of_life(planned: Planned) -> PodState:
     """Return the state one step of its life further, or the same."""
+    state, wall = planned.state, planned.wall
     if state.inflight:
         return state
     match state.life:
@@ -316,7 +325,7 @@ def step_of_life(state: PodState, now: Instant, wall: WallNs) -> PodState:
         case Syncing() if state.desired is not None and state.refusal is not None:
             return turned_away(state, state.refusal, state.desired, wall)
         case Syncing():
-            if state.desired is None or not has_ended(state, state.effective or state.desired, now, wall):
+            if state.desired is None or not has_ended(planned):
                 return state
             grace_s = own_grace_s(state.desired) or 1
             kill = Kill(
@@ -351,22 +360,24 @@ def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
     return recalled(state, kill)
 
 
-def has_ended(state: PodState, pod: Pod, now: Instant, wall: WallNs) -> bool:
+def has_ended(planned: Planned) -> bool:
     """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
+    state = planned.state
     if state.observed is None or state.look:
         return False
-    if next_stage(state, now, wall).ended:
+    if planned.stage.ended:
         return True
     if state.memo.restarting:
         return False
+    status, pod = planned.status, planned.pod
     phase = phase_of(
         pod.spec,
-        state.base.container_statuses,
+        status.container_statuses,
         terminal=False,
         static=is_static(pod),
-        inits=state.base.init_container_statuses,
+        inits=status.init_container_statuses,
     )
-    return phase in TERMINAL or state.base.phase in TERMINAL
+    return phase in TERMINAL or status.phase in TERMINAL
 
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
@@ -410,107 +421,53 @@ def with_known_grace(kill: Kill, own_s: int) -> Kill:
     return replace(kill, grace_s=min(kill.grace_s, own_s), stop_by=min(kill.stop_by, stop_by))
 
 
-def composed(state: PodState, now: Instant, wall: WallNs) -> PodState:
-    """Return the state with the status that follows from it; nothing is composed before the recall."""
-    pod = state.effective
-    if pod is None or isinstance(state.life, Recalling):
-        return state
-    over = isinstance(state.life, Terminated | Finished | Gone)
-    if is_turned_away(state) and not has_containers(state):
-        refused = refused_status(state, pod, wall, over=over)
-        return state if refused == state.base else replace(state, base=refused)
-    kill = state.killed
-    stage, waiting = Stage(), dict[str, tuple[str, str]]()
-    if kill is None:
-        stage = next_stage(state, now, wall)
-        waiting = {name: (reason, message) for name, reason, message in stage.waiting}
-        told = (wait for wait in waits_of(state, now, wall) if wait.reason)
-        waiting |= {wait.container: (wait.reason, wait.message) for wait in told}
-    facts = Facts(
-        pod=pod,
-        observed=state.observed,
-        base=state.base,
-        waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
-        terminal=over,
-        terminating=kill is not None,
-        reason=kill.reason if kill and over else stage.pod_reason,
-        message=kill.message if kill and over else stage.pod_message,
-        failed=bool(kill and kill.reason),
-        completed=kill is not None and kill.cause is KillCause.COMPLETED,
-        restarting=state.memo.restarting,
-        disruption=disruption_of(kill),
-        resizes=resize_conditions(state),
-        endings=state.endings,
-        started=started_names(state),
-        ready=ready_names(state),
-        node=replace(state.node, ips=state.node.ips or ((state.node_ip,) if state.node_ip else ())),
-    )
-    state = with_refusals(state, stage, wall)
-    if facts == state.composed_of:
-        return state
-    status = with_ephemeral(compose(facts, wall), facts)
-    # A state of which nothing changed stays the very same, and what was found out about it holds on.
-    if status == state.base:
-        return replace(state, composed_of=facts)
-    state = with_resize_events(with_changes(state, status, wall), status, wall)
-    return replace(state, base=status)
-
-
-def disruption_of(kill: Kill | None) -> str | None:
-    """Return what the condition of a pod says that the node ends for its own sake, None for any other."""
-    if kill is None or not kill.disruption:
-        return None
-    return PREEMPTED if kill.cause is KillCause.PREEMPTED else kill.message
-
-
 # ---------------------------------------------------------------- plan
 
 
-def plan(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
+def plan(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
     """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
+    now, wall, memo = planned.now, planned.wall, state.memo
     state, hooks = begun(state, now, wall, new_op)
-    decision = plan_stage(state, now, wall, new_op)
+    if state.memo is not memo:
+        # A hook that could not be called is over at once.
+        planned = Planned(state, now, wall)
+    decision = plan_stage(state, planned, new_op)
     timed = (hook_wake_at(state), deadline_wake_at(state, now, wall), retry_at(state, now))
     wake_at = earliest(decision.wake_at, *timed)
     return replace(decision, actions=(*hooks, *decision.actions), wake_at=wake_at)
 
 
-def plan_stage(state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[PodState]:
+def plan_stage(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
     """Start the next stage if none is in flight, or what may join stops that are."""
     if state.inherited:
         return Decision(state=state)
     if not state.inflight:
-        stage = next_stage(state, now, wall)
+        stage = planned.stage
         if stage.calls:
-            return started(state, stage, stage.calls, now, wall, new_op)
+            return started(state, planned, stage.calls, new_op)
         return Decision(state=state, wake_at=earliest(stage.wake_at, reask_at(state)))
     cancelled = cancel_overtaken(state)
     state = cancelled.state
     if not is_stopping(state) or state.look or state.hold("") is not None:
         return cancelled
-    stage = next_stage(state, now, wall)
-    calls = joining(state, stage)
-    joined = started(state, stage, calls, now, wall, new_op) if calls else cancelled
+    calls = joining(state, planned.stage)
+    joined = started(state, planned, calls, new_op) if calls else cancelled
     actions = (*cancelled.actions, *joined.actions) if calls else cancelled.actions
-    return Decision(state=joined.state, actions=actions, wake_at=stage.wake_at)
+    return Decision(state=joined.state, actions=actions, wake_at=planned.stage.wake_at)
 
 
 def started(
-    state: PodState,
-    stage: Stage,
-    calls: tuple[PortCall, ...],
-    now: Instant,
-    wall: WallNs,
-    new_op: Callable[[], OpId],
+    state: PodState, planned: Planned, calls: tuple[PortCall, ...], new_op: Callable[[], OpId]
 ) -> Decision[PodState]:
-    """Start calls of a stage, and tell which containers they stop."""
+    """Start calls of the next stage, and tell which containers they stop."""
+    stage, now, wall = planned.stage, planned.now, planned.wall
     flights = tuple(Flight(op=new_op(), what=what, since=now) for what in calls)
     memo = stage.memo
     if memo is None or not any(isinstance(what.call, Remember) for what in calls):
         memo = state.memo
     for name, message in stop_messages(state, calls, memo):
         state = with_event(state, wall, "Normal", "Killing", message, name)
-    state = with_renewed(replace(state, memo=memo), calls, now)
+    state = with_renewed(replace(state, memo=memo), calls, planned.renewals)
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )

@@ -1,14 +1,16 @@
 """Explain a pod: a pure view of its state for people. What comes next is `plan`'s own output on that state."""
 
 from actors.pod.cgroup.resize import resize_problems
-from actors.pod.container.due import AnyContainer, is_due
+from actors.pod.container.due import AnyContainer
 from actors.pod.container.hook import sentences
 from actors.pod.container.stop import queued
 from actors.pod.life.deadline import left_s
 from actors.pod.life.event import named
 from actors.pod.life.refusal import what_next
 from actors.pod.life.stage import Stage
-from actors.pod.plan import next_stage
+from actors.pod.plan import SYNC_STEPS
+from actors.pod.planned import Planned
+from actors.pod.situation import Situation
 from actors.pod.state import (
     BESIDE,
     LIMITING,
@@ -22,7 +24,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status.compose import status_named
+from actors.pod.status.history import status_named
 from actors.pod.status.initstatus import did_its_part
 from actors.rules.container.instance import newest_of
 from actors.rules.container.role import in_order, is_init, is_sidecar, lasting, sidecars
@@ -42,7 +44,8 @@ PAST_S = 0.001
 def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
     """Return the answer to ``explain pod``."""
     namespace, name = named(state)
-    waits, since, coming = outlook(state, now, wall)
+    planned = Planned(state, now, wall)
+    waits, since, coming = outlook(planned)
     kill = state.killed
     return Explanation(
         namespace=namespace,
@@ -51,10 +54,12 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         state=state_sentence(state),
         waits_for=waits,
         since_s=since,
+        sync_step=planned.stage.step,
+        sync_steps=tuple(step.__name__ for step in SYNC_STEPS),
         tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
         next=(*coming, *retries(state, now), *deadline_step(state, wall)),
         kill=kill_sentence(kill, wall) if kill else "",
-        containers=tuple(container_sentence(state, c, wall) for c in all_of(state)),
+        containers=tuple(container_sentence(planned, c) for c in all_of(state)),
         problems=problems_of(state),
     )
 
@@ -69,9 +74,10 @@ def problems_of(state: PodState) -> tuple[str, ...]:
     return tuple(said)
 
 
-def outlook(state: PodState, now: Instant, wall: WallNs) -> tuple[str, float | None, tuple[Step, ...]]:
+def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     """Return what the pod waits for, since when, and what happens next."""
-    stage = next_stage(state, now, wall)
+    state, now, wall = planned.state, planned.now, planned.wall
+    stage = planned.stage
     if state.inflight:
         oldest = min(f.since for f in state.inflight)
         calls = ", ".join(f"{brief(f.what)} (at most {f.what.deadline_s:.0f} s)" for f in state.inflight)
@@ -136,7 +142,7 @@ def steps_after(state: PodState, wait: Stage, now: Instant, wall: WallNs) -> tup
     """Return what will be done when a wait ends, if nothing changes before."""
     in_s = max(0.0, (wait.wake_at or now) - now)
     then_s = in_s + PAST_S
-    stage = next_stage(state, now + then_s, WallNs(wall + round(then_s * NS)))
+    stage = Planned(state, now + then_s, WallNs(wall + round(then_s * NS))).stage
     if stage.calls:
         return tuple(Step(in_s=in_s, what=brief(c), result=stage.why) for c in stage.calls)
     over = stage.why != wait.why
@@ -170,8 +176,9 @@ def kill_sentence(kill: Kill, wall: WallNs) -> str:
     return f"{kill.cause.value}: asked for by {kill.asked_by} {ago:.0f} s ago, with {kill.grace_s} s of grace"
 
 
-def container_sentence(state: PodState, container: AnyContainer, wall: WallNs) -> str:
+def container_sentence(situation: Situation, container: AnyContainer) -> str:
     """Return in one sentence how a container is and how it got there."""
+    state, wall = situation.state, situation.wall
     status = status_named(state.base, container.name)
     title = titled(state, container)
     if status is None:
@@ -188,7 +195,7 @@ def container_sentence(state: PodState, container: AnyContainer, wall: WallNs) -
     said = said_while_running(newest)
     if said:
         parts.append(said)
-    if state.desired and ended and not is_due(state, container):
+    if state.desired and ended and container not in situation.due:
         parts.append("not to be started again")
     return "; ".join(parts)
 
@@ -229,7 +236,7 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
         for at in [age_s(s.last_state.terminated.finished_at, wall)]
         if at is not None
     ]
-    waits, _, coming = outlook(state, now, wall)
+    waits, _, coming = outlook(Planned(state, now, wall))
     return PodRow(
         namespace=namespace,
         name=name,

@@ -4,15 +4,14 @@ Pure and level-triggered: sees the state, no message. `explain` shows its output
 
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
-Syncing       look? -> read last words -> folders, cgroup, facts, memo -> volumes -> stop what a new sandbox replaces -> drop old
-              init containers -> sandbox -> restart all? -> prune -> stop changed (actors.pod.container.stop) -> next container whose
-              turn it is: count it -> write its files -> bind parts of volumes -> make it -> start it
+Syncing       the first of `SYNC_STEPS` that has something to do, or to wait for
 Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
 Terminated    remember that it is over -> remove its volumes
 Finished      stop what came back; volumes; if deleted: sandboxes -> cgroup -> folders and logs -> forget
 ```
 """
 
+from collections.abc import Callable
 from typing import assert_never
 
 import msgspec
@@ -25,15 +24,14 @@ from actors.pod.cgroup.grouping import (
     leave_former,
     limit_again,
 )
-from actors.pod.cgroup.resize import resize_stage, restarts_to_resize
-from actors.pod.container.dropped import dropped_to_stop, remove_dropped
-from actors.pod.container.due import AnyContainer, is_due
-from actors.pod.container.hook import holding_up, post_start_of, sentences
-from actors.pod.container.launch import Wait, bring_up, waiting_stage, waits_of
-from actors.pod.container.probe import ailing, unready_why
+from actors.pod.cgroup.resize import ResizeStep, resize_stage
+from actors.pod.container.dropped import remove_dropped
+from actors.pod.container.hook import holding_up, sentences
+from actors.pod.container.launch import bring_up, waiting_stage
+from actors.pod.container.probe import unready_why
 from actors.pod.container.renewal import note_renewals
-from actors.pod.container.stop import Leaving, leaving, marked, sidecar_names, stops
-from actors.pod.container.turn import awaited_stage, ended_stage, progress_of, purge
+from actors.pod.container.stop import leaving, marked, sidecar_names, stops
+from actors.pod.container.turn import awaited_stage, ended_stage, purge
 from actors.pod.life.repeat import spaced
 from actors.pod.life.restartall import restart_all
 from actors.pod.life.stage import (
@@ -43,7 +41,6 @@ from actors.pod.life.stage import (
     grace_left_s,
     host_call,
     inspection,
-    is_changed,
     look_first,
     looked_at_anew,
     node_files,
@@ -55,6 +52,7 @@ from actors.pod.life.stage import (
     sandbox_stops,
     stop,
 )
+from actors.pod.situation import Situation
 from actors.pod.spec.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
 from actors.pod.spec.ending import ending_call
 from actors.pod.state import (
@@ -73,14 +71,13 @@ from actors.pod.state import (
 )
 from actors.pod.status.initstatus import begin_again
 from actors.pod.volume.volume import prepare_volumes, remove_volumes
-from actors.rules.container.instance import is_alive, newest_of, running
+from actors.rules.container.instance import is_alive, running
 from actors.rules.container.loglink import link_name
-from actors.rules.container.progress import Progress
-from actors.rules.container.role import in_order, is_init, lasting, sidecars
-from actors.rules.container.sandbox import judge, worth_making
-from actors.rules.identity import kept_for_last
+from actors.rules.container.role import in_order, sidecars
+from actors.rules.container.sandbox import worth_making
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
+from api.kube.objects.container import EphemeralContainer
 from api.ports.ledger import Forget, Recall
 from api.ports.logs import LinkContainerLog
 from api.ports.node import NodeFiles
@@ -89,15 +86,14 @@ from api.ports.runtime import (
     RemoveContainer,
     RemoveSandbox,
     RunSandbox,
-    RuntimeContainerState,
     RuntimePod,
 )
 
 
-@kept_for_last
-def next_stage(state: PodState, now: Instant, wall: WallNs) -> Stage:
+def next_stage(situation: Situation) -> Stage:
     """Choose the next stage as if no call were in flight."""
-    stage = spaced(state, stage_of_life(state, now, wall), now)
+    state, now = situation.state, situation.now
+    stage = spaced(state, stage_of_life(situation), now)
     again = rewriting(state)
     if stage.calls or again is None or state.rewrite_at is None:
         return stage
@@ -114,13 +110,14 @@ def rewriting(state: PodState) -> Stage | None:
     return remember(state, state.memo, "writing again what the ledger did not take")
 
 
-def stage_of_life(state: PodState, now: Instant, wall: WallNs) -> Stage:
+def stage_of_life(situation: Situation) -> Stage:
     """Choose the stage that the pod's life asks for."""
+    state, now, wall = situation.state, situation.now, situation.wall
     match state.life:
         case Recalling():
             return recall(state, now)
         case Syncing():
-            return converge(state, now, wall)
+            return sync(situation)
         case Terminating(kill=kill):
             return terminate(state, kill, now, wall)
         case Terminated(kill=kill):
@@ -152,36 +149,225 @@ def recall(state: PodState, now: Instant) -> Stage:
     return Stage(calls=calls, why="asking the ledger and the runtime what they know of it")
 
 
-def converge(state: PodState, now: Instant, wall: WallNs) -> Stage:
-    """Move the runtime one stage towards the desired pod."""
-    pod, observed = state.effective, state.observed
-    if pod is None:
-        return Stage(why="waiting to be told what it should be")
-    if observed is None or state.look:
-        return look_first(state, now, "looking at what the runtime shows")
-    refused = refusal(state) or paused(state, now)
-    if refused:
-        return refused
-    ended = read_endings(state)
-    if ended:
-        return ended
-    left = leave_former(state, pod, observed, now, wall)
-    if left:
-        return left
-    if not state.folders or not is_grouped(state):
-        return settle_in(state)
-    volumes = prepare_volumes(state, pod)
-    if volumes:
-        return volumes
-    verdict = judge(observed, host_network=pod.spec.host_network)
-    if verdict.needed:
-        return renew_sandbox(state, pod, observed, verdict.attempt, verdict.why, now, wall)
-    return run_containers(state, pod, observed, verdict.current_id, now, wall)
+# ---------------------------------------------------------------- the steps of a sync
 
 
-def settle_in(state: PodState) -> Stage:
+def sync(situation: Situation) -> Stage:
+    """Move the runtime one stage towards the desired pod: the first step that has something to do, or to wait for."""
+    for step in SYNC_STEPS:
+        stage = step(situation)
+        if stage is not None:
+            return msgspec.structs.replace(stage, step=step.__name__)
+    raise AssertionError("the last step always has a stage")
+
+
+def wait_for_spec(situation: Situation) -> Stage | None:
+    """Wait for a source to say what the pod is to be."""
+    return Stage(why="waiting to be told what it should be") if situation.effective is None else None
+
+
+def inspect(situation: Situation) -> Stage | None:
+    """Look at what the runtime shows, where that is not known for sure."""
+    state = situation.state
+    if state.observed is not None and not state.look:
+        return None
+    return look_first(state, situation.now, "looking at what the runtime shows")
+
+
+def refuse_unsupported(situation: Situation) -> Stage | None:
+    """Wait for a spec that can be run here."""
+    return refusal(situation.state)
+
+
+def back_off(situation: Situation) -> Stage | None:
+    """Wait after a failed try of the pod as a whole."""
+    return paused(situation.state, situation.now)
+
+
+def read_termination_messages(situation: Situation) -> Stage | None:
+    """Read the last words of containers that ended."""
+    return read_endings(situation.state)
+
+
+def leave_former_cgroup(situation: Situation) -> Stage | None:
+    """Stop what is in a cgroup that is the pod's no more."""
+    one = situation
+    return leave_former(one.state, one.pod, one.observed, one.now, one.wall)
+
+
+def set_up(situation: Situation) -> Stage | None:
+    """Make the pod's folders and cgroup, write its first memo."""
+    state = situation.state
+    if state.folders and is_grouped(state, situation.changes):
+        return None
+    return settle_in(state, situation.changes)
+
+
+def mount_volumes(situation: Situation) -> Stage | None:
+    """Prepare the pod's volumes."""
+    return prepare_volumes(situation.state, situation.pod)
+
+
+def renew_sandbox(situation: Situation) -> Stage | None:
+    """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
+    verdict = situation.sandbox
+    if not verdict.needed:
+        return None
+    state, pod, observed, why = situation.state, situation.pod, situation.observed, verdict.why
+    leftovers = tuple(leaving(c, own_grace_s(pod)) for c in running(observed))
+    stopping = stops(state, leftovers, situation.now, situation.wall, why=f"stopping its containers: {why}")
+    if stopping is not None:
+        return stopping
+    old = sandbox_stops(state)
+    if old:
+        return Stage(calls=old, why=f"stopping its sandbox: {why}")
+    if not worth_making(pod.spec, observed, verdict.attempt):
+        return Stage(why="nothing of it is to run again", ended=True)
+    outdated = purge(situation, "")
+    if outdated:
+        return outdated
+    if state.node.confined and state.files is None:
+        return Stage(calls=(node_files(state),), why="reading the node's resolver")
+    spec = sandbox_spec(pod, verdict.attempt, state.facts, state.files or NodeFiles())
+    if isinstance(spec, ConfigProblem):
+        return Stage(
+            why=f"waiting for a sandbox that can be configured: {spec.message}",
+            wake_at=looked_at_anew(situation.now),
+            pod_reason=spec.reason,
+            pod_message=spec.message,
+        )
+    call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
+    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=begin_again(pod.spec))
+
+
+def restart_all_containers(situation: Situation) -> Stage | None:
+    """Restart every container in place, where a rule of one that ended asks for it."""
+    return restart_all(situation)
+
+
+def end_pod(situation: Situation) -> Stage | None:
+    """End a pod that only its init containers or sidecars keep from being over."""
+    return ended_stage(situation.progress)
+
+
+def remove_old_init_containers(situation: Situation) -> Stage | None:
+    """Remove what init containers left in an earlier sandbox."""
+    return purge(situation, situation.sandbox.current_id)
+
+
+def remove_dropped_containers(situation: Situation) -> Stage | None:
+    """Remove what is left of containers that the spec has no more."""
+    return remove_dropped(situation.state, situation.pod, situation.now)
+
+
+def prune_instances(situation: Situation) -> Stage | None:
+    """Remove the records of what ended before the last instances."""
+    state, now = situation.state, situation.now
+    pruning = state.hold(PRUNING)
+    outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
+    if not outdated or (pruning is not None and now < pruning.until):
+        return None
+    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
+    return stage if spaced(state, stage, now).calls else None
+
+
+def remember_restarts(situation: Situation) -> Stage | None:
+    """Write down what is stopped only to be started again."""
+    return note_renewals(situation) if situation.outgoing else None
+
+
+def stop_outgoing(situation: Situation) -> Stage | None:
+    """Stop containers that are not to run on: changed, ill, dropped, or to be restarted for a resize."""
+    stopping = stop_of_outgoing(situation)
+    return stopping if stopping is not None and stopping.calls else None
+
+
+def resize_in_place(situation: Situation) -> Stage | None:
+    """Give what runs, and the pod's cgroup, the amounts that they are to have now."""
+    state, now, due = situation.state, situation.now, situation.changes
+    confining = resize_stage(state, due, now) or limit_again(state, situation.pod, due, now)
+    return confining if confining and spaced(state, confining, now).calls else None
+
+
+def start_container(situation: Situation) -> Stage | None:
+    """Bring up the next container that is due, in spec order."""
+    return start_next(situation)[0]
+
+
+def tidy_up(situation: Situation) -> Stage | None:
+    """Link the logs of what runs, write down which hooks are done."""
+    return links_and_marks(situation.state, situation.observed)
+
+
+def await_start(situation: Situation) -> Stage | None:
+    """Wait for what holds up the containers that are due."""
+    _, stuck = start_next(situation)
+    return waiting_stage(situation.waits, stuck) if situation.waits or stuck else None
+
+
+def await_stops(situation: Situation) -> Stage | None:
+    """Wait for hooks of what is to be stopped."""
+    return stop_of_outgoing(situation)
+
+
+def rest(situation: Situation) -> Stage:
+    """Do nothing: wait for an init container or a probe, if for anything."""
+    awaited = awaited_stage(situation)
+    beside = situation.progress.awaited in {one.name for one in sidecars(situation.pod.spec)}
+    unready = unready_why(situation.state, situation.now)
+    if unready is not None and (awaited is None or beside):
+        return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
+    runs = running(situation.observed)
+    return awaited or Stage(why="all its containers run" if runs else "nothing is due")
+
+
+SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
+    wait_for_spec,
+    inspect,
+    refuse_unsupported,
+    back_off,
+    read_termination_messages,
+    leave_former_cgroup,
+    set_up,
+    mount_volumes,
+    renew_sandbox,
+    restart_all_containers,
+    end_pod,
+    remove_old_init_containers,
+    remove_dropped_containers,
+    prune_instances,
+    remember_restarts,
+    stop_outgoing,
+    resize_in_place,
+    start_container,
+    tidy_up,
+    await_start,
+    await_stops,
+    rest,
+)
+"""What a pod that is to run needs, in this order: the first step with a stage is the next one."""
+
+
+def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
+    """Return the next step of starting a container, None when there is none, and what others are stuck at."""
+    state, now = situation.state, situation.now
+    waiting = {wait.container for wait in situation.waits}
+    reach, stuck = within_reach(state, situation.pod, now)
+    for container in situation.due:
+        regular = not isinstance(container, EphemeralContainer)
+        if container.name in waiting or (regular and container.name not in reach):
+            continue
+        stage = spaced(state, bring_up(situation, container), now)
+        if stage.calls:
+            rows = tuple(row for other in stuck for row in other.waiting)
+            return msgspec.structs.replace(stage, waiting=(*rows, *stage.waiting)), stuck
+        stuck.append(stage)
+    return None, stuck
+
+
+def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     """Do what has to be done once in the life of an actor, before its first container."""
-    calls = [*group_calls(state)]
+    calls = [*group_calls(state, due)]
     why = "making its folders" if not state.folders else "making its cgroup"
     if state.grouped and state.folders:
         why = "giving its cgroup other limits"
@@ -209,148 +395,17 @@ def read_endings(state: PodState) -> Stage | None:
     return Stage(calls=calls, why="reading the last words of what ended") if calls else None
 
 
-def renew_sandbox(
-    state: PodState, pod: v1.Pod, observed: RuntimePod, attempt: int, why: str, now: Instant, wall: WallNs
-) -> Stage:
-    """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
-    leftovers = tuple(leaving(c, own_grace_s(pod)) for c in running(observed))
-    stopping = stops(state, leftovers, now, wall, why=f"stopping its containers: {why}")
-    if stopping is not None:
-        return stopping
-    old = sandbox_stops(state)
-    if old:
-        return Stage(calls=old, why=f"stopping its sandbox: {why}")
-    if not worth_making(pod.spec, observed, attempt):
-        return Stage(why="nothing of it is to run again", ended=True)
-    outdated = purge(state, pod, observed, "", now)
-    if outdated:
-        return outdated
-    if state.node.confined and state.files is None:
-        return Stage(calls=(node_files(state),), why="reading the node's resolver")
-    spec = sandbox_spec(pod, attempt, state.facts, state.files or NodeFiles())
-    if isinstance(spec, ConfigProblem):
-        return Stage(
-            why=f"waiting for a sandbox that can be configured: {spec.message}",
-            wake_at=looked_at_anew(now),
-            pod_reason=spec.reason,
-            pod_message=spec.message,
-        )
-    call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
-    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=begin_again(pod.spec))
+def stop_of_outgoing(situation: Situation) -> Stage | None:
+    """Return the stop of what is not to run on, or the wait for its hooks; None when all is to run on.
+
+    Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
+    """
+    leave = situation.outgoing
+    why = "stopping containers that are not to run on"
+    return stops(situation.state, leave, situation.now, situation.wall, why=why, in_turn=False)
 
 
-def run_containers(
-    state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant, wall: WallNs
-) -> Stage:
-    """Make way for what is to run, then start the next container that is due, in spec order."""
-    found = progress_of(state)
-    first = (
-        restart_all(state, pod, observed, now, wall)
-        or ended_stage(found)
-        or purge(state, pod, observed, sandbox_id, now)
-        or remove_dropped(state, pod, now)
-        or prune(state, pod, observed, sandbox_id, now)
-    )
-    if first:
-        return first
-    leave = outgoing(state, pod, now)
-    noted = note_renewals(state, now) if leave else None
-    if noted:
-        return noted
-    # Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
-    stopping = stops(state, leave, now, wall, why="stopping containers that are not to run on", in_turn=False)
-    if stopping is not None and stopping.calls:
-        return stopping
-    confining = resize_stage(state, now) or limit_again(state, pod, now)
-    if confining and spaced(state, confining, now).calls:
-        return confining
-    waits = waits_of(state, now, wall)
-    started, stuck = start_next(state, pod, observed, sandbox_id, waits, now, wall)
-    if started is not None:
-        return started
-    left_over = links_and_marks(state, observed)
-    if left_over is not None:
-        return left_over
-    if waits or stuck:
-        return waiting_stage(waits, stuck)
-    return stopping or resting_stage(state, pod, observed, found, now, wall)
-
-
-def start_next(
-    state: PodState,
-    pod: v1.Pod,
-    observed: RuntimePod,
-    sandbox_id: str,
-    waits: tuple[Wait, ...],
-    now: Instant,
-    wall: WallNs,
-) -> tuple[Stage | None, list[Stage]]:
-    """Return the next step of starting a container, None when there is none, and what others are stuck at."""
-    waiting = {wait.container for wait in waits}
-    reach, stuck = within_reach(state, pod, now)
-    every: tuple[AnyContainer, ...] = (*pod.spec.ephemeral_containers, *reach)
-    for container in every:
-        if container.name in waiting or not is_due(state, container):
-            continue
-        newest = newest_of(observed, container.name)
-        stage = spaced(state, bring_up(state, pod, container, newest, sandbox_id, now, wall), now)
-        if stage.calls:
-            rows = tuple(row for other in stuck for row in other.waiting)
-            return msgspec.structs.replace(stage, waiting=(*rows, *stage.waiting)), stuck
-        stuck.append(stage)
-    return None, stuck
-
-
-def resting_stage(
-    state: PodState, pod: v1.Pod, observed: RuntimePod, found: Progress, now: Instant, wall: WallNs
-) -> Stage:
-    """Return the stage in which nothing is to be done: what is waited for, if anything is."""
-    awaited = awaited_stage(state, pod, found, wall)
-    beside = found.awaited in {one.name for one in sidecars(pod.spec)}
-    unready = unready_why(state, now)
-    if unready is not None and (awaited is None or beside):
-        return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
-    return awaited or Stage(why="all its containers run" if running(observed) else "nothing is due")
-
-
-def prune(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant) -> Stage | None:
-    """Remove the records of what ended before the last instances."""
-    pruning = state.hold(PRUNING)
-    outdated = prunable(state, pod, observed, sandbox_id)
-    if not outdated or (pruning is not None and now < pruning.until):
-        return None
-    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
-    return stage if spaced(state, stage, now).calls else None
-
-
-def outgoing(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Leaving, ...]:
-    """Return the containers that run and are to be stopped while the pod goes on, and why."""
-    found = []
-    for container in lasting(pod.spec):
-        newest = newest_of(state.observed, container.name)
-        # One that never started has nothing to stop: it is removed when its turn comes.
-        if newest is None or newest.state is not RuntimeContainerState.RUNNING:
-            continue
-        failed = post_start_of(state, newest)
-        if failed is not None and failed.failure:
-            found.append(leaving(newest, own_grace_s(pod), "FailedPostStartHook"))
-        elif is_changed(container, newest):
-            kind = "Init container" if is_init(pod.spec, container.name) else "Container"
-            text = f"{kind} {container.name} definition changed, will be restarted"
-            found.append(leaving(newest, own_grace_s(pod), text))
-    known = {one.instance.id for one in found}
-    found += [
-        leaving(ill.instance, ill.grace_s, ill.event) for ill in ailing(state) if ill.instance.id not in known
-    ]
-    known = {one.instance.id for one in found}
-    for instance in restarts_to_resize(state, pod, now):
-        if instance.id not in known:
-            text = f"Container {instance.name} resize requires restart, will be restarted"
-            found.append(leaving(instance, own_grace_s(pod), text))
-    return (*found, *dropped_to_stop(state, pod))
-
-
-def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[tuple[v1.Container, ...], list[Stage]]:
+def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[str], list[Stage]]:
     """Return the containers that may be started, and the wait of the others: for the postStart hook of one before them."""
     containers = in_order(pod.spec)
     for index, container in enumerate(containers):
@@ -360,8 +415,8 @@ def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[tuple[v1.C
         what = sentences(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
         if mark.failure:
             what = f"the stop of container {container.name}, whose postStart hook failed"
-        return containers[:index], [Stage(why=f"waiting for {what}")]
-    return containers, []
+        return frozenset(c.name for c in containers[:index]), [Stage(why=f"waiting for {what}")]
+    return frozenset(c.name for c in containers), []
 
 
 def links_and_marks(state: PodState, observed: RuntimePod) -> Stage | None:

@@ -11,7 +11,6 @@ Recalling -> Syncing -> Terminating -> Terminated -> Finished -> Gone
 import msgspec
 
 from actors.pod.container.mark import HookRun, Marks
-from actors.pod.status.compose import Facts
 from actors.pod.volume.spec import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of
@@ -264,8 +263,6 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger holds durably enough; None before the recall."""
     base: PodStatus = PodStatus()
     """The last status composed, or recalled: what the next one is built on."""
-    composed_of: Facts | None = None
-    """Of which `base` was composed and found the same: nothing new can come of them."""
     rewrite_at: Instant | None = None
     """When to write `remembered` again, which the ledger did not take."""
     observed: RuntimePod | None = None

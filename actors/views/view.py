@@ -30,7 +30,7 @@ from actors.pleg.state import PlegState
 from actors.pod import explain as pods
 from actors.pod.life.event import named
 from actors.pod.state import PodState
-from actors.pod.status.compose import status_named
+from actors.pod.status.history import status_named
 from actors.probes.explain import probe_rows
 from actors.probes.state import ProberState
 from actors.rules.container.instance import instances_of

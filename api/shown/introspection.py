@@ -183,6 +183,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence."""
     waits_for: str = ""
     since_s: float | None = None
+    sync_step: str = ""
+    """The step of a sync that the pod is at, empty for one that is being ended."""
+    sync_steps: tuple[str, ...] = ()
+    """All steps of a sync, in their order."""
     tried: tuple[Step, ...] = ()
     next: tuple[Step, ...] = ()
     kill: str = ""

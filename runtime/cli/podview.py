@@ -134,6 +134,9 @@ def _explanation(found: Explanation, screen: Screen) -> Iterator[str]:
     for at, step in enumerate(sorted(upcoming, key=lambda step: step.in_s)):
         when = f"in {age(step.in_s)}: " if step.in_s > 0 else ("now: " if found.next else "")
         yield from wrapped("Next" if at == 0 else "", when + _step(step), screen)
+    if found.sync_step in found.sync_steps:
+        at, of = found.sync_steps.index(found.sync_step) + 1, len(found.sync_steps)
+        yield from wrapped("Sync step", f"{at} of {of}: {found.sync_step.replace('_', ' ')}", screen)
     if found.kill:
         yield from wrapped("Last kill", found.kill, screen)
     for at, problem in enumerate(found.problems):

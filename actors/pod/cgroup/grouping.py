@@ -6,7 +6,7 @@ Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
 from msgspec.structs import replace
 
 from actors.pod.cgroup.parent import asked_milli, pod_limits, possible_parents, widest
-from actors.pod.cgroup.resize import due_changes
+from actors.pod.cgroup.resize import ResizeStep
 from actors.pod.container.stop import leaving, stops
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import Stage, host_call, sandbox_stops
@@ -29,35 +29,35 @@ LIMITS_S = 300.0
 """Longest wait between tries to give a cgroup what the kernel does not take."""
 
 
-def is_grouped(state: PodState) -> bool:
+def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
     """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
     if state.desired is None or not state.node.pod_cgroups:
         return True
     if state.grouped != state.memo.cgroup_parent:
         return False
-    return state.granted_to is state.desired or state.granted == limits_due(state, state.desired)
+    return state.granted_to is state.desired or state.granted == limits_due(state, state.desired, due)
 
 
-def limits_due(state: PodState, pod: Pod) -> CgroupLimits:
+def limits_due(state: PodState, pod: Pod, due: tuple[ResizeStep, ...]) -> CgroupLimits:
     """Return what the pod's cgroup is to have now.
 
     While what runs has still to be given other amounts, it is what both need: a pod grows before its containers and
     shrinks after them (reference ``runtime-cri`` section 6.8).
     """
     wanted = pod_limits(pod, state.node)
-    if state.granted is None or not due_changes(state):
+    if state.granted is None or not due:
         return wanted
     return widest(state.granted, wanted)
 
 
-def group_calls(state: PodState) -> tuple[PortCall, ...]:
+def group_calls(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PortCall, ...]:
     """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before."""
-    if state.desired is None or is_grouped(state):
+    if state.desired is None or is_grouped(state, due):
         return ()
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,
         driver=state.node.cgroup_driver,
-        limits=limits_due(state, state.desired),
+        limits=limits_due(state, state.desired, due),
     )
     old = former_group(state)
     if not old:
@@ -144,7 +144,7 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> tu
     return tuple(sorted((*others, hold), key=lambda one: one.container))
 
 
-def limit_again(state: PodState, pod: Pod, now: Instant) -> Stage | None:
+def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
     hold = state.hold(LIMITING)
     if hold is None or now < hold.until:
@@ -152,7 +152,7 @@ def limit_again(state: PodState, pod: Pod, now: Instant) -> Stage | None:
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,
         driver=state.node.cgroup_driver,
-        limits=limits_due(state, pod),
+        limits=limits_due(state, pod, due),
     )
     return Stage(
         calls=(host_call("cgroups", ensure),), why="giving its cgroup limits that the kernel did not take"

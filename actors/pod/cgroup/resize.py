@@ -20,7 +20,6 @@ from actors.pod.life.stage import Stage, runtime_call
 from actors.pod.spec.resource import container_resources
 from actors.pod.state import RESIZING, PodState, Syncing
 from actors.rules.container.instance import newest_of
-from actors.rules.identity import kept_for_each
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
 from api.kube.objects.podstatus import PodCondition, PodStatus
@@ -72,18 +71,17 @@ def due_changes(state: PodState) -> tuple[ResizeStep, ...]:
     return tuple(sorted(found, key=lambda due: order.index(due.change))) if found else ()
 
 
-@kept_for_each
 def amounts_by_container(pod: v1.Pod, node: NodeFacts) -> tuple[tuple[v1.Container, Resources], ...]:
     """Return what each container would be made with now, in spec order."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return tuple((container, container_resources(pod, container, node)) for container in containers)
 
 
-def with_confined(state: PodState) -> PodState:
+def with_confined(state: PodState, due: tuple[ResizeStep, ...]) -> PodState:
     """Return the state that knows for which update everything that runs is confined as it should be."""
     if state.confined == state.generation or state.inflight or state.look or state.observed is None:
         return state
-    return state if due_changes(state) else msgspec.structs.replace(state, confined=state.generation)
+    return state if due else msgspec.structs.replace(state, confined=state.generation)
 
 
 def changes_of(
@@ -144,9 +142,8 @@ def by_restart(container: v1.Container, resource: str) -> bool:
     )
 
 
-def next_changes(state: PodState) -> tuple[ResizeStep, ...]:
+def next_changes(due: tuple[ResizeStep, ...]) -> tuple[ResizeStep, ...]:
     """Return the changes to make side by side now: all of the first kind that is due, restarts before updates."""
-    due = due_changes(state)
     restarts = tuple(one for one in due if one.restart)
     updates = tuple(one for one in due if not one.restart)
     return (*restarts, *(one for one in updates if one.change is updates[0].change))
@@ -184,14 +181,16 @@ def is_held(state: PodState, now: Instant) -> bool:
     return hold is not None and now < hold.until
 
 
-def restarts_to_resize(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Instance, ...]:
+def restarts_among(
+    state: PodState, pod: v1.Pod, due: tuple[ResizeStep, ...], now: Instant
+) -> tuple[Instance, ...]:
     """Return what runs and is to be restarted, for it is to get what it cannot be given in place."""
     if is_held(state, now):
         return ()
     by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
     changes = (
         one
-        for one in next_changes(state)
+        for one in next_changes(due)
         if one.restart and one.instance.state is RuntimeContainerState.RUNNING
     )
     return tuple(
@@ -199,9 +198,9 @@ def restarts_to_resize(state: PodState, pod: v1.Pod, now: Instant) -> tuple[Inst
     )
 
 
-def resize_stage(state: PodState, now: Instant) -> Stage | None:
+def resize_stage(state: PodState, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that confines what runs by other amounts, None when nothing is due or it has to wait."""
-    updates = () if is_held(state, now) else tuple(one for one in next_changes(state) if not one.restart)
+    updates = () if is_held(state, now) else tuple(one for one in next_changes(due) if not one.restart)
     if not updates:
         return None
     names = ", ".join(one.container for one in updates)
@@ -211,7 +210,7 @@ def resize_stage(state: PodState, now: Instant) -> Stage | None:
     )
 
 
-def resize_conditions(state: PodState) -> tuple[PodCondition, ...]:
+def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PodCondition, ...]:
     """Return the conditions that say what the pod's resize waits for; none of a pod that ends or has what it asks for."""
     pod = state.desired
     if pod is None or not isinstance(state.life, Syncing):
@@ -220,7 +219,6 @@ def resize_conditions(state: PodState) -> tuple[PodCondition, ...]:
     if state.resize is not None:
         waits = state.resize
         found.append(PodCondition(type=PENDING, status="True", reason=waits.reason, message=waits.message))
-    due = due_changes(state)
     if due:
         hold = state.hold(RESIZING)
         stuck = hold.message if hold is not None else never_restarted(pod.spec, due)

@@ -37,9 +37,9 @@ def is_started(state: PodState, container: Container) -> bool:
 
 
 def is_ready(state: PodState, container: Container) -> bool:
-    """Tell whether the container's newest instance may be sent work."""
+    """Tell whether a started container's newest instance may be sent work."""
     newest = running_instance(state, container)
-    if newest is None or not is_started(state, container):
+    if newest is None:
         return False
     if container.readiness_probe is None:
         return True
@@ -55,7 +55,7 @@ def started_names(state: PodState) -> tuple[str, ...]:
     return tuple(container.name for container in containers if is_started(state, container))
 
 
-def ready_names(state: PodState) -> tuple[str, ...]:
-    """Return the names of the pod's sidecars and regular containers that count as ready, in spec order."""
+def ready_names(state: PodState, started: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of those of the `started` sidecars and regular containers that count as ready, in spec order."""
     containers = lasting(state.desired.spec) if state.desired is not None else ()
-    return tuple(container.name for container in containers if is_ready(state, container))
+    return tuple(one.name for one in containers if one.name in started and is_ready(state, one))

@@ -1,22 +1,16 @@
-"""The images of a pod: which its next containers need, what the ImagePuller says of them, and what is told of that.
-
-A want is a level and a lease (decision 0012). It stands from the moment in which a container is due until the runtime
-shows the instance made from it.
-"""
+"""The images of a pod: what the ImagePuller is told that its next containers need, and what it says of them."""
 
 from msgspec.structs import replace
 
-from actors.pod.container.due import AnyContainer, attempt_of, in_turn, is_due
+from actors.pod.container.want import answers, report_on
 from actors.pod.life.event import with_event
-from actors.pod.life.stage import crash_wait_s, is_changed, refusal
+from actors.pod.life.stage import refusal
+from actors.pod.situation import Situation
 from actors.pod.state import PodState, Syncing
-from actors.rules.container.instance import newest_of
 from api import duration
 from api.ids import Instant, WallNs
-from api.messages.images import ImageWant, PullPolicy, WantImages
+from api.messages.images import ImageWant, WantImages
 from api.messages.pod import ImageProgress, ImageReport
-from api.ports.runtime import RuntimeContainer as Instance
-from api.ports.runtime import RuntimeContainerState
 
 REASK_S = 60.0
 """After so long without an answer that ends the waiting the wants are told again, in case one got lost."""
@@ -31,51 +25,9 @@ TOLD: dict[str, tuple[str, str, str]] = {
 PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 
 
-def want_of(state: PodState, container: AnyContainer, wall: WallNs) -> ImageWant | None:
-    """Return the image that the next instance of a container needs now, None when none is to be made now."""
-    pod, observed = state.effective, state.observed
-    newest = newest_of(observed, container.name)
-    if pod is None or observed is None or not is_due(state, container):
-        return None
-    if newest is not None and (
-        newest.state is RuntimeContainerState.UNKNOWN or is_made(state, container, newest)
-    ):
-        return None
-    attempt = attempt_of(state, container.name, newest)
-    if crash_wait_s(state, container, newest, wall, attempt) > 0:
-        return None
-    return ImageWant(
-        container=container.name,
-        attempt=attempt,
-        image=container.image,
-        policy=policy_of(state, container),
-        again=dict(state.image_tries).get(container.name, 0),
-    )
-
-
-def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
-    """Return when a container's image is to be fetched; one that is built into the runtime is in no registry."""
-    if not state.node.confined:
-        return PullPolicy.IF_NOT_PRESENT
-    return PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT)
-
-
-def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
-    """Tell whether the next instance was made already and only has to be started."""
-    sandboxes = state.observed.sandboxes if state.observed is not None else ()
-    hold = state.hold(container.name)
-    return (
-        newest.state is RuntimeContainerState.CREATED
-        and bool(sandboxes)
-        and newest.sandbox_id == sandboxes[0].id
-        and not is_changed(container, newest)
-        and not (hold is not None and hold.instance == newest.id)
-    )
-
-
-def with_wants(state: PodState, now: Instant, wall: WallNs) -> PodState:
+def with_wants(state: PodState, situation: Situation) -> PodState:
     """Return the state with the images that it needs now, and without answers to what it needed before."""
-    wants = wanted(state, wall)
+    wants, now = wanted(state, situation), situation.now
     changed = wants != state.wants
     silent = any(not is_answered(state, want) for want in wants) and now >= state.wants_told_at + REASK_S
     if not changed and not silent:
@@ -84,31 +36,14 @@ def with_wants(state: PodState, now: Instant, wall: WallNs) -> PodState:
     return replace(state, wants=wants, wants_told_at=now, images=kept)
 
 
-def wanted(state: PodState, wall: WallNs) -> tuple[ImageWant, ...]:
+def wanted(state: PodState, situation: Situation) -> tuple[ImageWant, ...]:
     """Return all images that the pod needs now, in spec order."""
-    pod = state.effective
-    if not isinstance(state.life, Syncing) or pod is None or refusal(state) is not None:
+    if not isinstance(state.life, Syncing) or situation.effective is None or refusal(state) is not None:
         return ()
     if state.observed is None or state.look:
         # What is known is not sure: what was needed before may be needed still.
         return state.wants or ()
-    wants = (want_of(state, container, wall) for container in in_turn(pod.spec))
-    return tuple(want for want in wants if want is not None)
-
-
-def answers(report: ImageReport, want: ImageWant) -> bool:
-    """Tell whether a report is about this want."""
-    return (report.container, report.attempt, report.image, report.again) == (
-        want.container,
-        want.attempt,
-        want.image,
-        want.again,
-    )
-
-
-def report_on(state: PodState, want: ImageWant) -> ImageReport | None:
-    """Return the last report about a want."""
-    return next((report for report in state.images if answers(report, want)), None)
+    return tuple(want for want in situation.wants.values() if want is not None)
 
 
 def is_answered(state: PodState, want: ImageWant) -> bool:

@@ -7,32 +7,24 @@ the two starts one all the same.
 
 from msgspec.structs import replace
 
-from actors.pod.cgroup.resize import restarts_to_resize
-from actors.pod.container.probe import ailing, probed
+from actors.pod.container.probe import probed
 from actors.pod.life.stage import Stage, remember
+from actors.pod.situation import Situation
 from actors.pod.state import PodState, PortCall, Recalling
 from actors.rules.container.instance import instances_of
-from api.ids import Instant
 from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState, StopContainer
 
 
-def renewals(state: PodState, now: Instant) -> tuple[Instance, ...]:
-    """Return what runs and is to be stopped so that its successor can run."""
-    pod = state.desired
-    if pod is None or state.killed is not None:
-        return ()
-    return (*(one.instance for one in ailing(state) if one.renews), *restarts_to_resize(state, pod, now))
-
-
-def note_renewals(state: PodState, now: Instant) -> Stage | None:
+def note_renewals(situation: Situation) -> Stage | None:
     """Return the stage that writes what runs again however it ends, None where that is written or follows from its policy."""
+    state = situation.state
     pod, written = state.desired, state.remembered.renewed if state.remembered is not None else ()
     if pod is None:
         return None
     policies = {one.name: one.restart_policy or pod.spec.restart_policy for one in probed(pod)}
     fresh = tuple(
-        one.id for one in renewals(state, now) if policies[one.name] == "OnFailure" and one.id not in written
+        one.id for one in situation.renewals if policies[one.name] == "OnFailure" and one.id not in written
     )
     if not fresh:
         return None
@@ -41,24 +33,25 @@ def note_renewals(state: PodState, now: Instant) -> Stage | None:
     return remember(state, memo, "remembering what is started again, however it ends", durable=True)
 
 
-def with_renewed(state: PodState, calls: tuple[PortCall, ...], now: Instant) -> PodState:
+def with_renewed(state: PodState, calls: tuple[PortCall, ...], renewals: tuple[Instance, ...]) -> PodState:
     """Return the state that knows what of these calls stops something that runs again, however it ends."""
     stopped = {what.call.container_id for what in calls if isinstance(what.call, StopContainer)}
     if not stopped:
         return state
-    fresh = tuple(one.id for one in renewals(state, now) if one.id in stopped)
+    fresh = tuple(one.id for one in renewals if one.id in stopped)
     if not fresh:
         return state
     kept = tuple(one for one in state.memo.renewed if one not in fresh)
     return replace(state, memo=replace(state.memo, renewed=(*kept, *fresh)))
 
 
-def without_renewed(state: PodState, now: Instant) -> PodState:
+def without_renewed(situation: Situation) -> PodState:
     """Return the state without the instances whose successor has run, which are not to be stopped after all, or of a pod that is to end."""
+    state = situation.state
     told = state.desired is not None or state.killed is not None
     if not state.memo.renewed or not told or state.observed is None or isinstance(state.life, Recalling):
         return state
-    coming = {one.id for one in renewals(state, now)}
+    coming = {one.id for one in situation.renewals}
     kept: list[str] = []
     for container in probed(state.desired) if state.desired is not None and state.killed is None else ():
         newest, *before = instances_of(state.observed, container.name) or (None,)

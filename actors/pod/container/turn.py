@@ -1,61 +1,28 @@
-"""Whose turn it is in a pod: which containers may start now, what they are numbered, what old ones leave first.
+"""The init containers of a pod on its way: what those of an earlier sandbox leave first, who is waited for, when it ends.
 
-The rules are in `actors.rules.container.progress`; here they meet what one pod's actor knows.
+The rules are in `actors.rules.container.progress`.
 """
 
 import msgspec
 
-from actors.pod.container.health import started_names
 from actors.pod.life.stage import NS, Stage, host_call, remember, removal_of_logs, runtime_call
-from actors.pod.state import PRUNING, PodState
-from actors.pod.status.compose import next_attempt, status_named
-from actors.rules.container.instance import newest_of
-from actors.rules.container.progress import Progress, active_id, is_due, progress
+from actors.pod.situation import Situation
+from actors.pod.state import PRUNING
+from actors.rules.container.progress import Progress
 from actors.rules.container.role import is_init, is_sidecar
-from actors.rules.identity import kept_for_last
-from api.ids import Instant, WallNs
-from api.kube.objects import pod as v1
-from api.kube.objects.container import Container
-from api.ports.runtime import RemoveContainer, RuntimeContainerState, RuntimePod
+from api.ports.runtime import RemoveContainer, RuntimeContainerState
 from api.ports.runtime import RuntimeContainer as Instance
 
 
-@kept_for_last
-def progress_of(state: PodState) -> Progress:
-    """Return how far the pod is in its newest sandbox."""
-    pod, observed = state.effective, state.observed
-    if pod is None or observed is None:
-        return Progress()
-    started = started_names(state) if pod.spec.init_containers else ()
-    return progress(pod.spec, observed, active_id(observed), started)
-
-
-def is_turn(state: PodState, container: Container) -> bool:
-    """Tell whether a container is to be started now, unless something holds it up."""
-    pod, observed = state.effective, state.observed
-    if pod is None or observed is None:
-        return False
-    if not pod.spec.init_containers:
-        # Asked for each container with every message to a pod, most of which have no init containers.
-        newest = newest_of(observed, container.name)
-        return is_due(pod.spec, container, newest, sandbox_id=active_id(observed))
-    return container.name in progress_of(state).due
-
-
-def attempt_of(state: PodState, name: str, newest: Instance | None) -> int:
-    """Return the number of the next instance of a container: never one that was used before."""
-    used = dict(state.memo.used).get(name, -1)
-    return max(next_attempt(newest, status_named(state.base, name)), used + 1)
-
-
-def purge(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str, now: Instant) -> Stage | None:
+def purge(situation: Situation, sandbox_id: str) -> Stage | None:
     """Return the stage that removes what init containers left in other sandboxes, None when there is nothing.
 
     An old result must not count for the sandbox of today, whoever reads it. What is lost with the records is their
     numbers: these are remembered first.
     """
+    state, pod, observed = situation.state, situation.pod, situation.observed
     pruning = state.hold(PRUNING)
-    if not pod.spec.init_containers or (pruning is not None and now < pruning.until):
+    if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.until):
         return None
     gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)
     old = [
@@ -90,12 +57,13 @@ def ended_stage(found: Progress) -> Stage | None:
     return None
 
 
-def awaited_stage(state: PodState, pod: v1.Pod, found: Progress, wall: WallNs) -> Stage | None:
+def awaited_stage(situation: Situation) -> Stage | None:
     """Return the wait for an init container that runs, None when none is waited for."""
-    one = next((c for c in pod.spec.init_containers if c.name == found.awaited), None)
+    pod, wall = situation.pod, situation.wall
+    one = next((c for c in pod.spec.init_containers if c.name == situation.progress.awaited), None)
     if one is None:
         return None
-    newest = newest_of(state.observed, one.name)
+    newest = situation.newest(one.name)
     since = newest.started_at if newest is not None else None
     goal = "count as started" if is_sidecar(pod.spec, one) else "end"
     return Stage(

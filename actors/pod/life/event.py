@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actors.pod.life.stage import Stage
 from actors.pod.spec.problem import CONTAINER, SANDBOX
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
-from actors.pod.status.compose import status_named
+from actors.pod.status.history import status_named
 from actors.rules.container.instance import running
 from actors.rules.container.role import names_of
 from api.ids import WallNs
@@ -18,7 +18,7 @@ from api.messages.events import EventSeen
 from api.ports.runtime import RuntimeContainerState
 
 
-def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
+def with_changes(state: PodState, status: PodStatus, wall: WallNs, *, stopped: bool) -> PodState:
     """Return the state with the events that follow from a new status: who died how, who begins to back off."""
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
     for after in (one for kind in kinds for one in kind):
@@ -30,7 +30,7 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs) -> PodState:
         }
         ended = after.state.terminated or after.last_state.terminated
         if ended and ended.container_id not in known and ended.reason != "StartError":
-            kind = "Normal" if ended.exit_code == 0 or state.killed is not None else "Warning"
+            kind = "Normal" if ended.exit_code == 0 or stopped else "Warning"
             told = f": {ended.message}" if ended.message else ""
             text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason}){told}"
             state = with_event(state, wall, kind, "Exited", text, after.name)

@@ -31,7 +31,7 @@ from actors.pod.state import (
     Terminating,
     Tried,
 )
-from actors.pod.status.compose import never_started
+from actors.pod.status.history import never_started
 from actors.pod.volume.volume import (
     VOLUME_CALLS,
     concealed,

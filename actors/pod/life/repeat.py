@@ -78,6 +78,7 @@ def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
     return Stage(
         why=f"waiting to try {what} again after {first.times} answers without effect: {stage.why}",
         wake_at=first.until,
+        step=stage.step,
         waiting=stage.waiting,
     )
 

@@ -10,7 +10,8 @@ Unlike a kubelet's, ours waits for the crash-loop back-off of the container that
 
 import msgspec
 
-from actors.pod.container.turn import attempt_of, used_after
+from actors.pod.container.due import attempt_of
+from actors.pod.container.turn import used_after
 from actors.pod.life.stage import (
     Stage,
     counted_memo,
@@ -19,29 +20,29 @@ from actors.pod.life.stage import (
     runtime_call,
     stop,
 )
+from actors.pod.situation import Situation
 from actors.pod.state import PRUNING, PodState
 from actors.pod.status.initstatus import may_restart_all
 from actors.rules.container.instance import newest_of
 from actors.rules.container.progress import active_id
 from actors.rules.container.restart import RESTART_ALL, rule_of
 from actors.rules.container.role import in_order, is_init
-from api.ids import Instant, WallNs
+from api.ids import WallNs
 from api.kube.objects import pod as v1
 from api.ports.runtime import RemoveContainer, RuntimeContainerState, RuntimePod
 from api.ports.runtime import RuntimeContainer as Instance
 
 
-def restart_all(
-    state: PodState, pod: v1.Pod, observed: RuntimePod, now: Instant, wall: WallNs
-) -> Stage | None:
+def restart_all(situation: Situation) -> Stage | None:
     """Return the next step of restarting all containers, None when nobody asked for it."""
+    state, pod, observed = situation.state, situation.pod, situation.observed
     if not may_restart_all(pod.spec):
         return None
     askers = who_asks(pod.spec, observed)
     ours = {one.name for one in in_order(pod.spec)}
     left = [one for one in observed.containers if one.name in ours]
     if not state.memo.restarting:
-        return begin(state, pod, askers, left, wall)
+        return begin(state, pod, askers, left, situation.wall)
     if not left:
         memo = msgspec.structs.replace(state.memo, kill=None, restarting=False)
         why = "remembering that all its containers are gone and may start again"
@@ -53,7 +54,7 @@ def restart_all(
         calls = tuple(stop(state, one, 0) for one in alive)
         return Stage(calls=calls, why="stopping all its containers, to restart them")
     pruning = state.hold(PRUNING)
-    if pruning is not None and now < pruning.until:
+    if pruning is not None and situation.now < pruning.until:
         why = f"waiting to remove its containers, which are to be restarted: {pruning.message}"
         return Stage(why=why, wake_at=pruning.until)
     first = min(rank(pod.spec, one, askers) for one in left)

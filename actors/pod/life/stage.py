@@ -61,6 +61,8 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     calls: tuple[PortCall, ...] = ()
     why: str = ""
     """In words: what the calls are for, or what is waited for."""
+    step: str = ""
+    """Which step of a sync it is of, empty for any other stage."""
     wake_at: Instant | None = None
     since_s: float | None = None
     """For how long it has been waited already, where that is known."""

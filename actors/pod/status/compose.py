@@ -10,6 +10,7 @@ from actors.pod.spec.ending import cut_message, ended_message
 from actors.pod.status.address import pod_addresses
 from actors.pod.status.condition import conditions
 from actors.pod.status.containerfield import mounts_of, resources_of, user_of
+from actors.pod.status.history import UNSEEN, ended_for_good, ever_ran, status_named
 from actors.pod.status.initstatus import (
     CREATING,
     INITIALIZING,
@@ -25,7 +26,7 @@ from actors.pod.status.initstatus import (
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.rules.container.instance import instances_of
 from actors.rules.container.progress import active_id, began, is_past
-from actors.rules.container.restart import restarts_after, should_start
+from actors.rules.container.restart import should_start
 from actors.rules.container.role import is_init, is_plain_init
 from actors.rules.container.sandbox import judge
 from actors.rules.resources.qos import qos_class
@@ -48,9 +49,6 @@ from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState as Runs
 from api.ports.runtime import RuntimePod, SandboxState
 from api.wallclock import rfc3339
-
-UNSEEN = "ContainerStatusUnknown"
-"""Reason published with it."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,11 +185,12 @@ def container_status(
         return msgspec.structs.replace(status, ready=False, started=False)
     if waiting is None and old is not None and not facts.terminating:
         waiting = waits_still(old, newest)
-    if waiting and not facts.terminal and not status.state.running:
+    plain = bool(facts.pod.spec.init_containers) and is_plain_init(facts.pod.spec, container)
+    passed = plain and not instances and is_passed(facts, container)
+    if waiting and not passed and not facts.terminal and not status.state.running:
         status = put_off(facts.pod.spec, container, status, newest, waiting)
     running = status.state.running is not None
-    plain = bool(facts.pod.spec.init_containers) and is_plain_init(facts.pod.spec, container)
-    if plain and not instances and status.state.waiting and is_passed(facts, container):
+    if passed and status.state.waiting:
         status = msgspec.structs.replace(status, state=UNSEEN_SUCCESS)
     return msgspec.structs.replace(
         status,
@@ -235,6 +234,7 @@ def without_instance(facts: Facts, container: Container, old: ContainerStatus | 
         )
         return msgspec.structs.replace(
             old,
+            image=container.image,
             state=idle(facts.pod.spec),
             last_state=ContainerState(terminated=gone),
             container_id="",
@@ -283,10 +283,16 @@ def with_last_words(facts: Facts, instance: Instance) -> Instance:
 
 def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:
     """Return how the attempt before `newest` ended, from the last status: the runtime forgot it."""
-    for ended in (old.state.terminated, old.last_state.terminated):
-        if ended is not None and ended.container_id != newest.id:
-            return ContainerState(terminated=ended)
-    return ContainerState()
+    ended = old.state.terminated
+    if ended is not None and ended.container_id not in ("", newest.id):
+        return ContainerState(terminated=ended)
+    # An end without an id is one that was guessed of the instance that is newest still.
+    before = old.last_state.terminated
+    return (
+        ContainerState(terminated=before)
+        if before is not None and before.container_id != newest.id
+        else ContainerState()
+    )
 
 
 def state_of(spec: PodSpec, newest: Instance, old: ContainerStatus | None) -> ContainerState:
@@ -326,15 +332,10 @@ def put_off(
     last = (
         ContainerState(terminated=status.state.terminated) if status.state.terminated else status.last_state
     )
-    return msgspec.structs.replace(status, state=ContainerState(waiting=waiting), last_state=last)
-
-
-def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus) -> bool:
-    """Tell whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
-    ended = None if status.state.running else status.state.terminated or status.last_state.terminated
-    if ended is None or ended.reason in (UNSEEN, RESTARTING):
-        return False
-    return not restarts_after(spec, container, ended.exit_code)
+    image = container.image if newest is None else status.image
+    return msgspec.structs.replace(
+        status, image=image, state=ContainerState(waiting=waiting), last_state=last
+    )
 
 
 def has_begun(facts: Facts) -> bool:
@@ -359,11 +360,6 @@ def closed_books(
     if had_initialised(spec, inits, statuses):
         statuses = tuple(located_no_more(status) for status in statuses)
     return (*(located_no_more(status) for status in inits[:tried]), *inits[tried:]), statuses
-
-
-def ever_ran(status: ContainerStatus) -> bool:
-    """Tell whether the container ever had an instance."""
-    return bool(status.container_id or status.last_state.terminated or status.restart_count)
 
 
 def located_no_more(status: ContainerStatus) -> ContainerStatus:
@@ -404,37 +400,3 @@ def lost(message: str, container_id: str = "") -> ContainerStateTerminated:
 def moment(at: WallNs | None) -> str | None:
     """Return an instant as the API shows it."""
     return None if at is None else rfc3339(at)
-
-
-def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
-    """Return the status of a container of any kind by name."""
-    kinds = (status.container_statuses, status.init_container_statuses, status.ephemeral_container_statuses)
-    return next((one for kind in kinds for one in kind if one.name == name), None)
-
-
-def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
-    """Return the number of the next instance: never one that was used before."""
-    if newest is not None:
-        return max(newest.attempt, old.restart_count if old else 0) + 1
-    if old is None or not ever_ran(old):
-        return 0
-    # One that was made and is not shown any more may have run: only what we removed before its start shows no id.
-    used = old.state.terminated or old.container_id
-    return old.restart_count + (1 if used else 0)
-
-
-def never_started(status: PodStatus, container_id: str) -> PodStatus:
-    """Return the status in which an instance that was removed before its start used up no number."""
-    return msgspec.structs.replace(
-        status,
-        container_statuses=without_id(status.container_statuses, container_id),
-        init_container_statuses=without_id(status.init_container_statuses, container_id),
-    )
-
-
-def without_id(statuses: tuple[ContainerStatus, ...], container_id: str) -> tuple[ContainerStatus, ...]:
-    """Return statuses of which none names this instance as its newest."""
-    return tuple(
-        msgspec.structs.replace(one, container_id="") if one.container_id == container_id else one
-        for one in statuses
-    )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.pod.container.mark import HookKind, HookMark
-from actors.pod.core import advance, decide
+from actors.pod.core import advance, decide, published
 from actors.pod.life.outcome import with_view
 from actors.pod.life.stage import fresh_memo
 from actors.pod.state import (
@@ -199,7 +199,7 @@ def state_line(state):
 
 def with_images(state, now, given):
     """Return the state once every image that it needs is there, or what a pair says of it."""
-    wanting = advance(state, now, WALL + int(now * NS))
+    wanting = published(advance(state, now, WALL + int(now * NS)), stopped=False)
     reports = tuple(
         ImageReport(
             uid=UID,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actors.pod.state import PodState, Recalling
-from actors.pod.status.compose import UNSEEN
+from actors.pod.status.history import UNSEEN
 from api.kube.objects.podstatus import PodStatus
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
+from actors.pod.planned import Planned
 from actors.pod.state import PortCall, Syncing, Terminating
+from actors.rules.container.instance import ready_sandboxes
 from actors.rules.retry import Retry
 from actors.supervisor.state import Quarantined
 from api.lifecycle import Decision
@@ -66,10 +68,10 @@ def lose_exit_code(right):
 def forget_flights(right):
     """A pod's next stage is planned as if nothing were in flight."""
 
-    def plan(state, now, wall, new_op):
+    def plan(state, planned, new_op):
         if not state.inflight or not isinstance(state.life, Syncing):
-            return right(state, now, wall, new_op)
-        decision = right(replace(state, inflight=()), now, wall, new_op)
+            return right(state, planned, new_op)
+        decision = right(replace(state, inflight=()), planned, new_op)
         both = replace(decision.state, inflight=(*state.inflight, *decision.state.inflight))
         return Decision(state=both, actions=decision.actions, wake_at=decision.wake_at)
 
@@ -89,7 +91,7 @@ def instead_of_stops(call):
             stage = right(state, *rest)
             if not any(isinstance(what.call, StopContainer) for what in stage.calls):
                 return stage
-            ready = pod_plan.ready_sandboxes(state.observed)
+            ready = ready_sandboxes(state.observed)
             calls = tuple(pod_plan.runtime_call(state, call(uid=state.uid, sandbox_id=s.id)) for s in ready)
             return replace(stage, calls=calls or stage.calls)
 
@@ -204,13 +206,14 @@ def lose_messages(right):
 def believe_the_stop(right):
     """The end of a pod is not proven: that it was asked to stop is enough."""
 
-    def step_of_life(state, *rest):
-        life = state.life
+    def step_of_life(planned):
+        state, life = planned.state, planned.state.life
         if isinstance(life, Terminating) and not state.inflight and state.observed is not None:
             seen = replace(state.observed, sandboxes=(), containers=())
-            life = replace(life, proven_at=rest[0])
+            life = replace(life, proven_at=planned.now)
             state = replace(state, life=life, look=False, observed=seen)
-        return right(state, *rest)
+            planned = Planned(state, planned.now, planned.wall)
+        return right(planned)
 
     return step_of_life
 
@@ -443,7 +446,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("early-removal", "actors.pod.plan", "terminate", instead_of_stops(RemoveSandbox)),
     Mutant("stale-view", "actors.pod.core", "absorb", take_stale_views),
     Mutant("undead", "actors.pod.core", "recalled", rise_again, first=16),
-    Mutant("count-from-zero", "actors.pod.container.image", "attempt_of", count_from_zero),
+    Mutant("count-from-zero", "actors.pod.situation", "attempt_of", count_from_zero),
     Mutant("no-back-off", "actors.pod.life.stage", "wait_s", never_wait),
     Mutant(
         "hasty-clean-up", "actors.supervisor.state", "DesiredSources.all_ready", ready_too_early, first=16
@@ -467,7 +470,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("truster", "actors.pod.life.outcome", "without_image", trust_the_first_answer, first=11),
     Mutant("heir", "actors.images.actor", "start", forget_the_last_incarnation, first=26),
     Mutant("busybody", "actors.pod.status.condition", "transition_time", tell_the_time),
-    Mutant("newborn", "actors.pod.core", "compose", begin_anew),
+    Mutant("newborn", "actors.pod.planned", "compose", begin_anew),
     Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
     Mutant("crowder", "actors.admission.admit", "tenants", count_who_stays, first=17),
     Mutant("amnesiac", "actors.admission.record", "decoded", forget_verdicts),
@@ -478,11 +481,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("forgetful", "actors.pod.core", "with_volumes", forget_the_volumes),
     Mutant("tearer", "actors.pod.plan", "terminate", tear_volumes),
     Mutant("flatterer", "actors.pod.container.health", "is_ready", flatter),
-    Mutant("softheart", "actors.pod.plan", "ailing", spare_the_ill, first=14),
+    Mutant("softheart", "actors.pod.situation", "ailing", spare_the_ill, first=14),
     Mutant("miser", "actors.probes.core", "take_outcome", never_give_back, first=35),
     Mutant("gullible", "actors.usage.absorb", "check_memory", believe_every_reading),
     Mutant("patient", "actors.usage.core", "ask", wait_for_the_last_reading),
-    Mutant("stiff", "actors.pod.cgroup.resize", "due_changes", give_nothing_in_place, first=5),
+    Mutant("stiff", "actors.pod.situation", "due_changes", give_nothing_in_place, first=5),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-toll", "actors.oom.core", "counted", count_twice),

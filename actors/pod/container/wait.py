@@ -1,0 +1,97 @@
+"""What a container that is to be started waits for: after failed tries, in crash-loop back-off, for its image."""
+
+import msgspec
+
+from actors.pod.container.due import AnyContainer
+from actors.pod.container.want import report_on
+from actors.pod.life.stage import NS, crash_text, tries
+from actors.pod.state import PodState
+from api.ids import Instant, WallNs
+from api.kube.objects import pod as v1
+from api.messages.images import ImageWant
+from api.messages.pod import ImageProgress
+from api.ports.runtime import RuntimeContainer
+
+
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
+    """A container that is to be started, but not now."""
+
+    container: str
+    until: Instant | None
+    """None: until somebody tells that it is over."""
+    since_s: float
+    reason: str
+    """Waiting reason to publish, empty to leave the published one."""
+    message: str
+    why: str
+
+
+def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
+    """Return the wait after failed tries."""
+    hold = state.hold(name)
+    if hold is None or now >= hold.until:
+        return None
+    return Wait(
+        container=name,
+        until=hold.until,
+        since_s=max(0.0, now - hold.since),
+        reason=hold.reason,
+        message=hold.message,
+        why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+    )
+
+
+def crash_wait(
+    state: PodState,
+    pod: v1.Pod,
+    container: AnyContainer,
+    newest: RuntimeContainer | None,
+    attempt: int,
+    left_s: float,
+    now: Instant,
+    wall: WallNs,
+) -> Wait | None:
+    """Return the wait of a container that ended too often, for `left_s` more."""
+    if newest is None or newest.finished_at is None or left_s <= 0:
+        return None
+    name = container.name
+    return Wait(
+        container=name,
+        until=now + left_s,
+        since_s=max(0, wall - newest.finished_at) / NS,
+        reason="CrashLoopBackOff",
+        message=crash_text(state, pod, container),
+        why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+    )
+
+
+def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | None:
+    """Return the wait for an image."""
+    if want is None:
+        return None
+    report = report_on(state, want)
+    if report is not None and report.progress is ImageProgress.READY:
+        return None
+    name, image = want.container, want.image
+    retry_at = report.retry_at if report is not None else None
+    if report is None:
+        asked_s = max(0.0, now - state.wants_told_at)
+        why = f"image {image} of container {name}, which is being looked up"
+        return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
+    if report.progress is ImageProgress.PULLING:
+        turn = (
+            "which is being fetched" if report.since is not None else "which waits for its turn to be fetched"
+        )
+        pulled_s = max(0.0, now - report.since) if report.since is not None else 0.0
+        why = f"image {image} of container {name}, {turn}"
+        return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
+    return Wait(
+        container=name,
+        until=retry_at
+        if retry_at is not None and retry_at > now
+        else None,  # the ImagePuller tells how it went
+        since_s=0.0,
+        reason=report.reason,
+        message=report.message,
+        why=f"image {image} of container {name}: {report.message}",
+    )

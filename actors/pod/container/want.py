@@ -1,0 +1,70 @@
+"""Which image the next instance of a container needs, and what is known of it.
+
+A want is a level and a lease (decision 0012). It stands from the moment in which a container is due until the runtime
+shows the instance made from it.
+"""
+
+from actors.pod.container.due import AnyContainer
+from actors.pod.life.stage import is_changed
+from actors.pod.state import PodState
+from api.messages.images import ImageWant, PullPolicy
+from api.messages.pod import ImageReport
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimeContainerState
+
+
+def want_of(
+    state: PodState, container: AnyContainer, newest: Instance | None, attempt: int, *, backs_off: bool
+) -> ImageWant | None:
+    """Return the image that the next instance of a container that is due needs now, None when none is to be made now.
+
+    `backs_off`: its crash-loop back-off is not over.
+    """
+    if backs_off or state.observed is None:
+        return None
+    if newest is not None and (
+        newest.state is RuntimeContainerState.UNKNOWN or is_made(state, container, newest)
+    ):
+        return None
+    return ImageWant(
+        container=container.name,
+        attempt=attempt,
+        image=container.image,
+        policy=policy_of(state, container),
+        again=dict(state.image_tries).get(container.name, 0),
+    )
+
+
+def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
+    """Return when a container's image is to be fetched; one that is built into the runtime is in no registry."""
+    if not state.node.confined:
+        return PullPolicy.IF_NOT_PRESENT
+    return PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT)
+
+
+def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
+    """Tell whether the next instance was made already and only has to be started."""
+    sandboxes = state.observed.sandboxes if state.observed is not None else ()
+    hold = state.hold(container.name)
+    return (
+        newest.state is RuntimeContainerState.CREATED
+        and bool(sandboxes)
+        and newest.sandbox_id == sandboxes[0].id
+        and not is_changed(container, newest)
+        and not (hold is not None and hold.instance == newest.id)
+    )
+
+
+def answers(report: ImageReport, want: ImageWant) -> bool:
+    """Tell whether a report is about this want."""
+    return (report.container, report.attempt, report.image, report.again) == (
+        want.container,
+        want.attempt,
+        want.image,
+        want.again,
+    )
+
+
+def report_on(state: PodState, want: ImageWant) -> ImageReport | None:
+    """Return the last report about a want."""
+    return next((report for report in state.images if answers(report, want)), None)

@@ -1,0 +1,81 @@
+"""A pod's situation with what follows from it: the stage that comes next, and the status to publish.
+
+The status is a projection: it is made once, after the stage was chosen, and no stage is chosen by it.
+"""
+
+from functools import cached_property
+
+from msgspec.structs import replace
+
+from actors.pod.cgroup.resize import resize_conditions
+from actors.pod.life.refusal import has_containers, is_turned_away, refused_status
+from actors.pod.life.stage import Stage
+from actors.pod.plan import next_stage
+from actors.pod.situation import Situation
+from actors.pod.state import Finished, Gone, Kill, Recalling, Terminated
+from actors.pod.status.compose import Facts, compose
+from actors.pod.status.ephemeral import with_ephemeral
+from api.kube.objects.pod import Pod
+from api.kube.objects.podstatus import PodStatus
+from api.messages.pod import KillCause
+
+PREEMPTED = "Pod was preempted by Kubelet to accommodate a critical pod."
+
+
+class Planned(Situation):
+    """One pod at one moment, and what follows."""
+
+    @cached_property
+    def stage(self) -> Stage:
+        """What comes next, as if no call were in flight."""
+        return next_stage(self)
+
+    @cached_property
+    def status(self) -> PodStatus:
+        """What is to be published; before the recall, and of a pod that no source describes, what was published last."""
+        state, pod = self.state, self.effective
+        if pod is None or isinstance(state.life, Recalling):
+            return state.base
+        if is_turned_away(state) and not has_containers(state):
+            return refused_status(state, pod, self.wall, over=self.is_over)
+        facts = self._facts(pod)
+        return with_ephemeral(compose(facts, self.wall), facts)
+
+    @property
+    def is_over(self) -> bool:
+        """Every container is proven stopped for good."""
+        return isinstance(self.state.life, Terminated | Finished | Gone)
+
+    def _facts(self, pod: Pod) -> Facts:
+        state, kill = self.state, self.state.killed
+        stage, waiting = Stage(), dict[str, tuple[str, str]]()
+        if kill is None:
+            stage = self.stage
+            waiting = {name: (reason, message) for name, reason, message in stage.waiting}
+            waiting |= {wait.container: (wait.reason, wait.message) for wait in self.waits if wait.reason}
+        return Facts(
+            pod=pod,
+            observed=state.observed,
+            base=state.base,
+            waiting=tuple((name, reason, message) for name, (reason, message) in waiting.items()),
+            terminal=self.is_over,
+            terminating=kill is not None,
+            reason=kill.reason if kill and self.is_over else stage.pod_reason,
+            message=kill.message if kill and self.is_over else stage.pod_message,
+            failed=bool(kill and kill.reason),
+            completed=kill is not None and kill.cause is KillCause.COMPLETED,
+            restarting=state.memo.restarting,
+            disruption=disruption_of(kill),
+            resizes=resize_conditions(state, self.changes),
+            endings=state.endings,
+            started=self.started,
+            ready=self.ready,
+            node=replace(state.node, ips=state.node.ips or ((state.node_ip,) if state.node_ip else ())),
+        )
+
+
+def disruption_of(kill: Kill | None) -> str | None:
+    """Return what the condition of a pod says that the node ends for its own sake, None for any other."""
+    if kill is None or not kill.disruption:
+        return None
+    return PREEMPTED if kill.cause is KillCause.PREEMPTED else kill.message

@@ -1,0 +1,170 @@
+"""What one decision about a pod rests on: its state, the two clocks, and the answers that more than one step asks for.
+
+A situation is made once for each decision, and once more when the pod's life goes on in it. Each question is answered
+when it is asked first, and never a second time: nothing that it is answered from changes.
+"""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+from actors.pod.cgroup.resize import ResizeStep, due_changes, restarts_among
+from actors.pod.container.due import AnyContainer, attempt_of, in_turn, is_due
+from actors.pod.container.health import ready_names, started_names
+from actors.pod.container.outgoing import outgoing
+from actors.pod.container.probe import Ailing, ailing
+from actors.pod.container.stop import Leaving
+from actors.pod.container.wait import Wait, crash_wait, hold_wait, image_wait
+from actors.pod.container.want import want_of
+from actors.pod.life.stage import crash_wait_s
+from actors.pod.state import PodState
+from actors.rules.container.instance import newest_of
+from actors.rules.container.progress import Progress, active_id, progress
+from actors.rules.container.sandbox import SandboxVerdict, judge
+from api.ids import Instant, WallNs
+from api.kube.objects.pod import Pod
+from api.messages.images import ImageWant
+from api.ports.runtime import RuntimeContainer as Instance
+from api.ports.runtime import RuntimePod
+
+
+class Situation:
+    """One pod at one moment. Pure: the same state and clocks give the same answers."""
+
+    def __init__(self, state: PodState, now: Instant, wall: WallNs) -> None:
+        self.state = state
+        self.now = now
+        self.wall = wall
+
+    @cached_property
+    def effective(self) -> Pod | None:
+        """The pod to run; None before a source said what that is."""
+        return self.state.effective
+
+    @property
+    def pod(self) -> Pod:
+        """The pod to run, for steps that come after the one that waits for it."""
+        assert self.effective is not None
+        return self.effective
+
+    @property
+    def observed(self) -> RuntimePod:
+        """What the runtime shows, for steps that come after the one that looks."""
+        assert self.state.observed is not None
+        return self.state.observed
+
+    @property
+    def sandbox_id(self) -> str:
+        """The id of the pod's newest sandbox, empty when it has none."""
+        return active_id(self.state.observed)
+
+    @cached_property
+    def sandbox(self) -> SandboxVerdict:
+        """Whether the pod needs a new sandbox."""
+        return judge(self.observed, host_network=self.pod.spec.host_network)
+
+    def newest(self, name: str) -> Instance | None:
+        """Return the newest instance of a container."""
+        return newest_of(self.state.observed, name)
+
+    @cached_property
+    def started(self) -> tuple[str, ...]:
+        """The sidecars and regular containers that count as started."""
+        return started_names(self.state)
+
+    @cached_property
+    def ready(self) -> tuple[str, ...]:
+        """The sidecars and regular containers that count as ready."""
+        return ready_names(self.state, self.started)
+
+    @cached_property
+    def progress(self) -> Progress:
+        """How far the pod is in its newest sandbox."""
+        pod, observed = self.effective, self.state.observed
+        if pod is None or observed is None:
+            return Progress()
+        started = self.started if pod.spec.init_containers else ()
+        return progress(pod.spec, observed, self.sandbox_id, started)
+
+    @cached_property
+    def due(self) -> tuple[AnyContainer, ...]:
+        """The containers to be started unless something holds them up, in the order in which they are started."""
+        pod = self.effective
+        if pod is None:
+            return ()
+        spec = pod.spec
+        return tuple(one for one in in_turn(spec) if is_due(self.state, spec, one, self.progress))
+
+    @cached_property
+    def attempts(self) -> Mapping[str, int]:
+        """The number of the next instance of each container that is due."""
+        return {one.name: attempt_of(self.state, one.name, self.newest(one.name)) for one in self.due}
+
+    @cached_property
+    def crash_waits_s(self) -> Mapping[str, float]:
+        """How long the crash-loop back-off still holds each container that is due, in seconds."""
+        return {
+            one.name: crash_wait_s(self.state, one, self.newest(one.name), self.wall, self.attempts[one.name])
+            for one in self.due
+        }
+
+    @cached_property
+    def wants(self) -> Mapping[str, ImageWant | None]:
+        """The image that each container that is due needs now; None for one that needs none now."""
+        return {
+            one.name: want_of(
+                self.state,
+                one,
+                self.newest(one.name),
+                self.attempts[one.name],
+                backs_off=self.crash_waits_s[one.name] > 0,
+            )
+            for one in self.due
+        }
+
+    @cached_property
+    def waits(self) -> tuple[Wait, ...]:
+        """The containers that are due but wait: after failed tries, in crash-loop back-off, for an image."""
+        found = (
+            hold_wait(self.state, one.name, self.now)
+            or crash_wait(
+                self.state,
+                self.pod,
+                one,
+                self.newest(one.name),
+                self.attempts[one.name],
+                self.crash_waits_s[one.name],
+                self.now,
+                self.wall,
+            )
+            or image_wait(self.state, self.wants[one.name], self.now)
+            for one in self.due
+        )
+        return tuple(wait for wait in found if wait is not None)
+
+    @cached_property
+    def changes(self) -> tuple[ResizeStep, ...]:
+        """What has still to be changed of the amounts of what runs."""
+        return due_changes(self.state)
+
+    @cached_property
+    def ailing(self) -> tuple[Ailing, ...]:
+        """The containers that are to be stopped because a probe failed."""
+        return tuple(ailing(self.state))
+
+    @cached_property
+    def to_restart(self) -> tuple[Instance, ...]:
+        """What is to be restarted because it cannot be given its amounts in place."""
+        pod = self.state.desired
+        return () if pod is None else restarts_among(self.state, pod, self.changes, self.now)
+
+    @cached_property
+    def renewals(self) -> tuple[Instance, ...]:
+        """What runs and is to be stopped so that its successor can run."""
+        if self.state.desired is None or self.state.killed is not None:
+            return ()
+        return (*(one.instance for one in self.ailing if one.renews), *self.to_restart)
+
+    @cached_property
+    def outgoing(self) -> tuple[Leaving, ...]:
+        """The containers that run and are to be stopped while the pod goes on."""
+        return outgoing(self.state, self.pod, self.ailing, self.to_restart)
