@@ -99,9 +99,9 @@ def read_pods(document: bytes, origin: Origin) -> StaticPods:
 def static_pod(raw: Any, origin: Origin, place: str) -> StaticPod:
     """Make a static pod of decoded data; `place` is what its problems call it."""
     read = SCHEME.read(raw, place, kinds=("Pod",))
-    warnings = read.warned()
+    warnings = read.warnings()
     if not isinstance(read.object, Pod):
-        return StaticPod(problems=read.told(), warnings=warnings)
+        return StaticPod(problems=read.located(), warnings=warnings)
     written = read.object
     problems = identity_problems(written.metadata)
     if not problems:

@@ -124,7 +124,11 @@ def test_a_copy_of_a_running_or_mirror_pod_is_a_new_pod():
         (changed(metadata__name="Bad_Name"), "metadata.name", ""),
         (changed(spec__containers=[]), "spec.containers", ""),
         (changed(spec__containers="c"), "spec.containers", "a list"),
-        (changed(spec__terminationGracePeriodSeconds="x"), "spec.terminationGracePeriodSeconds", "number"),
+        (
+            changed(spec__terminationGracePeriodSeconds="x"),
+            "spec.terminationGracePeriodSeconds",
+            "an integer",
+        ),
         (
             changed(spec__volumes=[{"name": "s", "secret": {"secretName": "x"}}]),
             "spec.volumes[0].secret",
