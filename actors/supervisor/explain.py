@@ -1,4 +1,4 @@
-"""Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
+"""Explain pods without an actor: pods that wait for their name or admission, quarantined pods, pods of other agents."""
 
 from actors.rules.container.role import in_order, lasting
 from actors.supervisor.admission import is_ready
@@ -12,30 +12,30 @@ from api.shown.introspection import Explanation, PodRow, Step
 def wait_of(state: SupervisorState, charge: Charge) -> str:
     """Return what a pod without an actor waits for."""
     if charge.died:
-        return f"its actor died past its restart budget and is kept in quarantine: {charge.died}"
+        return f"its actor, which failed too often (quarantine): {charge.died}"
     if state.listed is None:
         return "the container runtime's first listing"
     holder = holder_of(charge, state.charges.values())
     if holder is not None and holder.uid != charge.uid:
-        return f"an older pod of the same name to end (uid {holder.uid})"
+        return f"an older pod of the same name to be removed (uid {holder.uid})"
     if not is_ready(state):
-        return f"to be admitted, for which {silent_on_admission(state)} has to answer"
-    return charge.waits or "its actor to be started"
+        return f"admission, which needs an answer of {silent_on_admission(state)}"
+    return charge.waits or "its actor to start"
 
 
 def silent_on_admission(state: SupervisorState) -> str:
-    """Return who has not answered yet what has to be known before anything is admitted."""
+    """Return which answer admission still needs."""
     if state.book.recalled is not None:
-        return "the container runtime (which it is)"
+        return "the container runtime (name and version)"
     problem = f": {state.book.problem}" if state.book.problem else ""
-    return f"the ledger (what was admitted before{problem})"
+    return f"the ledger (pods admitted before{problem})"
 
 
 def charge_row(state: SupervisorState, charge: Charge, now: Instant) -> PodRow:
     """Return the line of ``nodeagent pods`` of a pod without an actor."""
     containers = tuple(c.name for c in in_order(charge.pod.spec)) if charge.pod else ()
     lasts = len(lasting(charge.pod.spec)) if charge.pod else 0
-    retry = f", again in {max(0.0, charge.retry_at - now):.0f} s" if charge.died else ""
+    retry = f", restart in {max(0.0, charge.retry_at - now):.0f} s" if charge.died else ""
     return PodRow(
         namespace=charge.namespace,
         name=charge.name,
@@ -53,12 +53,12 @@ def charge_explanation(state: SupervisorState, charge: Charge, now: Instant) -> 
     """Return the answer to ``explain`` for a pod without an actor."""
     coming: tuple[Step, ...] = ()
     if charge.died:
-        coming = (Step(in_s=max(0.0, charge.retry_at - now), what="start its actor again"),)
+        coming = (Step(in_s=max(0.0, charge.retry_at - now), what="restart its actor"),)
     return Explanation(
         namespace=charge.namespace,
         name=charge.name,
         uid=charge.uid,
-        state="it has no actor; its containers, if any, are left as they are",
+        state="no actor; its containers, if any, are left unchanged",
         waits_for=wait_of(state, charge),
         next=coming,
         kill=charge.kill.cause.value if charge.kill else "",
@@ -80,7 +80,7 @@ def foreign_row(presence: RuntimePresence) -> PodRow:
 
 
 def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
-    """Return our pods that the runtime holds while the source that may want them has not spoken yet."""
+    """Return our pods in the runtime whose source has not listed its pods yet."""
     if state.listed is None or state.all_ready:
         return ()
     strange = {presence.uid for presence in state.foreign}
@@ -90,13 +90,13 @@ def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
 
 
 def unclaimed_wait(state: SupervisorState) -> str:
-    """Return what our pods without a source wait for."""
+    """Return what a pod waits for whose source has not listed its pods yet."""
     silent = ", ".join(source for source in state.expected if source not in state.seen)
-    return f"its source to speak (not heard yet from: {silent}); until then it is left as it is"
+    return f"the first list of its source ({silent}); until then it is left unchanged"
 
 
 def unclaimed_row(state: SupervisorState, presence: RuntimePresence) -> PodRow:
-    """Return the line of ``nodeagent pods`` of a pod whose source has not spoken yet."""
+    """Return the line of ``nodeagent pods`` of a pod whose source has not listed its pods yet."""
     return PodRow(
         namespace=presence.namespace,
         name=presence.name,
@@ -110,12 +110,12 @@ def unclaimed_row(state: SupervisorState, presence: RuntimePresence) -> PodRow:
 
 
 def unclaimed_explanation(state: SupervisorState, presence: RuntimePresence) -> Explanation:
-    """Return the answer to ``explain`` for a pod whose source has not spoken yet."""
-    how = "something of it runs" if presence.alive else "nothing of it runs any more"
+    """Return the answer to ``explain`` for a pod whose source has not listed its pods yet."""
+    how = "running" if presence.alive else "not running"
     return Explanation(
         namespace=presence.namespace,
         name=presence.name,
         uid=presence.uid,
-        state=f"found in the container runtime, and {how}",
+        state=f"found in the container runtime, {how}",
         waits_for=unclaimed_wait(state),
     )

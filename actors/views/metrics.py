@@ -1,12 +1,12 @@
 """What is counted, as metrics: usage of node, pods and containers under a kubelet's names, and the agent's own inside.
 
-Usage carries the time of its sample. A number that is not known has no sample, so that nobody takes it for 0.
+Usage carries the time of its sample. An unknown number has no sample, so that it is not taken for 0.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from actors.oom.state import Toll
+from actors.oom.state import OomCount
 from api.eviction import Pressure
 from api.ids import Instant
 from api.ports.runtime import RuntimeContainerState, RuntimePod
@@ -57,7 +57,7 @@ def counter(name: str, text: str, samples: Iterable[Sample]) -> Family:
 
 
 def usage_families(usage: Usage | None) -> list[Family]:
-    """Return what a kubelet tells on ``/metrics/resource``."""
+    """Return the metrics of a kubelet's ``/metrics/resource``."""
     failed = [Sample(int(usage is None))]
     error = gauge("resource_scrape_error", "1 if nothing of usage is known, 0 otherwise", failed)
     if usage is None:
@@ -370,9 +370,9 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
     ]
 
 
-def oom_families(listed: Iterable[RuntimePod], tolls: Iterable[Toll]) -> list[Family]:
-    """Return how many processes of each container that there is were killed for want of memory."""
-    counts = {(toll.uid, toll.container): toll.kills for toll in tolls}
+def oom_families(listed: Iterable[RuntimePod], oom_counts: Iterable[OomCount]) -> list[Family]:
+    """Return the OOM kills of each existing container."""
+    counts = {(row.uid, row.container): row.kills for row in oom_counts}
     rows = {
         (("container", container.name), ("namespace", pod.namespace), ("pod", pod.name)): counts.get(
             (pod.uid, container.name), 0
@@ -386,7 +386,7 @@ def oom_families(listed: Iterable[RuntimePod], tolls: Iterable[Toll]) -> list[Fa
 
 
 def eviction_families(evictions: Mapping[str, int], conditions: Iterable[str]) -> list[Family]:
-    """Return how many pods had to go, by signal, and which pressures are told."""
+    """Return the number of evictions by signal, and the node conditions that are set."""
     told = frozenset(conditions)
     counts = [Sample(count, (("eviction_signal", signal),)) for signal, count in sorted(evictions.items())]
     pressures = [Sample(int(one in told), (("condition", one.value),)) for one in Pressure]

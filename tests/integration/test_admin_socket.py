@@ -222,8 +222,8 @@ def test_top_shows_the_largest_first_and_names_what_is_wrong(agent):
 def test_eviction_is_explained_the_answer_first(agent):
     text = verb(agent, "explain", "eviction").stdout.decode()
     lines = text.splitlines()
-    assert lines[0] == "Now:        pod default/web would be evicted for memory.available"
-    assert lines[1] == "Pressure:   MemoryPressure, felt now"
+    assert lines[0] == "Now:        evict pod default/web for memory.available"
+    assert lines[1] == "Pressure:   MemoryPressure, observed now"
     [memory] = [line.split() for line in lines if line.startswith("memory.available")]
     assert memory == [
         "memory.available",
@@ -239,13 +239,13 @@ def test_eviction_is_explained_the_answer_first(agent):
     ]
     rows = [line.split(maxsplit=4) for line in lines if line.startswith("default/")]
     assert rows[0] == ["default/web", "2.0GiB", "0B", "0", "next"]
-    assert rows[1][4] == "nobody knows what it uses"
-    assert "if it were short of" not in text
+    assert rows[1][4] == "usage unknown"
+    assert "were short:" not in text
     assert "default/hog for nodefs.available, 70s ago" in text
-    assert "Kernel:     tells at once when a memory threshold is crossed" in lines
+    assert "Kernel:     notifies when a memory threshold is crossed" in lines
     assert "OOM kills:  default/web/main: hog (7), 3 s ago, limit of /kubepods" in lines
     assert (
-        "if it were short of pid.available:"
+        "order of eviction if pid.available were short:"
         in verb(agent, "explain", "eviction", "--dry-run").stdout.decode()
     )
     assert msgspec.json.decode(verb(agent, "explain", "eviction", "-o", "json").stdout)["short_of"]

@@ -217,7 +217,7 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
     ids=lambda flag: flag[0],
 )
 def test_a_flag_of_a_later_build_is_refused_in_one_line(agent, flag):
-    refused(agent.run(*flag), flag[0], "does not have", "leave the flag out")
+    refused(agent.run(*flag), flag[0], "is not supported yet", "remove the flag")
 
 
 def test_an_endpoint_that_is_none_is_refused_in_one_line(agent):

@@ -88,7 +88,7 @@ def test_a_socket_where_a_folder_should_be_starts_nothing_and_is_explained(house
             volumes=[{"name": "v", "hostPath": {"path": str(listener), "type": kind}}],
         )
         told = house.until_waits(name, f"{listener} {text}")
-        assert "main: waits, ContainerCreating" in told["containers"][0]
+        assert "main: waiting: ContainerCreating" in told["containers"][0]
         assert house.status(name)["phase"] == "Pending"
     assert listener.is_socket()
 

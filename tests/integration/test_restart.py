@@ -246,7 +246,7 @@ def test_a_plan_of_faults_is_announced_and_a_wrong_one_is_refused(agent):
         path.write_text(text)
         ended = agent.run(env={"NODEAGENT_FAULTS": str(path)})
         assert ended.returncode == 1
-        assert "NODEAGENT_FAULTS: cannot read a plan of faults: " in ended.stderr
+        assert "NODEAGENT_FAULTS: cannot read the plan of faults: " in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
     missing = agent.run(env={"NODEAGENT_FAULTS": str(agent.folder / "missing")})
     assert "there is no such file" in missing.stderr

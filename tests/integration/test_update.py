@@ -165,7 +165,7 @@ def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
     row = agent.until(lambda: agent.row("web")["why"] and agent.row("web"), "the pod is shown")
     assert row["status"] == "Waiting"
     assert "file" in row["why"]
-    assert "something of it runs" in agent.explain("web")["state"]
+    assert "container runtime, running" in agent.explain("web")["state"]
     link.symlink_to(away)
     link.replace(agent.manifests)
     agent.until_status("web", "Running")

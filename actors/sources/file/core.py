@@ -1,10 +1,10 @@
-"""Decides when to read the manifest path, what to tell the merge, and what to remember of it.
+"""Decides when to read the manifest path, what to send to the merge, and what to store of it.
 
 ```text
 RecallAll -> ReadManifests at once, then every period, at each FileSettled, and to confirm what only a reading showed
                   |
                   v
-          listing.py: what counts -> PodsSeen (the whole list) to the merge -> Remember / Forget what files said
+          listing.py: accepted content -> PodsSeen (the whole list) to the merge -> Remember / Forget file contents
 ```
 
 The state is this source's alone; what must outlive it is in the ledger's section `manifests`: the last right content
@@ -125,7 +125,7 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
 
 
 def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileState:
-    """Return what is known after a call ended. One of an earlier incarnation says nothing."""
+    """Return the state after a call ended. An outcome of an earlier incarnation is ignored."""
     if outcome.op == state.recalling:
         return absorb_memory(state, outcome)
     if state.reading is not None and outcome.op == state.reading.op:
@@ -172,7 +172,7 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
 
 
 def remembered(state: FileState, memo: Memo) -> FileEntry:
-    """Return a file as it was when it was last right. What it says now is still to be read."""
+    """Return a file with its last valid content. Its current content is still to be read."""
     read = read_pod(memo.document, origin_of(state, memo.path))
     if read.pod is None:
         return FileEntry(path=memo.path)
@@ -218,7 +218,7 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     actions: list[Action] = []
     if not state.listening and now >= state.listen_at:
         actions.append(Listen(stream=CHANGES))
-        # What changed while nobody listened was not announced.
+        # Changes before the subscription were not announced.
         state = replace(state, listening=True, deaf=None, read_at=min(state.read_at, now))
     if not state.recalled:
         if state.recalling is None:
@@ -263,7 +263,7 @@ def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
 
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
-    """Return when to look again at the latest, were nothing to come."""
+    """Return the latest time of the next decision."""
     times = [] if state.listening else [state.listen_at]
     if state.recalled and state.reading is None:
         times.append(next_reading(state))
@@ -273,7 +273,7 @@ def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | No
 
 
 def wanted_writes(state: FileState) -> tuple[Unwritten, ...]:
-    """Return what the ledger will not hold as it should once what is being written is there."""
+    """Return the ledger writes that are missing when those in flight are done."""
     if not state.remembers or not state.listed:
         return ()
     stored = {one.path: one for one in state.stored}

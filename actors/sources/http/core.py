@@ -45,7 +45,7 @@ class HttpState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last body, right or wrong."""
     pods: tuple[Pod, ...] = ()
     seen: bool = False
-    """The URL gave one list that was right, be it empty: before that nothing is told."""
+    """The URL gave one valid list, even an empty one: before that nothing is sent."""
     told: bool = False
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
@@ -160,6 +160,6 @@ def rows(state: HttpState) -> tuple[SourceRow, ...]:
 
 
 def changed_rows(before: HttpState, after: HttpState) -> tuple[SourceRow, ...]:
-    """Return the rows that say something else than before."""
+    """Return the rows that changed."""
     known = set(rows(before))
     return tuple(row for row in rows(after) if row not in known)

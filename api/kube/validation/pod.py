@@ -156,9 +156,9 @@ def check_identity(check: Check, spec: PodSpec) -> None:
     check.one_of("spec.preemptionPolicy", spec.preemption_policy, ("Never", "PreemptLowerPriority"))
     for index, gate in enumerate(spec.readiness_gates):
         check.matches(f"spec.readinessGates[{index}].conditionType", gate.condition_type, names.QUALIFIED)
-    for index, gate in enumerate(spec.scheduling_gates):
-        check.matches(f"spec.schedulingGates[{index}].name", gate.name, names.QUALIFIED)
-    check.unique("spec.schedulingGates", (gate.name for gate in spec.scheduling_gates), "name", "a name")
+    for index, scheduling in enumerate(spec.scheduling_gates):
+        check.matches(f"spec.schedulingGates[{index}].name", scheduling.name, names.QUALIFIED)
+    check.unique("spec.schedulingGates", (one.name for one in spec.scheduling_gates), "name", "a name")
     if spec.os is not None:
         check.one_of("spec.os.name", spec.os.name, ("linux", "windows"), optional=False)
 

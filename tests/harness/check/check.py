@@ -224,7 +224,7 @@ class Checker:
             said = oom_broken(cell.committed, self.world.kernel)
             if said:
                 self.fail("nothing is counted that was not killed", said, path)
-            if cell.committed.tolls:
+            if cell.committed.oom_counts:
                 self.coverage.note("kernel", "counted a kill")
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)

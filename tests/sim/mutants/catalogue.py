@@ -472,7 +472,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("stiff", "actors.pod.cgroup.resize", "due_changes", give_nothing_in_place, first=5),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
-    Mutant("double-toll", "actors.oom.core", "counted", count_twice),
+    Mutant("double-oom-count", "actors.oom.core", "counted", count_twice),
     Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
     Mutant("stubborn", "actors.oom.core", "deaf", hear_no_more, first=8),
 )

@@ -782,8 +782,7 @@ def test_explain_says_what_it_waits_for_since_when_and_what_comes_next():
     assert answer.since_s == pytest.approx(4, abs=0.1)
     [coming] = answer.next
     assert coming.in_s == pytest.approx(6, abs=0.1)
-    assert coming.what == "this wait is over"
-    assert coming.result == "waiting: image example/app:1 of container a, which is being looked up"
+    assert coming.what == "wait for image example/app:1 of container a, which is being looked up"
     assert isinstance(hand.state.life, Syncing)
 
 

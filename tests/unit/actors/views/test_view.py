@@ -111,7 +111,7 @@ def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
     view = AgentView(OnePod(), lambda: 0.0, lambda: WALL, lambda call, deadline_s: info)
     rows = {row.name: row for row in view.ready()}
     assert rows["runtime"].ok
-    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
+    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not started")
 
 
 @pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
