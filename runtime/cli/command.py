@@ -1,6 +1,6 @@
 """The command line's verbs: what they are called, what they take, and who carries them out.
 
-Only the verb that was asked for is imported, so that ``nodeagent pods`` starts in a moment.
+Only the module of the requested verb is imported, so that ``nodeagent pods`` starts fast.
 """
 
 import argparse
@@ -164,7 +164,7 @@ def _add_exec(
     )
     run.set_defaults(argv=[])
     # argparse gives a list that may be empty to the first place where it could stand, so that it would never see what
-    # comes after "POD -c C --"; the part after the dashes is cut off before it looks.
+    # comes after "POD -c C --"; the part after the dashes is cut off before argparse parses.
     setattr(run, "parse_known_args", functools.partial(_parse_exec, run))  # noqa: B010 - mypy: no other way to replace it
 
 
@@ -187,7 +187,7 @@ def run_verb(args: argparse.Namespace, *, check: "Check | None" = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 errors="replace"
-            )  # a terminal without our characters shows question marks, no traceback
+            )  # a terminal without these characters shows question marks, no traceback
     try:
         return _carry_out(args, check)
     except BrokenPipeError:

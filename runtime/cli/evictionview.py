@@ -85,7 +85,7 @@ def _ranking(title: str, ranking: RankingRow, screen: Screen) -> Iterator[str]:
 
 
 def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str:
-    """Return thresholds beside their readings."""
+    """Return a table of thresholds and readings."""
     columns = (
         Column("SIGNAL", least=10),
         Column("THRESHOLD", right=True),

@@ -143,7 +143,7 @@ def test_a_verb_without_an_agent_is_one_clear_line(agent, words):
     ended = agent.verb(*words)
     assert (ended.returncode, ended.stdout) == (1, "")
     [line] = ended.stderr.splitlines()
-    assert line.startswith("nodeagent: no agent to talk to:")
+    assert line.startswith("nodeagent: cannot connect to the agent:")
     assert str(agent.root / "nodeagent.sock") in line
     assert "nodeagent run" in line
     assert "--root-dir" in line
@@ -155,7 +155,7 @@ def test_a_verb_after_a_killed_agent_is_one_clear_line(agent):
     ended = agent.verb("pods")
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()
-    assert "nobody listens" in line
+    assert "no process listens" in line
 
 
 def test_a_pod_that_is_not_there_is_one_clear_line(agent):

@@ -268,7 +268,7 @@ def test_a_cgroup_that_a_killed_agent_left_is_removed_by_the_next(agent):
         pytest.skip("needs a cgroup hierarchy that may be written to, as root has one")
     main = agent.mains("web")
     agent.kill9()
-    # As a keeper leaves it whose maker died before it said what to keep, and a nursery that could not tidy up.
+    # As a keeper leaves it whose maker died before it said what to keep, and a keeper server that could not tidy up.
     strays = [group / name for group in groups for name in ("0" * 32, "nursery-999999999")]
     for stray in strays:
         (stray / "keeper").mkdir(parents=True)

@@ -89,7 +89,7 @@ class GetExchange:
             raise MalformedError(self._words(error)) from None
 
     def end(self) -> bool:
-        """Take in that nothing more comes; tell whether that is a whole answer."""
+        """Absorb the end of the stream; return whether the answer is complete."""
         if self.status and not self.complete:
             with contextlib.suppress(h11.RemoteProtocolError):
                 self._http.receive_data(b"")
@@ -133,7 +133,7 @@ class GetExchange:
 
 
 def request_of(target: Target, headers: Pairs) -> h11.Request:
-    """Return a GET: its host first, and no say about the connection but ours. Raises `ValueError`."""
+    """Return a GET: its host first, and our own Connection header only. Raises `ValueError`."""
     host = host_port(target.host, target.port)
     others = []
     for name, value in headers:

@@ -467,7 +467,7 @@ class PlainWindow:
     def open_exec(self, pod, container, command, *, tty, stdin, stdout, stderr):
         self.ran.append((pod, container, command, tty, stdin, stdout, stderr))
         if not self.stream_url:
-            raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
+            raise RejectedError("the embedded runtime does not support streaming yet; remove -i and -t")
         return self.stream_url
 
     def images(self):

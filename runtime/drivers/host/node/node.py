@@ -30,9 +30,9 @@ CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
 
 
 class NodeDescriber:
-    """The port ``node``: facts of the node, gathered once the runtime has said what it is.
+    """The port ``node``: facts of the node, collected once the runtime has reported its status.
 
-    `ask` asks the runtime, waiting at most so many seconds, and raises an `OperatingError`; None: there is none to ask.
+    `ask` calls the runtime with a deadline in seconds, and raises an `OperatingError`; None: there is no runtime to call.
     """
 
     name = "node"
@@ -72,7 +72,7 @@ def gather(
     proc: Path = PROC,
     sys: Path = SYS,
 ) -> NodeFacts:
-    """Return what of this node shapes containers; `info` is what the runtime says of itself, None when it was not asked.
+    """Return the facts of the node that containers depend on; `info` is the status of the runtime, None without a call.
 
     Raises `RejectedError` for settings that this machine's cgroups cannot carry out.
     """
@@ -137,18 +137,18 @@ def gather(
 
 
 def has_cgroups(proc: Path) -> bool:
-    """Tell whether a hierarchy of cgroups is mounted."""
+    """Return whether a hierarchy of cgroups is mounted."""
     return any(" - cgroup" in line for line in read_text(proc / "self/mountinfo").splitlines())
 
 
 def max_pids(proc: Path) -> int:
-    """Return how many processes and threads the kernel allows, 0 when it does not say."""
+    """Return the kernel's limit of processes and threads, 0 when unknown."""
     texts = (read_text(proc / "sys/kernel" / name).strip() for name in ("pid_max", "threads-max"))
     return min((int(text) for text in texts if text.isdigit()), default=0)
 
 
 def huge_page_bytes(sys: Path, size: int) -> int:
-    """Return how much the kernel keeps as huge pages of this size."""
+    """Return the memory in huge pages of this size."""
     text = read_text(sys / f"kernel/mm/hugepages/hugepages-{size // KIBIBYTE}kB/nr_hugepages").strip()
     return int(text) * size if text.isdigit() else 0
 
@@ -162,7 +162,7 @@ def cgroup_version(sys: Path) -> int:
 
 
 def has_swap_controller(version: int, proc: Path, sys: Path) -> bool:
-    """Tell whether cgroups count swap. The root cgroup of version 2 has no such file, so that its children are asked."""
+    """Return whether cgroups count swap. The root cgroup of version 2 has no such file, so its children are read."""
     root = sys / "fs/cgroup"
     if version == 1:
         return (root / "memory/memory.memsw.limit_in_bytes").exists()
@@ -187,13 +187,13 @@ def read_meminfo(proc: Path) -> dict[str, int]:
 
 
 def huge_page_sizes(sys: Path) -> tuple[int, ...]:
-    """Return the sizes of huge pages that the kernel has, ascending."""
+    """Return the sizes of huge pages of the kernel, ascending."""
     matches = (HUGE_PAGES.fullmatch(name) for name in names_in(sys / "kernel/mm/hugepages"))
     return tuple(sorted(int(match[1]) * KIBIBYTE for match in matches if match))
 
 
 def huge_pages(sys: Path) -> tuple[tuple[str, int], ...]:
-    """Return the bytes that the kernel keeps in huge pages, by the name that pods ask for them under."""
+    """Return the bytes in huge pages, by resource name."""
     folder = sys / "kernel/mm/hugepages"
     found = []
     for size in huge_page_sizes(sys):
@@ -217,7 +217,7 @@ def labels(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 
 def throttle_paths(sys: Path) -> tuple[str, ...]:
-    """Return the folders that tell how hot each processor is, as a container would see them."""
+    """Return the thermal folders of each processor, as a container would see them."""
     folder = sys / "devices/system/cpu"
     cpus = sorted((name for name in names_in(folder) if CPU.fullmatch(name)), key=lambda name: int(name[3:]))
     return tuple(

@@ -1,4 +1,4 @@
-"""Usage by process, for containers whose cgroup counts nothing: what ``/proc`` says of each, summed up."""
+"""Usage by process, for containers whose cgroup counts nothing: the sum over ``/proc``."""
 
 import os
 import time
@@ -11,7 +11,7 @@ UTIME, STIME, CUTIME, CSTIME, STARTTIME, RSS = 11, 12, 13, 14, 19, 21
 
 
 class Processes:
-    """One look at all processes; made when the first container needs it, good for one call."""
+    """One scan of all processes; made when the first container needs it, valid for one call."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
@@ -51,7 +51,7 @@ class Processes:
         return CpuUsage(at=time.time_ns(), clock_ns=time.monotonic_ns(), total_ns=ticks * TICK_NS)
 
     def memory(self, pids: list[int]) -> MemoryUsage | None:
-        """Return the resident memory of processes. Pages that several have count for each, as nobody's own limit holds."""
+        """Return the resident memory of processes. Pages that several processes share count for each."""
         resident = anonymous = 0
         known = False
         for pid in pids:
