@@ -94,7 +94,7 @@ def test_validate_tells_of_a_file_that_is_not_there_in_one_line(agent):
     assert "no such file" in line
 
 
-def test_validate_goes_on_after_a_file_that_can_not_be_read(agent):
+def test_validate_goes_on_after_a_file_that_cannot_be_read(agent):
     good = agent.folder / "good.yaml"
     good.write_text(json.dumps(pod("good", FOREVER)))
     ended = agent.verb_alone("validate", str(agent.folder / "missing.yaml"), str(good))
@@ -189,10 +189,10 @@ def test_a_field_of_the_configuration_that_does_not_exist_is_an_error_with_its_p
     )
 
 
-def test_a_field_of_the_configuration_that_is_not_honoured_is_a_warning_with_its_path(agent):
+def test_a_field_of_the_configuration_that_is_not_supported_is_a_warning_with_its_path(agent):
     agent.configure(podCIDR="10.0.0.0/24")
     agent.start()
-    [line] = [line for line in agent.stderr().splitlines() if "not honoured" in line]
+    [line] = [line for line in agent.stderr().splitlines() if "not supported yet" in line]
     assert "podCIDR" in line
     assert "WARN" in line
 

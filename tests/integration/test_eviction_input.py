@@ -54,7 +54,7 @@ BROKEN = {
 }  # fmt: skip
 
 
-def test_each_that_can_not_be_is_told_with_where_and_why(agent):
+def test_each_that_cannot_be_is_told_with_where_and_why(agent):
     files = {}
     for number, (fields, words) in enumerate(BROKEN.values()):
         agent.configure(**fields)
@@ -107,7 +107,7 @@ def test_a_file_system_that_hangs_is_named_and_limits_of_volumes_hold_all_the_sa
     status = until_evicted(agent, "hog")
     assert status["message"] == 'Usage of EmptyDir volume "data" exceeds the limit "1Mi". '
     named = "nodefs.available cannot be read: it neither starts nor ends pressure"
-    agent.until(lambda: named in explained(agent), "the signal that can not be read is named", 60.0)
+    agent.until(lambda: named in explained(agent), "the signal that cannot be read is named", 60.0)
     rows = {row["signal"]: row for row in agent.json("/eviction")["thresholds"]}
     assert rows["nodefs.available"]["available"] is None
     assert rows["memory.available"]["available"] > 0

@@ -1,4 +1,4 @@
-"""Pods that ask for what can not be, or must not be, on either runtime: bounded, explained, and their neighbour notices nothing."""
+"""Pods that ask for what cannot be, or must not be, on either runtime: bounded, explained, and their neighbour notices nothing."""
 
 import ctypes
 import os

@@ -394,10 +394,10 @@ def test_a_resize_that_waits_or_can_never_be_is_explained_and_given_once_there_i
     assert house.agent.mains("grows") == before
 
 
-# ---------------------------------------------------------------- 8. what can not be carried out
+# ---------------------------------------------------------------- 8. what cannot be carried out
 
 
-def test_what_can_not_be_carried_out_is_explained_with_the_standard_reason(house):
+def test_what_cannot_be_carried_out_is_explained_with_the_standard_reason(house):
     source = {"resourceFieldRef": {"containerName": "other", "resource": "limits.cpu"}}
     house.put("env", house.container("main", FOREVER, env=[{"name": "N", "valueFrom": source}]))
     house.put("image", {**house.container("main", FOREVER), "image": "Not//An:Image"})

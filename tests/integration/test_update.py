@@ -148,7 +148,7 @@ def test_a_manifest_folder_that_is_missing_counts_as_empty_and_is_told(agent):
     agent.until_status("web", "Running")
 
 
-def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
+def test_a_manifest_path_that_cannot_be_read_stops_no_pod(agent):
     agent.put("web", FOREVER)
     agent.start()
     agent.until_status("web", "Running")

@@ -90,7 +90,7 @@ class MemoryUsageReader:
             inodes_used=1 << 19,
         )
         self.missing_disks: dict[str, str] = {}
-        """Paths that can not be measured, and why."""
+        """Paths that cannot be measured, and why."""
         self.loads: dict[Uid, Load] = {}
         self.other_bytes = 512 << 20
         """Memory of what is no pod."""

@@ -42,7 +42,7 @@ class MemoryVolumes:
         self.bound: dict[str, str] = {}
         """Places of sub paths, and what is bound there."""
         self.busy: set[str] = set()
-        """Paths that are in use, so that they can not be unmounted."""
+        """Paths that are in use, so that they cannot be unmounted."""
         self._host: dict[str, HostKind] = {"/": HostKind.FOLDER}
         self._lock = threading.Lock()
 

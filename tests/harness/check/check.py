@@ -213,7 +213,7 @@ class Checker:
         if path == paths.USAGE and isinstance(cell.committed, UsageState):
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
-                self.fail("no reading that can not be is ever told", said, path)
+                self.fail("no reading that cannot be is ever told", said, path)
         if path == paths.EVICTION and isinstance(cell.committed, EvictionState):
             said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
             if said:

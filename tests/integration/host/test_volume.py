@@ -346,7 +346,7 @@ def test_removal_unmounts_what_a_container_left_below_deepest_first(port, pod, t
     assert (outside / "kept").read_text() == "x", "nothing is deleted through a mount"
 
 
-def test_nothing_is_deleted_through_a_mount_that_can_not_be_unmounted(port, pod):
+def test_nothing_is_deleted_through_a_mount_that_cannot_be_unmounted(port, pod):
     folder = prepare(port, EmptyDir(medium=Medium.MEMORY))
     (folder / "kept").write_text("x")
     held = os.open(folder / "kept", os.O_RDONLY)

@@ -123,7 +123,7 @@ def test_an_end_that_the_runtime_never_tells_is_a_failure_when_nobody_took_the_i
     assert (ran.returncode, ran.stdout) == (1, b"")
     [line] = ran.stderr.decode().splitlines()
     assert line.startswith(
-        "nodeagent: the command closed its outputs, but for 0.5 s the container runtime has not"
+        "nodeagent: the command closed its outputs, but the container runtime did not report its exit within 0.5 s"
     )
 
 

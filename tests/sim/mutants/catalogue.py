@@ -376,7 +376,7 @@ def never_give_back(right):
 
 
 def believe_every_reading(right):
-    """A reading of memory that can not be is told all the same."""
+    """A reading of memory that cannot be is told all the same."""
     return lambda before, after, capacity: (after, "")
 
 

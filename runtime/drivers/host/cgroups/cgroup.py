@@ -127,7 +127,7 @@ class PodCgroups:
         except TimeoutError as error:
             raise TimedOutError(f"could not make the slice {path}: {error}") from error
         except OSError as error:
-            return f"slice {path} can not be made: systemd does not answer: {error.strerror or error}"
+            return f"slice {path} cannot be made: systemd does not answer: {error.strerror or error}"
         except DbusError as error:
             raise UnavailableError(f"systemd did not make the slice {path}: {error}") from error
         return ""
@@ -196,7 +196,7 @@ class PodCgroups:
                 if error.errno == errno.EBUSY:
                     busy.append(path)
                 elif error.errno in REFUSED:
-                    refused.append(f"cgroup {path} can not be removed: {error.strerror}; it stays, empty")
+                    refused.append(f"cgroup {path} cannot be removed: {error.strerror}; it stays, empty")
                 else:
                     raise translate(error, f"could not remove the cgroup {path}") from error
         if busy:
@@ -216,7 +216,7 @@ def ensure(hierarchy: Hierarchy, path: str, limits: CgroupLimits) -> tuple[bool,
         made, troubles = make_cgroup(hierarchy, path)
     except OSError as error:
         if error.errno in REFUSED:
-            return False, [f"cgroup {folder} can not be made: {error.strerror}"], []
+            return False, [f"cgroup {folder} cannot be made: {error.strerror}"], []
         raise translate(error, f"could not make the cgroup {folder}") from error
     refused, failed = apply_limits(hierarchy, path, limits, fresh=made)
     return made, refused, [*troubles, *failed]

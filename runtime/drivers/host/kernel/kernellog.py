@@ -59,7 +59,7 @@ class KernelLogReader:
             loop.watch(self._file, self._readable)
         except OSError as error:
             # Containers have other things in its place, such as /dev/null.
-            said = translate(error, f"{self._path} is no log of the kernel, it can not be waited for")
+            said = translate(error, f"{self._path} is no log of the kernel, it cannot be waited for")
             fail(said.failure())
 
     def close(self) -> None:

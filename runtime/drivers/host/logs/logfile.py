@@ -86,7 +86,7 @@ class LogFiles:
     def _rotate(self, call: RotateLog) -> LogRotated:
         place = place_of(str(self._logs), call.path)
         if call.max_files < 2:
-            raise RejectedError(f"a log can not be rotated into {call.max_files} files: 2 at least")
+            raise RejectedError(f"a log cannot be rotated into {call.max_files} files: 2 at least")
         with self._lock:
             if call.path in self._busy:
                 raise ConflictError(f"the log {call.path} is being rotated already")

@@ -237,4 +237,4 @@ def failure(path: str, error: OSError) -> Failure:
     hint = ""
     if error.errno in (errno.EMFILE, errno.ENOSPC):
         hint = "; raise the sysctls fs.inotify.max_user_instances and fs.inotify.max_user_watches"
-    return Failure(kind=FailureKind.UNAVAILABLE, message=f"changes of {path} can not be watched: {why}{hint}")
+    return Failure(kind=FailureKind.UNAVAILABLE, message=f"changes of {path} cannot be watched: {why}{hint}")

@@ -52,7 +52,7 @@ class FileManifests:
     def perform(self, call: msgspec.Struct, deadline_s: float) -> ManifestListing:
         """Read the path of a `ReadManifests`.
 
-        A missing path is an empty listing, which says when the path leads through what is no folder. Raises `DeniedError` or `UnavailableError` when the folder can not be
+        A missing path is an empty listing, which says when the path leads through what is no folder. Raises `DeniedError` or `UnavailableError` when the folder cannot be
         read, `RejectedError` for what is neither folder nor file, `TimedOutError` past the deadline.
         """
         if not isinstance(call, ReadManifests):
@@ -234,5 +234,5 @@ def unreadable(what: str, error: OSError) -> OperatingError:
     """Translate an error of the file system."""
     why = os.strerror(error.errno) if error.errno else type(error).__name__
     if error.errno in (errno.EACCES, errno.EPERM):
-        return DeniedError(f"{what} can not be read: {why}; let the agent's user read it")
-    return UnavailableError(f"{what} can not be read: {why}")
+        return DeniedError(f"{what} cannot be read: {why}; let the agent's user read it")
+    return UnavailableError(f"{what} cannot be read: {why}")

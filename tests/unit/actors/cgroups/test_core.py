@@ -1,4 +1,4 @@
-"""CgroupManager: asks what the node is, keeps its cgroups, gathers what pods ask for, and says once what can not be had."""
+"""CgroupManager: asks what the node is, keeps its cgroups, gathers what pods ask for, and says once what cannot be had."""
 
 import itertools
 
@@ -111,7 +111,7 @@ def test_what_is_not_said_again_counts_no_more():
     assert hand.burstable() == 512
 
 
-def test_it_tries_again_and_ever_more_slowly_when_it_can_not_be_told_what_the_node_is():
+def test_it_tries_again_and_ever_more_slowly_when_it_cannot_be_told_what_the_node_is():
     hand = Hand()
     waits = []
     for _ in range(8):
@@ -124,10 +124,10 @@ def test_it_tries_again_and_ever_more_slowly_when_it_can_not_be_told_what_the_no
 
 
 def test_where_cgroups_may_not_be_written_that_is_said_once():
-    hand = at_work(refused=("cgroup /kubepods can not be made: Read-only file system", "and more"))
+    hand = at_work(refused=("cgroup /kubepods cannot be made: Read-only file system", "and more"))
     for _ in range(3):
         hand.ring(), hand.end()
-    text = "pods run without limits of their own as a whole: cgroup /kubepods can not be made: Read-only file system"
+    text = "pods run without limits of their own as a whole: cgroup /kubepods cannot be made: Read-only file system"
     assert hand.told() == [("Warning", "CgroupsNotEnforced", text, 1)]
     assert hand.state.notice == text
     hand.made = NodeCgroupsMade()

@@ -348,7 +348,7 @@ def test_old_rows_of_pods_are_not_decided_on():
     assert hand.tell(UsageRead(usage=fresh)).kill is None
 
 
-def test_a_signal_that_can_not_be_read_neither_triggers_nor_clears():
+def test_a_signal_that_cannot_be_read_neither_triggers_nor_clears():
     hand = Hand(HARD)
     hand.read(memory=None)
     assert (hand.state.met, hand.kill) == ((), None)
@@ -363,7 +363,7 @@ def test_a_signal_that_can_not_be_read_neither_triggers_nor_clears():
     assert hand.state.conditions == (Pressure.MEMORY,)
 
 
-def test_what_can_not_be_is_refused_and_said():
+def test_what_cannot_be_is_refused_and_said():
     hand = Hand(NODEFS)
     hand.disk_free = 101
     hand.read()

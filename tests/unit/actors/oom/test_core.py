@@ -1,4 +1,4 @@
-"""OomWatcher call by call: events of the node, whose kill it was, and counters where the log can not be read."""
+"""OomWatcher call by call: events of the node, whose kill it was, and counters where the log cannot be read."""
 
 import itertools
 

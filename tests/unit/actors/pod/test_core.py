@@ -208,7 +208,7 @@ def test_a_failing_removal_of_an_old_instance_keeps_nothing_else_waiting():
     assert hand.status.phase == "Running"
 
 
-def test_a_container_that_can_not_be_started_is_removed_before_the_next_try():
+def test_a_container_that_cannot_be_started_is_removed_before_the_next_try():
     hand = Hand()
     hand.update(wanted("a", "b")), hand.settle_until(StartContainer)
     hand.fail(StartContainer), hand.settle()
@@ -301,7 +301,7 @@ def test_a_restart_is_counted_in_the_ledger_before_the_container_is_made():
     assert kinds(hand.started).count(CreateContainer) == made
 
 
-def test_a_ledger_that_can_not_be_written_blocks_nothing_and_is_told():
+def test_a_ledger_that_cannot_be_written_blocks_nothing_and_is_told():
     hand = Hand()
     hand.update(wanted())
     while hand.open:
@@ -316,7 +316,7 @@ def test_a_ledger_that_can_not_be_written_blocks_nothing_and_is_told():
     assert isinstance(hand.state.life, Gone)
 
 
-def test_a_ledger_that_can_not_be_read_is_tried_again_and_then_done_without():
+def test_a_ledger_that_cannot_be_read_is_tried_again_and_then_done_without():
     hand = Hand()
     hand.update(wanted())
     rounds = 0
@@ -347,7 +347,7 @@ def test_a_page_that_holds_something_else_is_told_and_counts_as_missing(section,
     assert hand.status.phase == "Running"
 
 
-def test_a_status_that_can_not_be_read_at_first_is_not_forgotten():
+def test_a_status_that_cannot_be_read_at_first_is_not_forgotten():
     hand = Hand()
     hand.update(wanted())
     hand.fail(Recall)
@@ -575,7 +575,7 @@ def test_the_end_of_an_orphans_container_is_told():
     assert event.message == "Container a exited with code 143 (Error)"
 
 
-def test_folders_that_can_not_be_removed_keep_the_page():
+def test_folders_that_cannot_be_removed_keep_the_page():
     hand = running_pod(wanted())
     hand.kill(), hand.settle_until(RemovePodFolders)
     hand.fail(RemovePodFolders)

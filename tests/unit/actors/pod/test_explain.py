@@ -52,7 +52,7 @@ def test_a_shut_readiness_gate_is_what_a_pod_waits_for():
     assert round(answer.since_s) == 7
 
 
-def test_a_resize_that_waits_says_for_what_and_one_that_can_not_be_is_a_problem():
+def test_a_resize_that_waits_says_for_what_and_one_that_cannot_be_is_a_problem():
     hand = running_pod(wanted("a"), node=FACTS)
     pod = hand.state.desired
 

@@ -454,7 +454,7 @@ def test_what_the_node_keeps_and_is_called_becomes_settings():
         ("register_with_taints", "key=value:Never"),
     ],
 )
-def test_labels_and_taints_that_a_node_can_not_have_are_refused(flag, text):
+def test_labels_and_taints_that_a_node_cannot_have_are_refused(flag, text):
     flags = Flags(config="/c", container_runtime_endpoint="embedded", **{flag: text})
     [problem] = configured(flags).problems
     assert problem.where == f"--{flag.replace('_', '-')}"
