@@ -7,7 +7,7 @@ subscribers --Subscribe, SnapshotWanted --+
 
 State: what each source wants and how far each subscriber was told. All of it is lost with an incarnation, and nothing
 of it needs to be kept: sources watch this actor and send their lists again. Until a source did, it is missing from
-`PodsSnapshot.seen`, so that nobody takes its pods for removed.
+`PodsSnapshot.seen`, so that its pods are not taken for removed.
 """
 
 from typing import assert_never

@@ -85,11 +85,11 @@ class MemoryCgroups:
 
 
 def refusal(path: str) -> str:
-    """Say that a cgroup may not be made."""
+    """Refuse to make a cgroup."""
     return f"cgroup {path} cannot be made: Read-only file system"
 
 
 def merged(known: CgroupLimits, limits: CgroupLimits) -> CgroupLimits:
-    """Return the values after a call: 0 leaves one as it is."""
+    """Return the values after a call: 0 keeps one unchanged."""
     changes = {name: value for name in limits.__struct_fields__ if (value := getattr(limits, name))}
     return msgspec.structs.replace(known, **changes)

@@ -8,7 +8,7 @@ world side: kill_container, kill_sandbox, remove_behind_our_back, add_foreign_po
 ```
 
 With no `Latency` an effect and its `done` happen within `begin`. A call that was cancelled or timed out before its
-effect happens all the same (the request had been sent), except for what only waits: stops, commands and looks.
+effect happens all the same (the request had been sent), except for calls that only wait: stops, commands and reads.
 Callbacks are called outside the lock, on whatever thread made them due.
 """
 
@@ -429,7 +429,7 @@ class MemoryRuntime:
             return self._world.pod(uid)
 
     def disconnect(self) -> None:
-        """Forget the agent, which was killed: no callback reaches it any more. What it asked for goes on."""
+        """Forget the agent, which was killed: no callback reaches it any more. Its calls in flight continue."""
         with self._turn():
             for pending in self._pending:
                 pending.done = None
@@ -442,7 +442,7 @@ class MemoryRuntime:
             self.disconnect()
             self._world.reboot()
 
-    # ------------------------------------------------------------ turns and timers
+    # ------------------------------------------------------------ locks and timers
 
     @contextmanager
     def _turn(self) -> Iterator[None]:

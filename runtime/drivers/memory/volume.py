@@ -1,4 +1,4 @@
-"""Volumes of pods in memory: which are there, what is bound where, and a node's files as they are said to be.
+"""Volumes of pods in memory: which exist, what is bound where, and the given files of a node.
 
 They survive a kill of the agent; what is in memory or bound does not survive a reboot of the machine.
 """

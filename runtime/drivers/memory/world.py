@@ -90,7 +90,7 @@ class World:
         self._last_created: dict[Uid, WallNs] = {}
         self._count = 0
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ reading
 
     def pod(self, uid: Uid) -> RuntimePod:
         """Return all that is known of a pod, empty when nothing is."""
@@ -285,7 +285,7 @@ class World:
         process = self.processes.get(container.id)
         if process is None:
             if container.state is RuntimeContainerState.UNKNOWN:
-                # Nobody can tell how it ended; what is certain is that it does not run any more.
+                # How it ended is unknown; it certainly does not run any more.
                 self._exit(container.id, ProcessExit(code=255, reason="ContainerStatusUnknown"), Cause.AGENT)
             return None
         if grace_s <= 0:
@@ -325,7 +325,7 @@ class World:
         return call.uid
 
     def remove_container(self, call: RemoveContainer) -> Uid:
-        """Remove a container; one that runs is killed first, which the history tells as a violation."""
+        """Remove a container; a running one is killed first, which the history reports as a violation."""
         container = self.container(call.uid, call.container_id)
         if container is not None:
             self._remove(container, Cause.AGENT)

@@ -352,7 +352,7 @@ def _open_live(folder: int, name: str, target: LogTarget, hangup: int) -> int:
         if hangup >= 0:
             poll.register(hangup, select.POLLRDHUP)
         if poll.poll(BURST_S * 1000):
-            raise NotFoundError(f"there is no log {target.path}, and nobody waits for it any more")
+            raise NotFoundError(f"there is no log {target.path}, and no reader waits for it")
 
 
 def _open_file(folder: int, name: str, path: str) -> int:
