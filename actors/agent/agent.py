@@ -167,7 +167,7 @@ class Agent:
             root=str(root),
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
-        self._tell_room(open_files)
+        self._log_file_limit(open_files)
 
     def _plan(self) -> str:
         """Return the file with a plan of faults, empty for none; without the flag the environment's is not heeded."""
@@ -179,7 +179,7 @@ class Agent:
             return ""
         return path
 
-    def _tell_room(self, open_files: int) -> None:
+    def _log_file_limit(self, open_files: int) -> None:
         """Log how many pods this agent can hold: on the embedded runtime each pod costs it a descriptor."""
         settings = self._settings
         if settings.runtime_endpoint != EMBEDDED:

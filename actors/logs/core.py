@@ -155,7 +155,7 @@ def absorb_job(
         case RotationStep.LOOK:
             if not isinstance(outcome.result, RuntimePod):
                 return failed(state, job, text_of(outcome.failure), now, wall), ()
-            return absorb_look(state, job, outcome.result, now)
+            return absorb_owner(state, job, outcome.result, now)
         case RotationStep.ROTATE:
             return absorb_rotation(state, job, outcome, now, wall)
         case RotationStep.REOPEN:
@@ -178,7 +178,7 @@ def absorb_job(
             assert_never(job.step)
 
 
-def absorb_look(
+def absorb_owner(
     state: LogRotatorState, job: Job, pod: RuntimePod, now: Instant
 ) -> tuple[LogRotatorState, Steps]:
     """Absorb the owner of a log and choose what to do."""

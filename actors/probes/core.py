@@ -130,8 +130,8 @@ def take_targets(draft: Draft, state: ProberState, message: ProbePod, now: Insta
             let_go(draft, worker)
     draft.pods[uid] = PodProbes(targets=message.targets, workers=tuple(workers))
     for target in message.targets:
-        open_gate(draft, uid, target, now)
-    draft.actions += (tell(worker) for worker in draft.pods[uid].workers if has_news(worker))
+        unblock(draft, uid, target, now)
+    draft.actions += (result_message(worker) for worker in draft.pods[uid].workers if has_news(worker))
 
 
 def new_worker(
@@ -170,7 +170,7 @@ def jitter(seed: int, place: ProbeKey) -> float:
     return crc32(f"{seed}/{place.uid}/{place.container}/{place.kind}".encode()) / (1 << 32)
 
 
-def open_gate(draft: Draft, uid: Uid, target: ProbeTarget, now: Instant) -> None:
+def unblock(draft: Draft, uid: Uid, target: ProbeTarget, now: Instant) -> None:
     """Put the workers of a container on the agenda that may be asked and are not there yet."""
     pod = draft.pods[uid]
     startup = pod.worker(target.container, ProbeKind.STARTUP)
@@ -295,12 +295,12 @@ def judge(draft: Draft, worker: Worker, verdict: CheckResult, now: Instant) -> N
         # A check that took longer than a period is followed by the next one at once.
         put(draft, schedule(draft, worker, max(now, worker.asked_at + worker.plan.period_s)))
     if worker.result is not before or worker.trouble:
-        draft.actions.append(tell(worker))
+        draft.actions.append(result_message(worker))
     if startup and worker.result is ProbeResult.SUCCESS:
         targets = draft.pods[worker.place.uid].targets
         for target in targets:
             if target.container == worker.place.container:
-                open_gate(draft, worker.place.uid, target, now)
+                unblock(draft, worker.place.uid, target, now)
 
 
 def counted(worker: Worker, verdict: CheckResult, now: Instant) -> Worker:
@@ -334,7 +334,7 @@ def has_news(worker: Worker) -> bool:
     return worker.checked > 0
 
 
-def tell(worker: Worker) -> Tell:
+def result_message(worker: Worker) -> Tell:
     """Return the result of one instance for its pod."""
     place = worker.place
     report = ProbeChanged(

@@ -77,7 +77,7 @@ class ImageView:
 
     def images(self) -> tuple[HeldImage, ...]:
         """Return the runtime's images, by id."""
-        seen = self._look(measure=False)
+        seen = self._inspect(measure=False)
         wanted, state = self._wanted(seen), self._collector()
         return tuple(
             self._held(image, seen, wanted, state) for image in sorted(seen.images, key=lambda i: i.id)
@@ -119,7 +119,7 @@ class ImageView:
 
     def plan_collection(self) -> Collection:
         """Return the plan of a garbage collection of all unused images, without running it."""
-        seen, state, now = self._look(measure=True), self._collector(), self._now()
+        seen, state, now = self._inspect(measure=True), self._collector(), self._now()
         goal = Goal(everything=True, since=now, wanted=self._wanted(seen))
         judgement = judge(seen, remember(state.records, seen, now), state.policy, goal, now)
         return Collection(
@@ -157,7 +157,7 @@ class ImageView:
         state = self._actors.committed(paths.IMAGEGC)
         return state if isinstance(state, ImageGCState) else ImageGCState()
 
-    def _look(self, *, measure: bool) -> Inventory:
+    def _inspect(self, *, measure: bool) -> Inventory:
         """Inspect the runtime's images, one call after the other. Raises the error of the first failed call."""
         look = ImageInspection(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
         while calls := missing(look):

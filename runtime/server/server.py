@@ -98,12 +98,12 @@ class Server:
                 self._stopping.wait(ACCEPT_PAUSE_S)
                 continue
             if not self._let_in(conn):
-                self._turn_away(conn)
+                self._reject(conn)
                 continue
             try:
                 threading.Thread(target=self._serve, args=(conn,), name=self._name, daemon=True).start()
             except RuntimeError:  # no more threads on this machine
-                self._turn_away(conn)
+                self._reject(conn)
                 self._forget(conn)
 
     def _let_in(self, conn: socket.socket) -> bool:
@@ -125,7 +125,7 @@ class Server:
                 dropped.shutdown(socket.SHUT_RDWR)
         return True
 
-    def _turn_away(self, conn: socket.socket) -> None:
+    def _reject(self, conn: socket.socket) -> None:
         # One small write into an empty socket buffer: it fits or the client is gone, the accept thread never waits.
         with contextlib.suppress(OSError), conn:
             with contextlib.suppress(BlockingIOError):

@@ -116,13 +116,13 @@ def take_list(state: ConfigState, message: PodsSeen, wall: WallNs) -> Decision[C
     state = replace(state, sources=tuple(sorted((*others, after), key=lambda s: s.source)))
     actions: list[Action] = []
     for subscriber in state.subscribers:
-        told, more = tell_changes(state, subscriber, message.source, changes, first=first)
+        told, more = send_changes(state, subscriber, message.source, changes, first=first)
         state = with_subscriber(state, told)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
 
-def tell_changes(
+def send_changes(
     state: ConfigState, subscriber: SubscriberState, source: str, changes: Changes, *, first: bool
 ) -> tuple[SubscriberState, tuple[Action, ...]]:
     """Return the messages to one subscriber for one list's changes."""

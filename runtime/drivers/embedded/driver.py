@@ -194,7 +194,9 @@ class EmbeddedRuntime:
             self._loop.after(OPEN_AGAIN_S, self._open)
             return
         self._trouble = None
-        self._keeper_server.when_ready(lambda failure: None if failure else self._fleet.sweep_groups())
+        self._keeper_server.when_ready(
+            lambda failure: None if failure else self._fleet.remove_unused_groups()
+        )
 
     def _on_end(self) -> None:
         """Leave in order, also after a bug on the thread."""

@@ -155,14 +155,14 @@ class Fleet:
         kept.disconnect()
         self.remove(kept, lambda _: None)
 
-    def sweep_groups(self) -> None:
+    def remove_unused_groups(self) -> None:
         """Remove cgroups of sandboxes that never came to be."""
         for place in self._places():
             cgroup.sweep(place, tuple(self._kept))
 
     def close(self) -> None:
         """Leave all keepers to themselves."""
-        self.sweep_groups()
+        self.remove_unused_groups()
         for kept in self._kept.values():
             kept.disconnect()
 
@@ -228,7 +228,7 @@ class Fleet:
             kept.fail_all(
                 Failure(
                     kind=FailureKind.UNAVAILABLE,
-                    message=f"the keeper of sandbox {kept.id} could not be started: {kept.fatal or self._last_words(kept) or 'it ended at once'}",
+                    message=f"the keeper of sandbox {kept.id} could not be started: {kept.fatal or self._last_error(kept) or 'it ended at once'}",
                 )
             )
             self._kept.pop(kept.id, None)
@@ -243,9 +243,9 @@ class Fleet:
         begun = bool(self._settling)
         self._settling[kept.id] = time.monotonic() + SETTLE_LIMIT_S
         if not begun:
-            self._sweep()
+            self._kill_leftovers()
 
-    def _sweep(self) -> None:
+    def _kill_leftovers(self) -> None:
         """Kill the remaining processes of dead keepers, in one scan of all processes; repeat until none is left."""
         now = time.monotonic()
         try:
@@ -254,7 +254,7 @@ class Fleet:
         except OSError:
             # The processes cannot be listed: none is taken for gone.
             self._settling = dict.fromkeys(self._settling, now + SETTLE_LIMIT_S)
-            self._loop.after(LOOK_AGAIN_S, self._sweep)
+            self._loop.after(LOOK_AGAIN_S, self._kill_leftovers)
             return
         for identity, limit in list(self._settling.items()):
             kept = self._kept[identity]
@@ -270,7 +270,7 @@ class Fleet:
                     kept, records.abandoned(kept.record, time.time_ns(), self._obituary(kept))
                 )
         if self._settling:
-            self._loop.after(0.01, self._sweep)
+            self._loop.after(0.01, self._kill_leftovers)
         self._check_adopted()
 
     def _left_behind(self) -> dict[str, list[process.ProcessStat]]:
@@ -303,10 +303,10 @@ class Fleet:
         if kept.record is not None and kept.record.boot != process.boot_id():
             return "the machine was restarted while it ran; how it ended is not known"
         text = "the keeper process of its pod ended unexpectedly; how the container ended is not known"
-        words = self._last_words(kept)
+        words = self._last_error(kept)
         return f"{text} ({words})" if words else text
 
-    def _last_words(self, kept: Kept) -> str:
+    def _last_error(self, kept: Kept) -> str:
         """Return why a keeper ended by a bug or a lack, if it could still write that down."""
         try:
             lines = (kept.folder / store.CRASH).read_text(errors="replace").strip().splitlines()

@@ -264,7 +264,7 @@ class MemoryRuntime:
         behaviour = self._exec_behave(container.name, call.command)
         if behaviour.cannot_start:
             raise NotFoundError(f"container {container.name}: {behaviour.cannot_start}")
-        self._world.tell_executed(container)
+        self._world.record_executed(container)
         result = _exec_result(behaviour, call.limit_bytes)
         if behaviour.ends_after_s is not None and behaviour.ends_after_s <= call.timeout_s:
             self._later(pending, behaviour.ends_after_s, lambda: self._reply(pending, result, None))
@@ -318,10 +318,10 @@ class MemoryRuntime:
             return
         match result:
             case RuntimePod():
-                self._world.tell_shown(result, self._shown)
+                self._world.record_shown(result, self._shown)
             case PodListing(pods=pods):
                 for pod in pods:
-                    self._world.tell_shown(pod, self._shown)
+                    self._world.record_shown(pod, self._shown)
             case _:
                 pass
         self._due.append(lambda: done(result, failure))

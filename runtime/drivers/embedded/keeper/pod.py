@@ -102,12 +102,12 @@ class Keeper:
         self._loop.watch(wake, lambda _: self._signalled(wake))
         self._links.greet(self._first)
         while not self._done:
-            self._turn()
+            self._step()
         with contextlib.suppress(OSError):
             os.unlink(store.SOCKET)  # noqa: PTH108
         self._links.say_goodbye()
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         try:
             self._loop.turn()
         except Exception:  # noqa: BLE001 an error costs what it happened to, never the pod
@@ -383,7 +383,7 @@ class Keeper:
             raise RefusedError("Rejected", f"container {name}: {error}") from None
         self._commands[command.pid] = command
         for pipe in command.pipes:
-            self._loop.watch(pipe, partial(self._hear, command, pipe))
+            self._loop.watch(pipe, partial(self._read_output, command, pipe))
         self._loop.at(command.kill_at, lambda: self._expire(command))
 
     def op_cancel(self, asker: Asker, body: Body) -> Body:
@@ -413,7 +413,7 @@ class Keeper:
         if container.note_log():
             self._changed()
 
-    def _hear(self, command: Command, pipe: int, _: int) -> None:
+    def _read_output(self, command: Command, pipe: int, _: int) -> None:
         if not command.read(pipe):
             # End of output; the pipe itself is closed with its command.
             self._loop.forget(pipe)
@@ -462,7 +462,7 @@ class Keeper:
         oom = any(cgroup.oom_kills(group) for group in container.groups)
         container.died(status, oom_killed=oom)
         container.ending_since = time.monotonic()
-        self._sweep(container, 0.002)
+        self._kill_rest(container, 0.002)
 
     def _stop(self, container: KeptContainer, grace_s: float) -> str:
         """Begin to stop a container; return an error for the callers that wait, or an empty string."""
@@ -512,7 +512,7 @@ class Keeper:
             self._tell(asker, {"error": {"kind": "Denied", "message": why, "reason": ""}})
         askers.clear()
 
-    def _sweep(self, container: KeptContainer, pause_s: float) -> None:
+    def _kill_rest(self, container: KeptContainer, pause_s: float) -> None:
         """Kill what a dead container left behind, again until there is nothing, then show the exit."""
         rest = belonging(container, self._containers.values(), self._commands)
         waited = time.monotonic() - (container.ending_since or 0.0)
@@ -524,7 +524,9 @@ class Keeper:
                 cgroup.kill_members(group)
             for seen in rest:
                 process.kill_exactly(seen)
-            self._loop.at(time.monotonic() + pause_s, lambda: self._sweep(container, min(0.1, pause_s * 2)))
+            self._loop.at(
+                time.monotonic() + pause_s, lambda: self._kill_rest(container, min(0.1, pause_s * 2))
+            )
             return
         if rest:
             pids = " ".join(str(seen.pid) for seen in rest)

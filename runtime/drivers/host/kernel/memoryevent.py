@@ -35,7 +35,7 @@ from runtime.drivers.host.usage.usagegroup import CgroupFolder, Hierarchies
 from runtime.drivers.host.usage.usagememory import group_memory, machine_memory
 from runtime.net.loop import Loop
 
-HUSH_S = 1.0
+CHECK_PAUSE_S = 1.0
 """Minimum time between two checks, however often the kernel notifies."""
 REFRESH_S = 10.0
 NEAR_BYTES = 1 << 20
@@ -99,7 +99,7 @@ class WatchedGroup:
         """Return whether it is the whole machine, which always exists."""
         return self._names is None
 
-    def look(self) -> tuple[Threshold, ...]:
+    def check(self) -> tuple[Threshold, ...]:
         """Set up the notifiers from now on; return the thresholds that are crossed. Raises OSError."""
         place = self._place()
         identity = identity_of(place)
@@ -182,7 +182,7 @@ class MemoryWatch:
         """Check for the first time. Raises OSError when the machine has no notifier."""
         for group in self._groups:
             try:
-                group.look()
+                group.check()
             except OSError:
                 if group.is_machine:
                     raise
@@ -190,7 +190,7 @@ class MemoryWatch:
     def begin(self, loop: Loop, fail: Callable[[Failure], None]) -> None:  # noqa: ARG002  # what is gone may come back
         """Check again, since something may have happened since then, and wait."""
         self._loop = loop
-        self._look()
+        self._check()
 
     def close(self) -> None:
         """Close every notifier."""
@@ -209,7 +209,7 @@ class MemoryWatch:
 
     def _fired(self, _mask: int) -> None:
         self._rest()
-        self._plan(self._looked_at + HUSH_S)
+        self._plan(self._looked_at + CHECK_PAUSE_S)
 
     def _plan(self, at: Instant) -> None:
         assert self._loop is not None
@@ -218,9 +218,9 @@ class MemoryWatch:
 
     def _due(self, turn: int) -> None:
         if self._open and turn == self._turn:
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         assert self._loop is not None
         self._rest()
         self._looked_at = time.monotonic()
@@ -230,7 +230,7 @@ class MemoryWatch:
         for group in self._groups:
             # A failed check is repeated in the next round of usage, and here again later.
             with contextlib.suppress(OSError):
-                crossed += group.look()
+                crossed += group.check()
         for notifier in self._notifiers():
             self._loop.watch(notifier, self._fired)
         self._plan(self._looked_at + REFRESH_S)

@@ -20,7 +20,7 @@ class Processes:
     def family(self, pid: int) -> list[int]:
         """Return a process and all that descend from it."""
         if self._children is None:
-            self._children = self._look()
+            self._children = self._scan()
         found, left = [], [pid]
         while left:
             one = left.pop()
@@ -28,7 +28,7 @@ class Processes:
             left += self._children.get(one, ())
         return found
 
-    def _look(self) -> dict[int, list[int]]:
+    def _scan(self) -> dict[int, list[int]]:
         children: dict[int, list[int]] = {}
         for name in os.listdir(self._proc):  # noqa: PTH208  # names alone, of hundreds
             if not name.isdigit():

@@ -79,31 +79,31 @@ class Volumes:
                 if not plan.kind:
                     return VolumeReady(host_path=plan.path)
                 what = f"could not look at {plan.path}"
-                with self._turn_of(plan.path, f"look at {plan.path}", deadline_s), translated(what):
+                with self._exclusive(plan.path, f"look at {plan.path}", deadline_s), translated(what):
                     return prepare_host_path(plan)
             case PrepareVolume(plan=EmptyDir() as plan):
                 check_volume_names(call.uid, call.volume)
-                with self._turn_of_pod(call.uid, deadline_s), translated("could not make an emptyDir"):
+                with self._exclusive_pod(call.uid, deadline_s), translated("could not make an emptyDir"):
                     return self._prepare_empty_dir(call, plan)
             case PrepareSubPath():
                 check_volume_names(call.uid, call.volume, call.container, call.attempt)
                 check_sub_path(call.sub_path)
                 what = f"could not prepare the sub path {call.sub_path} of volume {call.volume}"
-                with self._turn_of_pod(call.uid, deadline_s), translated(what):
+                with self._exclusive_pod(call.uid, deadline_s), translated(what):
                     return subpath.prepare(self._pods / call.uid, call)
             case RemoveVolumes():
                 check_folder_uid(call.uid)
                 what = f"could not remove the volumes of pod {call.uid}"
-                with self._turn_of_pod(call.uid, deadline_s), translated(what):
+                with self._exclusive_pod(call.uid, deadline_s), translated(what):
                     return self._remove(call.uid)
             case _:
                 raise TypeError(f"the port volumes takes no {type(call).__name__}")
 
-    def _turn_of_pod(self, uid: Uid, deadline_s: float) -> contextlib.AbstractContextManager[None]:
-        return self._turn_of(uid, f"call on the volumes of pod {uid}", deadline_s)
+    def _exclusive_pod(self, uid: Uid, deadline_s: float) -> contextlib.AbstractContextManager[None]:
+        return self._exclusive(uid, f"call on the volumes of pod {uid}", deadline_s)
 
     @contextlib.contextmanager
-    def _turn_of(self, key: str, what: str, deadline_s: float) -> Iterator[None]:
+    def _exclusive(self, key: str, what: str, deadline_s: float) -> Iterator[None]:
         with self._turn:
             if not self._turn.wait_for(lambda: key not in self._busy, deadline_s):
                 raise UnavailableError(f"an earlier {what} is still under way")
