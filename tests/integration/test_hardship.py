@@ -59,7 +59,7 @@ def test_a_probe_that_floods_and_a_hook_that_hangs_are_cut_off_and_explained(hou
     told = house.until_waits(
         "web", "the preStop hook of container main: exec sh -c exec sleep 1000001 (at most "
     )
-    assert told["kill"].endswith("with 4 s of grace")
+    assert told["kill"].endswith("grace period 4 s")
     house.agent.until_gone("web", deadline_s=40.0)
 
 

@@ -91,7 +91,7 @@ def test_sidecars_that_wait_for_their_turn_to_be_stopped_say_for_whom(house):
         "container two, whose turn is after container main",
     )
     assert told["kill"].startswith("removed from its source, ")
-    assert "with 60 s of grace" in told["kill"]
+    assert "grace period 60 s" in told["kill"]
     house.agent.until(lambda: house.diary() == ["main"], "only the main was told to stop")
     gates["main"].touch()
     told = house.until_waits("web", "container one, whose turn is after container two")

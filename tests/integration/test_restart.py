@@ -234,7 +234,7 @@ def test_an_agent_killed_at_any_writing_of_the_ledger_loses_nothing(agent, side,
 
 def test_a_plan_of_faults_is_announced_and_a_wrong_one_is_refused(agent):
     agent.start(env=plan(agent, KillProcess(port="runtime", call="NoSuchCall")))
-    assert "faults are planned" in agent.stderr()
+    assert "fault injection is on" in agent.stderr()
     agent.stop()
     path = agent.folder / "wrong.json"
     for text in (

@@ -86,7 +86,7 @@ def test_a_removed_pod_gets_its_grace_and_no_more(agent):
     agent.drop("deaf")
     agent.drop("slow")
     agent.until_status("deaf", "Terminating")
-    assert "2 s of grace" in agent.explain("deaf")["kill"]
+    assert "grace period 2 s" in agent.explain("deaf")["kill"]
     agent.until_gone("slow")
     slow_s = time.monotonic() - begun
     assert path.read_text().endswith("slow off\nslow gone\n")

@@ -111,13 +111,13 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
                 state,
                 listening=False,
                 listen_at=now + wait_s,
-                deaf=failure,
+                unsubscribed=failure,
                 stream_ends=state.stream_ends + 1,
             )
         case Outcome():
             return absorb_outcome(state, message, now)
         case Restarted(path=path) if path == state.config:
-            return replace(state, told=False)
+            return replace(state, sent=False)
         case Alarm() | Heard() | Restarted() | ChildDied():
             return state
         case _:
@@ -219,7 +219,7 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     if not state.listening and now >= state.listen_at:
         actions.append(Listen(stream=CHANGES))
         # Changes before the subscription were not announced.
-        state = replace(state, listening=True, deaf=None, read_at=min(state.read_at, now))
+        state = replace(state, listening=True, unsubscribed=None, read_at=min(state.read_at, now))
     if not state.recalled:
         if state.recalling is None:
             op = new_op()
@@ -230,9 +230,9 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
         actions.append(call(op, MANIFESTS, ReadManifests(path=state.path), READ_DEADLINE_S))
         reading = Reading(op=op, started_at=now, announced=state.announced)
         state = replace(state, reading=reading, announced=())
-    if state.listed and not state.told:
+    if state.listed and not state.sent:
         actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
-        state = replace(state, told=True)
+        state = replace(state, sent=True)
     if state.lost:
         actions.append(Tell(to=paths.EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
         state = replace(state, lost=())

@@ -77,7 +77,7 @@ def take_listing(state: FileState, listing: ManifestListing, reading: Reading, n
         failure=None,
         failures=0,
         # A periodic reading repeats the list even when it is the same: that repairs a lost one.
-        told=state.told and bool(reading.announced) and pods == state.pods,
+        sent=state.sent and bool(reading.announced) and pods == state.pods,
     )
 
 

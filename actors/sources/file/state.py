@@ -114,7 +114,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """What the source wants: the good pods without rivals, in the order of their files."""
     listed: bool = False
     """One reading was complete: before that nothing is sent."""
-    told: bool = False
+    sent: bool = False
     reading: Reading | None = None
     announced: tuple[str, ...] = ()
     read_at: Instant = 0.0
@@ -123,7 +123,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     failures: int = 0
     listening: bool = False
     listen_at: Instant = 0.0
-    deaf: Failure | None = None
+    unsubscribed: Failure | None = None
     """Why changes are not received."""
     stream_ends: int = 0
     stored: tuple[Stored, ...] = ()
@@ -162,8 +162,8 @@ def path_row(state: FileState) -> SourceRow | None:
     elif state.missing:
         status = "waiting"
         said.append("does not exist, which is as good as an empty folder; it is read as soon as it does")
-    if state.deaf is not None:
-        said.append(f"{state.deaf.message}; changes are found by looking every {state.period_s:g} s")
+    if state.unsubscribed is not None:
+        said.append(f"{state.unsubscribed.message}; changes are found by looking every {state.period_s:g} s")
     if state.recall_problem:
         said.append(state.recall_problem)
     if not said and not state.files and not state.ignored:
@@ -195,7 +195,7 @@ def file_row(entry: FileEntry) -> SourceRow:
     return SourceRow(source="file", where=entry.path, status=status, pod=pod, problems=said)
 
 
-SAID = ("files", "ignored", "failure", "listed", "missing", "deaf", "recall_problem")
+SAID = ("files", "ignored", "failure", "listed", "missing", "unsubscribed", "recall_problem")
 """The fields that rows are made from."""
 
 

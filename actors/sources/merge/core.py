@@ -5,7 +5,7 @@ sources --PodsSeen--> absorb (merge.py) --+--> PodsChanged / PodsSnapshot --> su
 subscribers --Subscribe, SnapshotWanted --+
 ```
 
-State: what each source wants and how far each subscriber was told. All of it is lost with an incarnation, and nothing
+State: the list of each source and what each subscriber has been sent. All of it is lost with an incarnation, and nothing
 of it needs to be kept: sources watch this actor and send their lists again. Until a source did, it is missing from
 `PodsSnapshot.seen`, so that its pods are not taken for removed.
 """
@@ -66,8 +66,8 @@ def begin(subscribers: tuple[tuple[Path, NotificationMode], ...], incarnation: i
     state, actions = ConfigState(incarnation=incarnation), list[Action]()
     for path, mode in subscribers:
         number = incarnation * NUMBERS_PER_INCARNATION
-        told, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
-        state = with_subscriber(state, told)
+        updated, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
+        state = with_subscriber(state, updated)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
@@ -116,8 +116,8 @@ def take_list(state: ConfigState, message: PodsSeen, wall: WallNs) -> Decision[C
     state = replace(state, sources=tuple(sorted((*others, after), key=lambda s: s.source)))
     actions: list[Action] = []
     for subscriber in state.subscribers:
-        told, more = send_changes(state, subscriber, message.source, changes, first=first)
-        state = with_subscriber(state, told)
+        updated, more = send_changes(state, subscriber, message.source, changes, first=first)
+        state = with_subscriber(state, updated)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
@@ -159,8 +159,8 @@ def snapshot(state: ConfigState, subscriber: SubscriberState) -> tuple[Subscribe
         seen=tuple(s.source for s in state.sources if s.seen),
         pods=tuple(SourcedPod(source=s.source, pod=pod) for s in state.sources for pod in s.pods),
     )
-    told = replace(subscriber, number=message.number)
-    return told, (Tell(to=subscriber.path, message=message),)
+    updated = replace(subscriber, number=message.number)
+    return updated, (Tell(to=subscriber.path, message=message),)
 
 
 def subscribed(
@@ -170,8 +170,8 @@ def subscribed(
     known = next((s for s in state.subscribers if s.path == path), None)
     if known is None:
         known = SubscriberState(path=path, mode=mode, number=state.incarnation * NUMBERS_PER_INCARNATION)
-    told, actions = snapshot(state, replace(known, mode=mode))
-    return with_subscriber(state, told), actions
+    updated, actions = snapshot(state, replace(known, mode=mode))
+    return with_subscriber(state, updated), actions
 
 
 def snapshot_to(state: ConfigState, path: Path, *, subscribe: bool) -> tuple[ConfigState, tuple[Action, ...]]:
@@ -184,10 +184,10 @@ def snapshot_to(state: ConfigState, path: Path, *, subscribe: bool) -> tuple[Con
     return state, ()
 
 
-def with_subscriber(state: ConfigState, told: SubscriberState) -> ConfigState:
+def with_subscriber(state: ConfigState, updated: SubscriberState) -> ConfigState:
     """Return a copy that records what a subscriber has been sent."""
-    others = tuple(s for s in state.subscribers if s.path != told.path)
-    return replace(state, subscribers=tuple(sorted((*others, told), key=lambda s: s.path)))
+    others = tuple(s for s in state.subscribers if s.path != updated.path)
+    return replace(state, subscribers=tuple(sorted((*others, updated), key=lambda s: s.path)))
 
 
 def rows(state: ConfigState) -> tuple[SourceRow, ...]:

@@ -60,12 +60,12 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
             (PodOp.UPDATE, self.updated),
             (PodOp.DELETE, self.deleted),
         ]
-        told = [(op, pods) for op, pods in ops if pods]
+        changes = [(op, pods) for op, pods in ops if pods]
         if first and not (self.added or self.updated or self.deleted):
-            told.append((PodOp.ADD, ()))
+            changes.append((PodOp.ADD, ()))
         if self.reconciled:
-            told.append((PodOp.RECONCILE, self.reconciled))
-        return tuple(told)
+            changes.append((PodOp.RECONCILE, self.reconciled))
+        return tuple(changes)
 
 
 def full_name(pod: Pod) -> str:
