@@ -2,7 +2,7 @@
 
 msgspec finds out what a type consists of when it is decoded for the first time, and other threads already see the half of
 it: two that decode a type, or types with a part in common, for the first time at once read through a null pointer, and
-the process is gone (msgspec 0.22). So whoever decodes says `type=ready(Kind)`; a test sees that all do.
+the process is gone (msgspec 0.22). So every decoder has `type=ready(Kind)`; a test checks it.
 """
 
 from threading import Lock

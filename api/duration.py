@@ -14,7 +14,7 @@ UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-"""Nanoseconds per unit. Both letters that look like a Greek mu are accepted."""
+"""Nanoseconds per unit. Both code points of the Greek mu are accepted."""
 
 SECOND = UNITS["s"]
 LIMIT = 2**63 - 1

@@ -13,7 +13,7 @@ class FailureKind(StrEnum):
     """What to do about a failure."""
 
     UNAVAILABLE = "Unavailable"  # retry with back-off
-    TIMED_OUT = "TimedOut"  # outcome unknown: look first
+    TIMED_OUT = "TimedOut"  # outcome unknown: inspect first
     EXHAUSTED = "Exhausted"  # shed load
     NOT_FOUND = "NotFound"  # done, or create again
     ALREADY_EXISTS = "AlreadyExists"  # adopt
@@ -60,7 +60,7 @@ class UnavailableError(OperatingError):
 
 
 class TimedOutError(OperatingError):
-    """The outcome is unknown: look first, then decide."""
+    """The outcome is unknown: inspect first, then decide."""
 
     kind = FailureKind.TIMED_OUT
 

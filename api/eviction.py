@@ -124,7 +124,7 @@ class EvictionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
     thresholds: tuple[Threshold, ...] = ()
     transition_s: float = 300.0
-    """How long a pressure is still told after it was seen last."""
+    """How long a node condition stays set after the pressure was last observed."""
     max_pod_grace_s: int = 0
     """Most of a grace that a pod gets when a soft threshold makes it go."""
     local_limits: bool = True

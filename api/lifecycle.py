@@ -1,4 +1,4 @@
-"""Decisions: what a pure core tells the shell around it to do."""
+"""Decisions: the actions that a pure core returns to its shell."""
 
 from typing import Generic, TypeVar
 
@@ -28,7 +28,7 @@ class Cancel(Action, frozen=True, kw_only=True):
 
 
 class Tell(Action, frozen=True, kw_only=True):
-    """Send `message` to the actor at `to`; nobody there means a dead letter."""
+    """Send `message` to the actor at `to`; without an actor there it is a dead letter."""
 
     to: Path
     message: Message
@@ -47,7 +47,7 @@ class Unlisten(Action, frozen=True, kw_only=True):
 
 
 class Watch(Action, frozen=True, kw_only=True):
-    """Be told by `ChildDied` and `Restarted` what becomes of the actor at `path`."""
+    """Subscribe to `ChildDied` and `Restarted` of the actor at `path`."""
 
     path: Path
 
@@ -56,7 +56,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Decision(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
-    """What a core decided: the next state, what to do in this order, and when to look again at the latest."""
+    """The decision of a core: the next state, actions in order, and the latest time of the next decision."""
 
     state: S
     actions: tuple[Action, ...] = ()

@@ -28,5 +28,5 @@ def why_ignored(name: str) -> str:
         return "its name begins with a dot"
     named_so = name.endswith(BACKUP_ENDS) or any(part in name for part in BACKUP_PARTS)
     if named_so or PROBES.fullmatch(name):
-        return "it looks like an editor's or package manager's backup"
+        return "the name is that of a backup file of an editor or package manager"
     return ""

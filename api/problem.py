@@ -1,25 +1,33 @@
-"""One thing wrong with an object: which field, what was found there, what would be right."""
+"""One thing wrong with an object: which field, what is there, what must be there."""
 
 import msgspec
 
 from api.ports.manifests import Problem
 from api.shortening import shortened, shortened_number
 
+UNSET = "nothing"
+"""What stands for a field without a value."""
 KEY_LIMIT = 100
 """Characters of a key that a path repeats."""
 
 
 class FieldProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A field that does not do. `found` never repeats an environment value, a header value or a secret."""
+    """An invalid field. `found` never repeats an environment value, a header value or a secret."""
 
     path: str
     """``spec.containers[0].image``; empty for the object itself."""
     found: str
+    """What is there; `UNSET` where a value is required."""
     expected: str
+    """What must be there; begins with `UNSET` where no value is allowed, and goes on with the reason."""
 
     def text(self) -> str:
         """Return the problem as one line, without the place."""
-        return f"found {self.found}, expected {self.expected}"
+        if self.found == UNSET:
+            return f"required: {self.expected}"
+        if self.expected.startswith(UNSET):
+            return f"{self.found} is not allowed{self.expected.removeprefix(UNSET)}"
+        return f"must be {self.expected}, not {self.found}"
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text()}" if self.path else self.text()
@@ -34,13 +42,13 @@ def shown(value: object) -> str:
     """Describe a plain value for a message: its kind, and for a scalar the value itself, shortened."""
     match value:
         case None:
-            return "nothing"
+            return UNSET
         case bool():
             return "true" if value else "false"
         case int() | float():
-            return f"the number {shortened_number(value)}"
+            return shortened_number(value)
         case str():
-            return f'"{shortened(value)}"' if value else "an empty text"
+            return f'"{shortened(value)}"' if value else "an empty string"
         case _:
             return kind_of(value)
 
@@ -49,13 +57,13 @@ def kind_of(value: object) -> str:
     """Name the kind of a plain value, without the value."""
     match value:
         case None:
-            return "nothing"
+            return UNSET
         case bool():
-            return "true or false"
+            return "a boolean"
         case int() | float():
             return "a number"
         case str():
-            return "a text"
+            return "a string"
         case list() | tuple():
             return "a list"
         case _:

@@ -1,4 +1,4 @@
-"""How much of a value a text repeats: only its beginning, for whoever wrote it may have written anything."""
+"""Shortens values in messages: a manifest may contain values of any length."""
 
 SHOWN = 60
 """Characters of a value that a message repeats."""
@@ -7,7 +7,7 @@ DIGITS_BITS = 1000
 
 
 def shortened(text: str, limit: int = SHOWN) -> str:
-    """Return a text, or its beginning."""
+    """Return a string, or its beginning."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 

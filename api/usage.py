@@ -1,8 +1,8 @@
 """What the node and its pods use: readings, what they come to, and the formulas that everybody counts by.
 
 All sizes are bytes. ``at`` is the wall clock of a sample, for people; ``clock_ns`` is whatever clock its source counts
-by, good for differences only; ``as_of`` is monotonic, for whoever must know whether a number is newer than a deed.
-What nobody knows is None and never 0.
+by, good for differences only; ``as_of`` is monotonic, to order a number against an eviction action.
+An unknown number is None, never 0.
 """
 
 import msgspec
@@ -210,7 +210,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 def working_set(usage_bytes: int, inactive_file_bytes: int) -> int:
-    """Return what can not be given back at once: all but inactive page cache; never below 0."""
+    """Return usage without inactive page cache; never below 0."""
     return max(0, usage_bytes - inactive_file_bytes)
 
 

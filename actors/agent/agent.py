@@ -67,7 +67,7 @@ STOP_S = 1.0
 
 
 class Agent:
-    """One running agent. `start` raises an `OperatingError` of one line for whatever can not be had."""
+    """One running agent. `start` raises an `OperatingError` of one line for any missing part."""
 
     def __init__(self, settings: Settings, node_ip: str = "", *, injects_faults: bool = False) -> None:
         self._settings, self._node_ip = settings, node_ip
@@ -78,7 +78,7 @@ class Agent:
         self.view: AgentView | None = None
 
     def start(self) -> None:
-        """Start everything; what was started is stopped again when a later part can not be."""
+        """Start all parts; stop those already started when a later one fails."""
         try:
             self._start()
         except BaseException:
@@ -102,7 +102,9 @@ class Agent:
         full = lacks_room(root)
         if full:
             self._log.warning(
-                "the root directory has no room: statuses and records wait for some", root=str(root), why=full
+                "the root directory is full: statuses and records are not written until space is free",
+                root=str(root),
+                why=full,
             )
         runtime = container_runtime(
             root, settings, self._node_ip, before, partial(self._bug, "runtime callback failed")
@@ -128,7 +130,7 @@ class Agent:
             self._undo.append(health.close)
         if faults is not None:
             self._log.warning(
-                "faults are planned: this agent breaks on purpose",
+                "fault injection is on",
                 plan=plan,
                 faults=len(faults.plan.faults),
             )
@@ -170,29 +172,29 @@ class Agent:
             root=str(root),
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
-        self._tell_room(open_files)
+        self._log_file_limit(open_files)
 
     def _plan(self) -> str:
         """Return the file with a plan of faults, empty for none; without the flag the environment's is not heeded."""
         path = faults_file()
         if path and not self._injects_faults:
             self._log.warning(
-                f"{FAULTS} is set and not heeded", what_to_do="unset it, or give --enable-fault-injection"
+                f"{FAULTS} is set and ignored", what_to_do="unset it, or give --enable-fault-injection"
             )
             return ""
         return path
 
-    def _tell_room(self, open_files: int) -> None:
-        """Say what this agent can hold: on the embedded runtime each pod costs it a descriptor."""
+    def _log_file_limit(self, open_files: int) -> None:
+        """Log how many pods this agent can hold: on the embedded runtime each pod costs it a descriptor."""
         settings = self._settings
         if settings.runtime_endpoint != EMBEDDED:
-            self._log.info("room for descriptors", open_files=open_files)
+            self._log.info("open file limit", open_files=open_files)
             return
         from runtime.drivers.embedded.descriptor import pods_at_most  # noqa: PLC0415
 
         room = pods_at_most(open_files)
         tell = self._log.info if room >= settings.max_pods else self._log.warning
-        tell("room for descriptors", open_files=open_files, pods_at_most=room, max_pods=settings.max_pods)
+        tell("open file limit", open_files=open_files, pods_at_most=room, max_pods=settings.max_pods)
 
     def failure(self) -> str:
         """Return why the actor system is past saving, empty while it is not."""
@@ -217,14 +219,14 @@ class Agent:
 
 
 def planned_faults(path: str) -> FaultInterceptor | None:
-    """Return what breaks the agent as the plan in `path` says, None for no path. Raises `RejectedError`."""
+    """Return the fault injector for the plan in `path`, None for no path. Raises `RejectedError`."""
     if not path:
         return None
     try:
         return FaultInterceptor(from_json(read_regular(path), FaultPlan), on_kill=kill_self)
     except (OperatingError, ValueError) as error:
         raise RejectedError(
-            f"{FAULTS}: cannot read a plan of faults: {error}; unset it to run normally"
+            f"{FAULTS}: cannot read the plan of faults: {error}; unset it to run normally"
         ) from None
 
 
@@ -280,7 +282,7 @@ def container_runtime(
 def own_cgroup_root(root: FilePath, settings: Settings) -> str:
     """Return the cgroup that the embedded runtime's pods are in unless another is configured; empty for other runtimes.
 
-    It is meant for trying out, beside a kubelet too: two agents must not keep each other's ``/kubepods``.
+    It is meant for tests beside a kubelet too: two agents must not share ``/kubepods``.
     """
     if settings.runtime_endpoint != EMBEDDED or settings.cgroup_root != "/":
         return ""

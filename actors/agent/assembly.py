@@ -62,11 +62,11 @@ from runtime.kernel.system import System
 RELIST_S = 5.0
 """Between listings of the runtime while its events flow."""
 EVENTS_PER_POD = 32
-"""More than happens to all pods of a node at once while one page is written."""
+"""More than the events of all pods of a node during one ledger write."""
 EVENTS_AT_LEAST = 16_384
-"""Those for whom there is no room say so as well, however few pods the node may have."""
+"""Rejected pods send messages as well, however few pods the node may have."""
 FOREVER = Restart(max_restarts=20, window_s=60.0)
-"""Budget of the actors that the node can not do without: past it the process ends and its supervisor starts it anew."""
+"""Restart budget of the actors that the node needs: past it the process exits and its service manager restarts it."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +81,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     cgroups: Port | BlockingPort
     node: Port | BlockingPort
     facts: NodeFacts = NodeFacts()
-    """What the port ``node`` says at the start."""
+    """What is known of the node before the port ``node`` was asked."""
     logfiles: Port | BlockingPort
     manifests: Port | BlockingPort
     manifest_changes: Stream | None = None
@@ -90,13 +90,13 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     credentials: Port | BlockingPort
     """The node's own, for registries."""
     net: Port | BlockingPort
-    """Short conversations with whoever listens, for probes and hooks."""
+    """Short network conversations for probes and hooks."""
     usage: Port | BlockingPort
     """What machine and pods use."""
     memory_crossings: Stream
-    """What the kernel says of memory thresholds."""
+    """Memory notifications of the kernel."""
     kernel_ooms: Stream
-    """What the kernel says of kills for want of memory."""
+    """OOM kills of the kernel's log."""
     urls: Port | BlockingPort | None = None
     """Needed with a manifest URL."""
     node_ip: str = ""
@@ -267,7 +267,7 @@ def pod_spec(
 
 
 def image_pulls(settings: Settings) -> ImagesState:
-    """Return what the pulling of images begins with."""
+    """Return the initial state of ImagePuller."""
     policy = PullPolicy(
         at_once=settings.image_pulls_at_once,
         per_second=float(settings.registry_pull_qps),
@@ -281,7 +281,7 @@ def image_pulls(settings: Settings) -> ImagesState:
 
 
 def image_gc(settings: Settings) -> ImageGCState:
-    """Return what the collection of unused images begins with."""
+    """Return the initial state of ImageGCManager."""
     policy = ImageGCPolicy(
         high_percent=settings.image_gc_high_percent,
         low_percent=settings.image_gc_low_percent,
@@ -305,7 +305,7 @@ def eviction_of(settings: Settings) -> EvictionState:
 
 
 def pod_groups(settings: Settings) -> tuple[str, ...]:
-    """Return the cgroups that may hold all pods: the runtime may make them by another driver than the settings say."""
+    """Return the cgroups that may contain all pods: the runtime may use another driver than the settings."""
     names = [*names_in(settings.cgroup_root), POD_GROUPS]
     return tuple(path_of(names, driver) for driver in CgroupDriver)
 

@@ -27,7 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         for flag, feature in NOT_YET.items():
             if getattr(args, flag) is not None:
-                text = f"this build does not have {feature} yet; leave the flag out"
+                text = f"{feature} is not supported yet; remove the flag"
                 raise RejectedError(f"--{flag.replace('_', '-')}: {text}")
         from actors.agent.run import run  # noqa: PLC0415  # the verbs must start without the agent's imports
 
@@ -48,7 +48,7 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="nodeagent",
-        description="A Kubernetes node agent: runs pods on this machine, and says why one does not run.",
+        description="A Kubernetes node agent: runs pods on this machine and explains why one does not run.",
     )
     subparsers = parser.add_subparsers(dest="verb", metavar="VERB")
     run = subparsers.add_parser(
@@ -74,20 +74,20 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         metavar="K=V",
         action="append",
         default=[],
-        help="header to send with it; may be given again; never shown",
+        help="HTTP header for the URL; may be repeated; the value is never shown",
     )
     pods.add_argument(
         "--allow-host-image",
         action="store_true",
-        help="accept nodeagent.local/host from sources other than files",
+        help="allow the image nodeagent.local/host in pods of a manifest URL",
     )
     pods.add_argument(
-        "--take-over", action="store_true", help="treat other agents' pods on this runtime as ours"
+        "--take-over", action="store_true", help="adopt pods that other agents made on this runtime"
     )
     pods.add_argument(
         "--runonce",
         action="store_true",
-        help="start the static pods, wait until they run or finish, print the result per pod, and end",
+        help="start the static pods, wait until each runs or has ended, print a line per pod, exit",
     )
     node = run.add_argument_group("node")
     node.add_argument(
@@ -97,7 +97,7 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         "--root-dir",
         metavar="DIR",
         default="",
-        help="where the agent keeps its files (default: /var/lib/nodeagent as root, else $XDG_STATE_HOME/nodeagent)",
+        help="root directory for the agent's files (default: /var/lib/nodeagent as root, else $XDG_STATE_HOME/nodeagent)",
     )
     node.add_argument(
         "--container-runtime-endpoint",
@@ -112,16 +112,14 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
     node.add_argument(
         "--pod-infra-container-image",
         metavar="IMAGE",
-        help="image that the runtime makes sandboxes from: never collected, also where the runtime does not pin it",
+        help="sandbox image: never removed by image garbage collection",
     )
     node.add_argument("--hostname-override", metavar="NAME", help="name of the node (default: the host's)")
-    node.add_argument(
-        "--node-labels", metavar="K=V,...", default="", help="labels of the node, for pods' selectors"
-    )
+    node.add_argument("--node-labels", metavar="K=V,...", default="", help="labels of the node")
     node.add_argument(
         "--register-with-taints",
         metavar="K=V:EFFECT,...",
-        help="taints of the node (registerWithTaints); NoExecute keeps pods from running, static ones excepted",
+        help="taints of the node (registerWithTaints); NoExecute rejects pods, except static ones",
     )
     node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")
     node.add_argument(
@@ -142,9 +140,9 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
     node.add_argument(
         "--enable-fault-injection",
         action="store_true",
-        help="break this agent on purpose, as the plan in the file NODEAGENT_FAULTS says; for tests alone",
+        help="inject the faults of the file NODEAGENT_FAULTS; for tests only",
     )
-    later = run.add_argument_group("not in this build yet (refused when given)")
+    later = run.add_argument_group("not supported yet (rejected)")
     for name, feature in NOT_YET.items():
         later.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", default=None, help=feature)
 

@@ -17,13 +17,13 @@ from runtime.process import StopSignals, ThreadEnds
 from runtime.trust import read_regular
 
 LOOK_S = 0.2
-"""How often ``--runonce`` looks at the pods, and the main thread at the health of the actor system."""
+"""How often ``--runonce`` checks the pods, and the main thread the health of the actor system."""
 CAME_UP = ("Running", "Completed")
 DEBUG_VERBOSITY = 4
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the agent until it is told to stop; return the exit status. Raises an `OperatingError` of one line."""
+    """Run the agent until it is stopped; return the exit status. Raises an `OperatingError` of one line."""
     configured = read_settings(args)
     if configured.settings is None:
         for problem in configured.problems:
@@ -34,14 +34,15 @@ def run(args: argparse.Namespace) -> int:
     logs.setup(form=settings.log_format, level=level)
     log = logs.log_factory("")
     for warning in configured.warnings:
-        log.warning("configuration field not honoured yet", where=warning.where)
+        log.warning("configuration field not supported yet", where=warning.where)
     signals = StopSignals()
     threads = ThreadEnds()
     agent = Agent(settings, args.node_ip, injects_faults=args.enable_fault_injection)
     agent.start()
     if not settings.pod_manifest_path and not settings.manifest_url:
         log.warning(
-            "no source of pods: nothing will run", what_to_do="give --pod-manifest-path or --manifest-url"
+            "no source of pods configured: no pod will run",
+            what_to_do="set --pod-manifest-path or --manifest-url",
         )
     try:
         return run_once(agent, signals, threads) if args.runonce else run_on(agent, signals, threads)
@@ -65,7 +66,7 @@ def run_on(agent: Agent, signals: StopSignals, threads: ThreadEnds) -> int:
             return 1
         if threads.failure:
             log.error(
-                "a thread of the agent ended, so the agent does; pods keep running", cause=threads.failure
+                "a thread of the agent failed, the agent exits; pods keep running", cause=threads.failure
             )
             return 1
 
@@ -77,7 +78,7 @@ def run_once(agent: Agent, signals: StopSignals, threads: ThreadEnds) -> int:
     while not threads.failure and not signals.wait(LOOK_S):
         rows, sources = agent.view.pods(), agent.view.sources()
         decided = frozenset(row.uid for row in rows if is_decided(row))
-        # What runs for a moment only, and then ends, has not come up: two looks have to say the same.
+        # A pod that runs for a moment and then ends has not come up: two checks must agree.
         if (
             agent.view.ready()[1].ok
             and all(row.uid in decided & before for row in rows)
@@ -94,7 +95,7 @@ def accepted(sources: tuple[SourceRow, ...]) -> int:
 
 
 def is_decided(row: PodRow) -> bool:
-    """Tell whether a pod came up, ended, or can not come up without help."""
+    """Return whether a pod is up, has ended, or cannot come up without help."""
     ready, _, of = row.ready.partition("/")
     if row.status.startswith("Init:") and row.status.removeprefix("Init:")[:1].isdigit():
         return False  # So many of its init containers are done.
@@ -115,7 +116,7 @@ def print_results(view: AgentView, rows: tuple[PodRow, ...], sources: tuple[Sour
 
 
 def why_not(view: AgentView, row: PodRow) -> str:
-    """Return why a pod did not come up: what its containers say, else what it waits for."""
+    """Return why a pod did not come up: the messages of its containers, else what it waits for."""
     explained = view.explain(f"{row.namespace}/{row.name}")
     return "; ".join((*explained.problems, *explained.containers)) or row.why
 

@@ -12,11 +12,11 @@ CONFIGURATION = "KubeletConfiguration"
 
 
 def problems_of(path: str) -> tuple[Problem, ...]:
-    """Return everything that is wrong with one file, also that it can not be read."""
+    """Return all problems of one file, also that it cannot be read."""
     try:
         read = read_file(path, None, path).file
     except VanishedError:
-        return (Problem(where=path, message="there is no such file"),)
+        return (Problem(where=path, message="no such file"),)
     if read.problems or read.document is None:
         return read.problems or (Problem(where=path, message="the file is empty"),)
     raw = msgspec.json.decode(read.document)

@@ -23,7 +23,7 @@ class EventRecorder(CoreActor[EventsMessage]):
         self.state: EventsState = state
 
     def begin(self, ctx: Context) -> Decision[EventsState]:
-        """Begin by asking the ledger what it holds."""
+        """Begin by recalling the ledger's section."""
         return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op)
 
     def on_stop(self, ctx: Context) -> None:
@@ -31,7 +31,7 @@ class EventRecorder(CoreActor[EventsMessage]):
         self.perform_at_last("ledger", unwritten(self.state, ctx.wall()), ctx)
 
     def decide(self, message: EventsMessage | KernelMessage, ctx: Context) -> Decision[EventsState]:
-        """Decide on one message, and tell the operator what of the ledger was lost."""
+        """Decide on one message and report damaged ledger entries."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         for fact in worth_telling(before.happenings, decision.state.happenings):

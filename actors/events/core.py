@@ -1,7 +1,7 @@
-"""EventRecorder's decisions: pages of events in memory, copied to the ledger lazily, one write at a time.
+"""EventRecorder's decisions: event records in memory, copied to the ledger lazily, one write at a time.
 
 What happened is for people: a crash of the agent may lose the last `WRITE_S` seconds of it, and no pod ever waits for it.
-Pages of pods that are gone are kept for `KEEP_S`.
+Records of removed pods are kept for `KEEP_S`.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,8 +10,8 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.events.page import joined, last_at, with_event
-from actors.events.state import PAGE_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry
+from actors.events.record import joined, last_at, with_event
+from actors.events.state import RECORD_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry
 from actors.rules.nodeevent import NodeEvent, told
 from api.decoding import ready
 from api.ids import Instant, OpId, Uid, WallNs
@@ -24,9 +24,9 @@ LEDGER = "ledger"
 DEADLINE_S = 30.0
 RETRY_S = 10.0
 WRITE_S = 10.0
-"""At the most so often is one page written."""
+"""Minimum time between two writes of one record."""
 CLAIM_S = 600.0
-"""After so long the actor of every pod has said that it is there."""
+"""By then the actor of every pod has claimed its record."""
 NS = 1_000_000_000
 NEVER = float("inf")
 KEEP_S = 3600
@@ -47,7 +47,7 @@ def decide(
 def begin(
     state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
 ) -> Decision[EventsState]:
-    """Begin an incarnation: ask what the ledger holds."""
+    """Begin an incarnation: recall the ledger's section."""
     return plan(replace(state, begun_at=now), now, wall, new_op)
 
 
@@ -62,7 +62,7 @@ def absorb(
         case LedgerDamaged(whys=whys):
             return damaged(state, whys, wall)
         case EventSeen() | KeepEvents():
-            # Its page is due WRITE_S after its first change: no reason to look at all others before.
+            # Its record is due WRITE_S after its first change: no reason to check all others before.
             state = replace(state, idle_until=min(state.idle_until, now + WRITE_S))
         case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded():
             return state
@@ -70,11 +70,11 @@ def absorb(
             state = replace(state, idle_until=float("-inf"))
     match message:
         case EventSeen():
-            record = claimed(state, message.uid, message.namespace, message.pod)
-            return changed(state, message.uid, record, with_event(record.page, message), now)
+            entry = claimed(state, message.uid, message.namespace, message.pod)
+            return changed(state, message.uid, entry, with_event(entry.record, message), now)
         case KeepEvents(uid=uid):
-            record = claimed(state, uid, message.namespace, message.pod)
-            return changed(state, uid, record, record.page, now)
+            entry = claimed(state, uid, message.namespace, message.pod)
+            return changed(state, uid, entry, entry.record, now)
         case ReleaseEvents(uid=uid):
             return released(state, uid, wall)
         case Outcome():
@@ -85,29 +85,29 @@ def absorb(
 
 def claimed(state: EventsState, uid: Uid, namespace: str, pod: str) -> PodEventsEntry:
     """Return the record of a pod that is there."""
-    record = state.records.get(uid, PodEventsEntry(page=PodEvents(namespace=namespace, pod=pod)))
-    page = replace(record.page, namespace=namespace, pod=pod, gone_at=None)
-    return replace(record, claimed=True, page=page)
+    entry = state.entries.get(uid, PodEventsEntry(record=PodEvents(namespace=namespace, pod=pod)))
+    record = replace(entry.record, namespace=namespace, pod=pod, gone_at=None)
+    return replace(entry, claimed=True, record=record)
 
 
 def changed(
-    state: EventsState, uid: Uid, record: PodEventsEntry, page: PodEvents, now: Instant
+    state: EventsState, uid: Uid, entry: PodEventsEntry, record: PodEvents, now: Instant
 ) -> EventsState:
-    """Return the state with another page of a pod; the first change after a write begins the wait for the next one."""
-    clean = record.stored == record.page or not record.page.events
-    tried_at = max(record.tried_at, now) if clean else record.tried_at
-    return with_record(state, uid, replace(record, page=page, tried_at=tried_at))
+    """Return the state with a pod's new record; the first change after a write starts the wait for the next one."""
+    clean = entry.stored == entry.record or not entry.record.events
+    tried_at = max(entry.tried_at, now) if clean else entry.tried_at
+    return with_entry(state, uid, replace(entry, record=record, tried_at=tried_at))
 
 
 def released(state: EventsState, uid: Uid, wall: WallNs) -> EventsState:
     """Return the state in which a pod is gone: the last word on it is written soon."""
-    record = state.records.get(uid)
-    if record is None:
+    entry = state.entries.get(uid)
+    if entry is None:
         return state
-    if record.stored is None and not record.page.events:
+    if entry.stored is None and not entry.record.events:
         return without_record(state, uid)
-    page = replace(record.page, gone_at=wall)
-    return with_record(state, uid, replace(record, page=page, claimed=False, tried_at=float("-inf")))
+    record = replace(entry.record, gone_at=wall)
+    return with_entry(state, uid, replace(entry, record=record, claimed=False, tried_at=float("-inf")))
 
 
 def damaged(state: EventsState, whys: Iterable[str], wall: WallNs) -> EventsState:
@@ -119,7 +119,7 @@ def damaged(state: EventsState, whys: Iterable[str], wall: WallNs) -> EventsStat
 
 
 def answered(state: EventsState, outcome: Outcome, now: Instant, wall: WallNs) -> EventsState:
-    """Take in what the ledger holds, or that a write ended; one that failed is due again later."""
+    """Absorb the recalled records or the end of a write; a failed write is due again later."""
     if outcome.op == state.recalling:
         state = replace(state, recalling=None)
         if isinstance(outcome.result, RecalledAll):
@@ -127,35 +127,35 @@ def answered(state: EventsState, outcome: Outcome, now: Instant, wall: WallNs) -
         return replace(state, retry_at=now + RETRY_S)
     if outcome.op != state.writing:
         return state
-    uid, page = state.written, state.writes
+    uid, record = state.written, state.writes
     state = replace(state, writing=None, writes=None)
-    record = state.records.get(uid)
-    if outcome.failure is not None or record is None:
+    entry = state.entries.get(uid)
+    if outcome.failure is not None or entry is None:
         return state
-    if page is None and record.page.gone_at is not None:
+    if record is None and entry.record.gone_at is not None:
         return without_record(state, uid)
-    return with_record(state, uid, replace(record, stored=page))
+    return with_entry(state, uid, replace(entry, stored=record))
 
 
 def recalled(state: EventsState, found: RecalledAll, now: Instant, wall: WallNs) -> EventsState:
-    """Take in the pages of the last life of the agent, under what was seen in this one."""
+    """Absorb the records of the previous life of the agent; newer events follow them."""
     state = damaged(state, (why for _, why in found.damaged), wall)
     for key, data in found.entries:
-        uid, page = Uid(key), decoded(data)
-        if page is None:
+        uid, record = Uid(key), decoded(data)
+        if record is None:
             state = damaged(state, (not_ours(SECTION, key),), wall)
             continue
-        record = state.records.get(uid)
-        if record is None:
-            state = with_record(state, uid, PodEventsEntry(page=page, stored=page))
+        entry = state.entries.get(uid)
+        if entry is None:
+            state = with_entry(state, uid, PodEventsEntry(record=record, stored=record))
         else:
-            both = joined(page, record.page)
-            state = with_record(state, uid, replace(record, page=both, stored=page, tried_at=now))
+            both = joined(record, entry.record)
+            state = with_entry(state, uid, replace(entry, record=both, stored=record, tried_at=now))
     return replace(state, recalled=True)
 
 
 def decoded(data: bytes) -> PodEvents | None:
-    """Return a page of the ledger, None for one of an unknown shape."""
+    """Return a decoded record, None for one of an unknown shape."""
     try:
         return msgspec.msgpack.decode(data, type=ready(PodEvents))
     except msgspec.DecodeError:
@@ -166,7 +166,7 @@ def decoded(data: bytes) -> PodEvents | None:
 
 
 def plan(state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]) -> Decision[EventsState]:
-    """Recall first, then write the page that waited longest, if it waited long enough."""
+    """Recall first, then write the record that has waited longest, if it has waited long enough."""
     if not state.recalled:
         return recall(state, now, new_op)
     if now < state.idle_until and state.writing is None:
@@ -176,9 +176,7 @@ def plan(state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], Op
     state = in_line(state, now, wall)
     if not state.line:
         state = settled(state, now, wall)
-        dirty = sorted(
-            (due_at(record), uid) for uid, record in state.records.items() if is_dirty(record, wall)
-        )
+        dirty = sorted((due_at(entry), uid) for uid, entry in state.entries.items() if is_dirty(entry, wall))
         first = dirty[0][0] if dirty else NEVER
         state = replace(state, line=tuple(uid for due, uid in dirty if due <= now))
     if not state.line:
@@ -187,26 +185,26 @@ def plan(state: EventsState, now: Instant, wall: WallNs, new_op: Callable[[], Op
         wake_at = idle_until if idle_until < NEVER else None
         return Decision(state=replace(state, idle_until=idle_until), wake_at=wake_at)
     uid, *left = state.line
-    record = state.records[uid]
-    op, outdated = new_op(), is_outdated(record, wall)
-    call = Forget(section=SECTION, key=uid) if outdated else write(uid, record.page)
-    state = with_record(state, uid, replace(record, tried_at=now))
-    writes = None if outdated else record.page
+    entry = state.entries[uid]
+    op, outdated = new_op(), is_outdated(entry, wall)
+    call = Forget(section=SECTION, key=uid) if outdated else write(uid, entry.record)
+    state = with_entry(state, uid, replace(entry, tried_at=now))
+    writes = None if outdated else entry.record
     state = replace(state, writing=op, written=uid, writes=writes, line=tuple(left))
     return Decision(state=state, actions=(Start(op=op, port=LEDGER, call=call, deadline_s=DEADLINE_S),))
 
 
 def in_line(state: EventsState, now: Instant, wall: WallNs) -> EventsState:
-    """Return the state without those at the head of the line whose pages need no write any more, or not yet."""
+    """Return the state without entries at the head of the queue that need no write any more, or not yet."""
     for place, uid in enumerate(state.line):
-        record = state.records.get(uid)
-        if record is not None and is_dirty(record, wall) and due_at(record) <= now:
+        entry = state.entries.get(uid)
+        if entry is not None and is_dirty(entry, wall) and due_at(entry) <= now:
             return replace(state, line=state.line[place:])
     return replace(state, line=())
 
 
 def recall(state: EventsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[EventsState]:
-    """Ask the ledger what it holds, again after a while if it did not answer."""
+    """Recall the ledger's section, again after a while if it did not answer."""
     if state.recalling is not None:
         return Decision(state=state)
     if now < state.retry_at:
@@ -219,63 +217,65 @@ def recall(state: EventsState, now: Instant, new_op: Callable[[], OpId]) -> Deci
 
 
 def settled(state: EventsState, now: Instant, wall: WallNs) -> EventsState:
-    """Give up the pages that no pod claimed, once; and the oldest ones of pods that are gone where there are too many."""
+    """Drop unclaimed records, once; and the oldest records of removed pods where there are too many."""
     if not state.settled and now >= state.begun_at + CLAIM_S:
-        for uid, record in state.records.items():
-            if not record.claimed and record.page.gone_at is None:
-                page = replace(record.page, gone_at=wall)
-                state = with_record(state, uid, replace(record, page=page))
+        for uid, entry in state.entries.items():
+            if not entry.claimed and entry.record.gone_at is None:
+                record = replace(entry.record, gone_at=wall)
+                state = with_entry(state, uid, replace(entry, record=record))
         state = replace(state, settled=True)
-    for uid, record in tuple(state.records.items()):
-        if record.stored is None and is_outdated(record, wall):
+    for uid, entry in tuple(state.entries.items()):
+        if entry.stored is None and is_outdated(entry, wall):
             state = without_record(state, uid)
     gone = sorted(
-        (record.page.gone_at, uid) for uid, record in state.records.items() if record.page.gone_at is not None
+        (entry.record.gone_at, uid)
+        for uid, entry in state.entries.items()
+        if entry.record.gone_at is not None
     )
-    for _, uid in gone[: max(0, len(gone) - PAGE_LIMIT)]:
-        record = state.records[uid]
-        if not is_outdated(record, wall):
-            page = replace(record.page, gone_at=wall - KEEP_S * NS, events=())
-            state = with_record(state, uid, replace(record, page=page, tried_at=float("-inf")))
+    for _, uid in gone[: max(0, len(gone) - RECORD_LIMIT)]:
+        entry = state.entries[uid]
+        if not is_outdated(entry, wall):
+            record = replace(entry.record, gone_at=wall - KEEP_S * NS, events=())
+            state = with_entry(state, uid, replace(entry, record=record, tried_at=float("-inf")))
     return state
 
 
-def is_dirty(record: PodEventsEntry, wall: WallNs) -> bool:
-    """Tell whether the ledger has to be told of a page: pages without events are not worth a file."""
-    if is_outdated(record, wall):
+def is_dirty(entry: PodEventsEntry, wall: WallNs) -> bool:
+    """Return whether a record must be written: a record without events is not worth a file."""
+    if is_outdated(entry, wall):
         return True
-    return record.page != record.stored and bool(record.page.events)
+    return entry.record != entry.stored and bool(entry.record.events)
 
 
-def is_outdated(record: PodEventsEntry, wall: WallNs) -> bool:
-    """Tell whether a pod has been gone for so long that its events are to be forgotten."""
-    gone_at = record.page.gone_at
+def is_outdated(entry: PodEventsEntry, wall: WallNs) -> bool:
+    """Return whether a pod has been gone for so long that its events are dropped."""
+    gone_at = entry.record.gone_at
     return gone_at is not None and wall - gone_at >= KEEP_S * NS
 
 
-def due_at(record: PodEventsEntry) -> Instant:
-    """Return when a page that changed is to be written."""
-    return record.tried_at + WRITE_S
+def due_at(entry: PodEventsEntry) -> Instant:
+    """Return when a changed record is due to be written."""
+    return entry.tried_at + WRITE_S
 
 
 def settle_at(state: EventsState) -> Instant | None:
-    """Return when unclaimed pages are given up, None when that was done."""
+    """Return when unclaimed records are dropped, None when that is done."""
     return None if state.settled else state.begun_at + CLAIM_S
 
 
 def expiry(state: EventsState, now: Instant, wall: WallNs) -> Instant | None:
-    """Return when the next page of a pod that is gone is to be forgotten."""
+    """Return when the next record of a removed pod is dropped."""
     left = [
-        (record.page.gone_at + KEEP_S * NS - wall) / NS
-        for record in state.records.values()
-        if record.page.gone_at is not None and not is_outdated(record, wall)
+        (entry.record.gone_at + KEEP_S * NS - wall) / NS
+        for entry in state.entries.values()
+        if entry.record.gone_at is not None and not is_outdated(entry, wall)
     ]
     return now + max(0.0, min(left)) if left else None
 
 
-def write(uid: Uid, page: PodEvents) -> Remember:
-    """Return the call that writes a page."""
-    return Remember(section=SECTION, key=uid, data=msgspec.msgpack.encode(page))
+def write(uid: Uid, record: PodEvents) -> Remember:
+    """Return the call that writes a record."""
+    return Remember(section=SECTION, key=uid, data=msgspec.msgpack.encode(record))
 
 
 def unwritten(state: EventsState, wall: WallNs) -> tuple[Remember, ...]:
@@ -283,19 +283,19 @@ def unwritten(state: EventsState, wall: WallNs) -> tuple[Remember, ...]:
     if not state.recalled:
         return ()
     dirty = (
-        (uid, record)
-        for uid, record in state.records.items()
-        if is_dirty(record, wall) and not is_outdated(record, wall)
+        (uid, entry)
+        for uid, entry in state.entries.items()
+        if is_dirty(entry, wall) and not is_outdated(entry, wall)
     )
-    newest_first = sorted(dirty, key=lambda pair: (-last_at(pair[1].page), pair[0]))
-    return tuple(write(uid, record.page) for uid, record in newest_first)
+    newest_first = sorted(dirty, key=lambda pair: (-last_at(pair[1].record), pair[0]))
+    return tuple(write(uid, entry.record) for uid, entry in newest_first)
 
 
-def with_record(state: EventsState, uid: Uid, record: PodEventsEntry) -> EventsState:
+def with_entry(state: EventsState, uid: Uid, entry: PodEventsEntry) -> EventsState:
     """Return the state with this record in place of the pod's last."""
-    return replace(state, records={**state.records, uid: record})
+    return replace(state, entries={**state.entries, uid: entry})
 
 
 def without_record(state: EventsState, uid: Uid) -> EventsState:
     """Return the state that knows nothing of a pod."""
-    return replace(state, records={known: record for known, record in state.records.items() if known != uid})
+    return replace(state, entries={known: entry for known, entry in state.entries.items() if known != uid})

@@ -1,4 +1,4 @@
-"""What EventRecorder knows: a page of events for each pod, and which pages the ledger does not hold yet."""
+"""State of EventRecorder: an event record for each pod, and which records are not in the ledger yet."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,8 @@ SECTION = "events"
 
 EVENT_LIMIT = 64
 """Different events of one pod."""
-PAGE_LIMIT = 512
-"""Pages of pods that are gone."""
+RECORD_LIMIT = 512
+"""Records of removed pods."""
 
 
 class SeenEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,23 +31,23 @@ class SeenEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that happened to one pod, by the time of the last occurrence: what the ledger holds of it."""
+    """All events of one pod, by the time of the last occurrence: the content of its ledger entry."""
 
     namespace: str
     pod: str
     events: tuple[SeenEvent, ...] = ()
     gone_at: WallNs | None = None
-    """Since when nothing is left of the pod."""
+    """Since when the pod is fully removed."""
 
 
 class PodEventsEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A page, and what is to be done about it."""
+    """A record, and its pending writes."""
 
-    page: PodEvents
+    record: PodEvents
     claimed: bool = False
-    """The pod is there, as its actor said in this life of the agent."""
+    """The pod's actor claimed the record in this life of the agent."""
     stored: PodEvents | None = None
-    """What the ledger holds."""
+    """The content of the ledger entry."""
     tried_at: Instant = float("-inf")
     """When it was last written, or first changed: the next write is some time after that."""
 
@@ -56,26 +56,26 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that EventRecorder knows."""
 
     node_name: str = ""
-    records: Mapping[Uid, PodEventsEntry] = {}
+    entries: Mapping[Uid, PodEventsEntry] = {}
     begun_at: Instant = 0.0
     recalled: bool = False
     recalling: OpId | None = None
     retry_at: Instant = float("-inf")
-    """When to ask the ledger again for what it holds."""
+    """When to recall the ledger's section again."""
     writing: OpId | None = None
     """The one write that is under way: more would stand in the way of those that pods wait for."""
     written: Uid = Uid("")
-    """Whose page is being written."""
+    """The pod whose record is being written."""
     writes: PodEvents | None = None
-    """What is being written, None for a page that is being removed."""
+    """The record being written, None for a removal."""
     settled: bool = False
-    """Pages that no pod claimed have been given up."""
+    """Unclaimed records have been dropped."""
     happenings: tuple[NodeEvent, ...] = ()
     """Facts about the node: what of the ledger could not be read."""
     line: tuple[Uid, ...] = ()
-    """Whose pages the last look at all of them found due, first to be written first: they are written before the next one."""
+    """Pods whose records the last check of all found due, in the order of writing; written before the next check."""
     idle_until: Instant = float("-inf")
-    """Before then no page is due to be written or forgotten, as far as the last look at all of them showed."""
+    """Before this time no record is due to be written or dropped, by the last check of all."""
 
 
 def rows(state: EventsState, uid: Uid | None = None) -> tuple[EventRow, ...]:
@@ -84,8 +84,8 @@ def rows(state: EventsState, uid: Uid | None = None) -> tuple[EventRow, ...]:
         EventRow(
             at=event.at,
             first_at=event.first_at,
-            namespace=record.page.namespace,
-            pod=record.page.pod,
+            namespace=entry.record.namespace,
+            pod=entry.record.pod,
             uid=known,
             host=state.node_name,
             type=event.type,
@@ -94,8 +94,8 @@ def rows(state: EventsState, uid: Uid | None = None) -> tuple[EventRow, ...]:
             count=event.count,
             field_path=event.field_path,
         )
-        for known, record in state.records.items()
+        for known, entry in state.entries.items()
         if uid is None or known == uid
-        for event in record.page.events
+        for event in entry.record.events
     ]
     return tuple(sorted(found, key=lambda row: row.at))

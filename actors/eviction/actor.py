@@ -1,4 +1,4 @@
-"""EvictionManager: looks at each round of usage and has pods go, one at a time, when the node is short of something."""
+"""EvictionManager: evicts pods under node pressure, one at a time."""
 
 from collections.abc import Mapping
 
@@ -17,28 +17,28 @@ from runtime.kernel.shell import CoreActor
 
 
 class EvictionManager(CoreActor[EvictionMessage]):
-    """Keeps the node from falling over: it has no ports, it only tells others; streams: ``memory.crossings``."""
+    """Evicts pods under node pressure. No ports, only messages; streams: ``memory.crossings``."""
 
     def __init__(self, state: EvictionState, streams: Mapping[str, Stream]) -> None:
         self.streams = streams
         self.state: EvictionState = state
 
     def begin(self, ctx: Context) -> Decision[EvictionState]:
-        """Begin by asking for pods and usage."""
+        """Subscribe to pods and usage."""
         first = replace(self.state, epoch=str(ctx.incarnation))
         return begin(first, ctx.now(), ctx.wall())
 
     def decide(self, message: EvictionMessage | KernelMessage, ctx: Context) -> Decision[EvictionState]:
-        """Decide on one message, and tell the operator what became true."""
+        """Decide on one message and log what changed."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall())
         for line in report(before, decision.state):
-            tell = ctx.log.warning if line.warning else ctx.log.info
-            tell(line.text, **line.facts)
+            log = ctx.log.warning if line.warning else ctx.log.info
+            log(line.text, **line.facts)
         return decision
 
     def perform(self, action: Action, ctx: Context) -> None:
-        """Watch those who are asked for something."""
+        """Watch the actors that receive commands."""
         match action:
             case WatchOthers():
                 for path in (paths.PODS, paths.ADMISSION, paths.USAGE, paths.IMAGEGC):

@@ -1,8 +1,8 @@
-"""EvictionManager's decisions: what the node is short of, and the one deed that follows.
+"""EvictionManager's decisions: from readings to one eviction action at a time.
 
-A pass looks at limits of local storage first, then at what the node is short of: of disk, what is kept of pods that
-have ended goes first, then unused images, then pods that run, one at a time. What follows is decided on a reading that
-was begun after that deed was over.
+A pass checks limits of local storage first, then node pressure. Under disk pressure it removes containers and logs of
+ended pods first, then unused images, then evicts one pod at a time. The next decision needs a reading that began after
+the last action ended.
 """
 
 from typing import assert_never
@@ -43,14 +43,14 @@ from api.messages.supervisor import ClearFinished, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
 
 KILL_WAIT_S = 30.0
-"""How long a victim is waited for before another reading decides again."""
+"""Timeout of an eviction; then the next reading decides."""
 CLEAR_WAIT_S = 30.0
-"""How long pods that have ended may take to let go of what is kept of them."""
+"""Timeout of the removal of containers and logs of ended pods."""
 RECLAIM_WAIT_S = 120.0
 RECLAIM_AGAIN_S = 60.0
-"""Between rounds of removing what does not run for one signal that nobody could be evicted for."""
+"""Minimum time between two removals of unused objects for a signal for which no pod can be evicted."""
 SILENCE_S = 35.0
-"""Without usage for so long it is asked for again."""
+"""Without usage for this long, subscribe again."""
 PODS_AGAIN_S = 60.0
 HARD_GRACE_S = 1
 KEPT_VICTIMS = 20
@@ -59,12 +59,12 @@ LATE = "Container runtime did not kill the pod within specified grace period."
 
 
 class WatchOthers(Action, frozen=True, kw_only=True):
-    """Be told when those who are asked for something begin anew."""
+    """Watch restarts of the actors that receive commands."""
 
 
 def begin(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
-    """Begin by asking for pods and usage. What an earlier incarnation asked to go may still be ending."""
-    state = replace(state, settling_until=now + KILL_WAIT_S, deed_at=now)
+    """Subscribe to pods and usage. Pods that an earlier incarnation evicted may still terminate."""
+    state = replace(state, settling_until=now + KILL_WAIT_S, action_at=now)
     decision = plan(state, now, wall)
     return replace(decision, actions=(WatchOthers(), *decision.actions))
 
@@ -72,7 +72,7 @@ def begin(state: EvictionState, now: Instant, wall: WallNs) -> Decision[Eviction
 def decide(
     before: EvictionState, message: EvictionMessage | KernelMessage, now: Instant, wall: WallNs
 ) -> Decision[EvictionState]:
-    """Take in a message and choose what to do."""
+    """Absorb a message and choose the next actions."""
     state, actions = absorb(before, message, now)
     decision = plan(state, now, wall)
     return replace(decision, actions=(*actions, *decision.actions))
@@ -84,7 +84,7 @@ def decide(
 def absorb(  # noqa: C901  # one case per message
     state: EvictionState, message: EvictionMessage | KernelMessage, now: Instant
 ) -> tuple[EvictionState, tuple[Action, ...]]:
-    """Return what is known after `message`, and which reading is asked for because a deed is over."""
+    """Return the state after `message`, and a request for a reading when an action ended."""
     match message:
         case UsageRead(usage=usage):
             return answered(with_usage(state, usage, now), usage), ()
@@ -105,7 +105,7 @@ def absorb(  # noqa: C901  # one case per message
                 return over(state, now, "")
             return state, ()
         case Restarted(path=path):
-            return begun_anew(state, path, now)
+            return restarted(state, path, now)
         case Heard() | StreamEnded():
             return with_stream(state, message, now), ()
         case Alarm() | ChildDied() | Outcome():
@@ -115,16 +115,16 @@ def absorb(  # noqa: C901  # one case per message
 
 
 def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
-    """End the wait for a victim of which nothing is left: its containers have stopped, its volumes are removed."""
+    """End the wait for a pod that is gone: its containers have stopped, its volumes are removed."""
     if not isinstance(state.doing, Killing):
         return state, ()
     if state.doing.victim.uid in (*state.leaving, *(one.uid for one in state.pods or ())):
         return state, ()
-    return over(state, now, "nothing of it is left")
+    return over(state, now, "removed")
 
 
-def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
-    """Take in that somebody lost what it was told: who watches is told again, a collection's end will not be heard."""
+def restarted(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionState, tuple[Action, ...]]:
+    """Absorb the restart of an actor: subscribe again, and do not wait for results that it lost."""
     if path == paths.PODS:
         if isinstance(state.doing, Clearing):
             state = replace(state, doing=replace(state.doing, done=True))
@@ -132,7 +132,7 @@ def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[Eviction
         state = replace(state, settled=False, settling_until=until)
         return replace(state, pods_asked_at=float("-inf")), ()
     if path == paths.ADMISSION:
-        return replace(state, told=None), ()
+        return replace(state, published=None), ()
     if path == paths.USAGE:
         return replace(state, heard_at=float("-inf")), ()
     if path == paths.IMAGEGC and isinstance(state.doing, Reclaiming):
@@ -141,7 +141,7 @@ def begun_anew(state: EvictionState, path: Path, now: Instant) -> tuple[Eviction
 
 
 def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionState, tuple[Action, ...]]:
-    """End the deed under way and ask for a reading of what it came to."""
+    """End the action under way and request a reading of its effect."""
     match state.doing:
         case Killing(victim=victim):
             ended = replace(victim, outcome=outcome)
@@ -154,20 +154,20 @@ def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionStat
         case _:
             assert_never(state.doing)
     again = Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION))
-    return replace(state, doing=None, deed_at=now), (again,)
+    return replace(state, doing=None, action_at=now), (again,)
 
 
 # ---------------------------------------------------------------- plan
 
 
 def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
-    """Do whatever is due now; sees no message."""
+    """Choose the next actions from the state alone."""
     actions: list[Action] = []
     state = go_on(give_up(state, actions, now, wall), actions, now)
     state = watch(state, actions, now)
     state = listen(state, actions, now)
     state = follow_hint(state, actions, now)
-    state = tell_pressure(state, actions, now)
+    state = publish_pressure(state, actions, now)
     state = settle(state, actions, now)
     if state.doing is None and state.usage is not None and state.settled:
         state = act(state, actions, now, wall)
@@ -175,37 +175,37 @@ def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionS
 
 
 def settle(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Decide on nothing that was read before all pods were known and whom an earlier life asked to go was gone."""
+    """Delay decisions until all pods are known and those evicted earlier are gone, with a timeout."""
     if state.doing is not None:
         return state
     late = now >= state.settling_until
     if state.pods is None or not (late or is_quiet(state)):
-        return replace(state, deed_at=now, settled=False)
+        return replace(state, action_at=now, settled=False)
     if state.settled or late:
         return replace(state, settled=True)
     actions.append(Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION)))
-    return replace(state, deed_at=now, settled=True)
+    return replace(state, action_at=now, settled=True)
 
 
 def is_quiet(state: EvictionState) -> bool:
-    """Tell whether all pods are known, and none of them is on its way out."""
+    """Return whether all pods are known and none terminates."""
     return state.whole and not state.leaving and not any(one.ending for one in state.pods or ())
 
 
 def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
-    """End a deed that takes too long; what it came to is seen by the next reading."""
+    """End an action that takes too long; the next reading shows its effect."""
     doing = state.doing
     if doing is None or isinstance(doing, Clearing) or now < doing.until:
         return state
     if isinstance(doing, Killing):
         actions.append(event(doing.victim, wall, "ExceededGracePeriod", LATE))
-    state, asked = over(state, now, f"it had not ended {KILL_WAIT_S:.0f} s later")
+    state, asked = over(state, now, f"not terminated after {KILL_WAIT_S:.0f} s")
     actions += asked
     return state
 
 
 def go_on(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Have unused images go once what is kept of pods that have ended is gone, or that was waited for long enough."""
+    """Go on to unused images when containers and logs of ended pods are removed, or after the timeout."""
     doing = state.doing
     if not isinstance(doing, Clearing) or not (doing.done or now >= doing.until):
         return state
@@ -217,29 +217,29 @@ def go_on(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 
 
 def watch(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Ask for pods and usage, again when they stay away."""
+    """Subscribe to pods and usage, again when none arrives."""
     if now >= state.heard_at + SILENCE_S:
         actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.EVICTION)))
         state = replace(state, heard_at=now)
     if now >= state.pods_asked_at + PODS_AGAIN_S:
         actions.append(Tell(to=paths.PODS, message=WatchPods(asked_by=paths.EVICTION)))
-        # What it was told before may have been lost as well.
-        state = replace(state, pods_asked_at=now, told=None)
+        # The pressure sent before may be lost as well.
+        state = replace(state, pods_asked_at=now, published=None)
     return state
 
 
-def tell_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Tell admission what the node is short of, when that is news."""
+def publish_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
+    """Send the node's pressure to admission when it changed."""
     conditions = pressures(state, now)
-    if state.usage is not None and conditions != state.told:
+    if state.usage is not None and conditions != state.published:
         message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
         actions.append(Tell(to=paths.ADMISSION, message=message))
-        state = replace(state, told=conditions)
+        state = replace(state, published=conditions)
     return replace(state, conditions=conditions)
 
 
 def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
-    """Do the one deed that is due, if any."""
+    """Start the next action, if any."""
     for one, excess in over_limit(state, now):
         victim = victim_of(one, excess.limit, excess.message, HARD_GRACE_S, now)
         return kill(state, actions, victim, wall, own_fault=True)
@@ -256,12 +256,12 @@ def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs)
 
 
 def is_reclaim_due(state: EvictionState, signal: Signal, now: Instant) -> bool:
-    """Tell whether what does not run is to be removed before a pod has to go."""
+    """Return whether to remove unused objects before evicting a pod."""
     return state.reclaimed is not signal or now >= state.reclaimed_at + RECLAIM_AGAIN_S
 
 
 def clear(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
-    """Have what is kept of pods that have ended removed."""
+    """Request the removal of containers and logs of ended pods."""
     run = f"eviction-{state.epoch}-{state.reclaims + 1}"
     actions.append(Tell(to=paths.PODS, message=ClearFinished(run=run, asked_by=paths.EVICTION)))
     doing = Clearing(signal=signal, run=run, until=now + CLEAR_WAIT_S)
@@ -269,7 +269,7 @@ def clear(state: EvictionState, actions: list[Action], signal: Signal, now: Inst
 
 
 def reclaim(state: EvictionState, actions: list[Action], cleared: Clearing, now: Instant) -> EvictionState:
-    """Have all unused images removed."""
+    """Request the removal of all unused images."""
     actions.append(Tell(to=paths.IMAGEGC, message=CollectImages(run=cleared.run, asked_by=paths.EVICTION)))
     doing = Reclaiming(signal=cleared.signal, run=cleared.run, until=now + RECLAIM_WAIT_S)
     return replace(state, doing=doing)
@@ -283,11 +283,11 @@ def evict(
     now: Instant,
     wall: WallNs,
 ) -> EvictionState:
-    """Have the first pod of the ranking go that may."""
+    """Evict the first pod of the ranking that may be evicted."""
     chosen = next((one for one in ranking(state, threshold.signal, now) if not one.kept), None)
     if chosen is None:
         resource = KINDS[threshold.signal].resource
-        return replace(state, note=f"the node is short of {resource}, and there is no pod that may go for it")
+        return replace(state, note=f"the node is short of {resource}, and no pod may be evicted for it")
     one = next(one for one in state.pods or () if one.uid == chosen.rating.uid)
     message = low_on(threshold.signal, threshold, seen, one.pod, usage_rows(state).get(one.uid))
     victim = victim_of(one, threshold.signal.value, message, grace_of(state, threshold, one), now)
@@ -295,7 +295,7 @@ def evict(
 
 
 def grace_of(state: EvictionState, threshold: Threshold, one: ActivePod) -> int:
-    """Return how many seconds a victim gets: almost none for a hard threshold, for a soft one what may be given."""
+    """Return the grace period of an eviction: 1 s for a hard threshold, at most the configured maximum for a soft one."""
     if threshold.is_hard:
         return HARD_GRACE_S
     own = one.pod.spec.termination_grace_period_seconds
@@ -304,7 +304,7 @@ def grace_of(state: EvictionState, threshold: Threshold, one: ActivePod) -> int:
 
 
 def victim_of(one: ActivePod, signal: str, message: str, grace_s: int, now: Instant) -> Victim:
-    """Return a pod that has to go."""
+    """Return a pod as a victim."""
     return Victim(
         uid=one.uid, name=name_of(one), signal=signal, message=message, asked_at=now, grace_s=grace_s
     )
@@ -313,7 +313,7 @@ def victim_of(one: ActivePod, signal: str, message: str, grace_s: int, now: Inst
 def kill(
     state: EvictionState, actions: list[Action], victim: Victim, wall: WallNs, *, own_fault: bool
 ) -> EvictionState:
-    """Ask for a pod's end and wait for it."""
+    """Request the end of a pod and wait for it."""
     ask = KillPod(
         uid=victim.uid,
         cause=KillCause.EVICTED,
@@ -336,7 +336,7 @@ def kill(
 
 
 def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
-    """Return what tells a pod's events that it had to go."""
+    """Return the event of a pod's eviction."""
     namespace, _, name = victim.name.partition("/")
     seen = EventSeen(
         uid=Uid(victim.uid),
@@ -351,13 +351,13 @@ def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
 
 
 def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:
-    """Add a fact about the node; an equal one counts up."""
+    """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
     return replace(state, happenings=told(state.happenings, fact))
 
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:
-    """Return when to look again at the latest."""
+    """Return the latest time of the next decision."""
     due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
     if state.doing is not None:
         due_at.append(state.doing.until)

@@ -1,4 +1,4 @@
-"""What people are told of eviction: the manager's own rules, asked what they would say now."""
+"""Explain eviction: the manager's own rules, applied to its committed state."""
 
 from actors.eviction.reading import pressures
 from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming
@@ -17,7 +17,7 @@ from api.shown.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRo
 
 
 def explain(state: EvictionState, now: Instant) -> EvictionRow:
-    """Return thresholds, readings, what is done or would be, and how each pod stands."""
+    """Return thresholds, readings, the current or next action, and the rank of each pod."""
     short = tuple(dict.fromkeys(one.signal for one in state.ripe))
     others = tuple(dict.fromkeys(one.signal for one in state.policy.thresholds if one.signal not in short))
     return EvictionRow(
@@ -37,7 +37,7 @@ def explain(state: EvictionState, now: Instant) -> EvictionRow:
                 signal=one.signal,
                 message=one.message.strip(),
                 ago_s=now - one.asked_at,
-                outcome=one.outcome or "its end is waited for",
+                outcome=one.outcome or "terminating",
             )
             for one in reversed(state.victims)
         ),
@@ -46,82 +46,82 @@ def explain(state: EvictionState, now: Instant) -> EvictionRow:
 
 
 def condition_line(state: EvictionState, pressure: str, now: Instant) -> str:
-    """Return a pressure, and how long it lasts at least."""
+    """Return a pressure with its minimum duration."""
     felt = {KINDS[one.threshold.signal].pressure for one in state.met}
     if pressure in felt:
-        return f"{pressure}, felt now"
+        return f"{pressure}, observed now"
     at = next(at for one, at in state.last_seen.items() if one == pressure)
     left = max(0.0, at + state.policy.transition_s - now)
-    return f"{pressure}, felt last {now - at:.0f} s ago; it is over in {left:.0f} s"
+    return f"{pressure}, last observed {now - at:.0f} s ago; ends in {left:.0f} s"
 
 
 def kernel_line(state: EvictionState) -> str:
-    """Return whether the kernel tells of memory at once."""
+    """Return whether the kernel notifies of memory shortage."""
     if not state.hears:
-        return "not asked: memory is looked at in each round only"
+        return "no notifications: memory is read every 10 s only"
     if not state.subscription.is_open:
-        return f"does not tell of memory, it is looked at in each round only: {state.subscription.why or 'not asked yet'}"
-    told = f", which it did {state.hints} times" if state.hints else ""
-    return f"tells at once when a memory threshold is crossed{told}"
+        return f"no notifications, memory is read every 10 s only: {state.subscription.why or 'not subscribed yet'}"
+    count = f" ({state.hints} so far)" if state.hints else ""
+    return f"notifies when a memory threshold is crossed{count}"
 
 
 def doing(state: EvictionState, now: Instant) -> str:
-    """Return what is under way, or else what would be done now."""
+    """Return the current action, else the next one."""
     match state.doing:
         case Killing(victim=victim, until=until, stopped=stopped):
-            what = "it has stopped, and what it had is being removed" if stopped else "its end is waited for"
+            what = "stopped, its volumes are being removed" if stopped else "terminating"
             left = max(0.0, until - now)
-            return f"pod {victim.name} has to go, with {victim.grace_s} s of grace; {what}, {left:.0f} s more at most"
+            return f"evicting pod {victim.name}, grace period {victim.grace_s} s: {what}; timeout in {left:.0f} s"
         case Clearing(signal=signal, until=until):
             left = max(0.0, until - now)
-            return f"what is kept of ended pods is removed for {signal}; that is waited for, {left:.0f} s more at most"
+            return f"removing containers and logs of ended pods for {signal}; timeout in {left:.0f} s"
         case Reclaiming(signal=signal, until=until):
             left = max(0.0, until - now)
-            return f"unused images are removed for {signal}; that is waited for, {left:.0f} s more at most"
+            return f"removing unused images for {signal}; timeout in {left:.0f} s"
         case None:
             return intent(state, now)
 
 
 def intent(state: EvictionState, now: Instant) -> str:
-    """Return what would be done now while nothing is under way."""
+    """Return the next action while none is running."""
     if state.usage is None or state.pods is None:
-        missing = "what is used" if state.usage is None else "which pods there are"
-        return f"nothing is decided before it is known {missing}"
+        missing = "the first reading of usage" if state.usage is None else "the list of pods"
+        return f"waiting for {missing}"
     if not state.settled:
         left = max(0.0, state.settling_until - now)
-        return f"nothing is decided before all pods are known and those that were ending are gone, {left:.0f} s more at most"
+        return f"waiting until all pods are known and terminating ones are gone; timeout in {left:.0f} s"
     for one, excess in over_limit(state, now):
-        return f"pod {name_of(one)} would be evicted: {excess.message.strip()}"
+        return f"evict pod {name_of(one)}: {excess.message.strip()}"
     if not state.ripe:
         waiting = [one for one in state.met if one.threshold not in state.ripe]
         if waiting:
             first = min(waiting, key=lambda one: one.since + one.threshold.grace_s)
             left = max(0.0, first.since + first.threshold.grace_s - now)
-            return f"{first.threshold.signal} is short; something is done if it still is in {left:.0f} s"
+            return f"{first.threshold.signal} is below its soft threshold; grace period ends in {left:.0f} s"
         return "nothing: no threshold is met"
     if state.note:
         return state.note
     threshold = due(state, now)[0][0] if due(state, now) else state.ripe[0]
-    return deed(state, threshold, now)
+    return next_action(state, threshold, now)
 
 
-def deed(state: EvictionState, threshold: Threshold, now: Instant) -> str:
-    """Return what the next reading would lead to if it says what the last one says."""
+def next_action(state: EvictionState, threshold: Threshold, now: Instant) -> str:
+    """Return the next action if the next reading equals the last one."""
     seen = next((one for one in state.observations if one.signal is threshold.signal), None)
     if seen is None:
-        return f"nothing: {threshold.signal} was met and can not be read now"
+        return f"nothing: {threshold.signal} is met but cannot be read now"
     when = "" if is_news(state, seen, now) else " after the next reading"
     if KINDS[threshold.signal].pressure is Pressure.DISK and state.reclaimed is not threshold.signal:
         images = " and unused images" if reclaims_images(state, threshold.signal) else ""
-        return f"what is kept of ended pods{images} would be removed for {threshold.signal}{when}"
+        return f"remove containers and logs of ended pods{images} for {threshold.signal}{when}"
     chosen = next((one for one in ranking(state, threshold.signal, now) if not one.kept), None)
     if chosen is None:
-        return f"{threshold.signal} is short, and there is no pod that may go for it"
-    return f"pod {chosen.rating.name} would be evicted for {threshold.signal}{when}"
+        return f"{threshold.signal} is short, and no pod may be evicted for it"
+    return f"evict pod {chosen.rating.name} for {threshold.signal}{when}"
 
 
 def threshold_row(state: EvictionState, threshold: Threshold, now: Instant) -> ThresholdRow:
-    """Return one threshold beside its reading."""
+    """Return one threshold and its reading."""
     kind = KINDS[threshold.signal]
     seen = next((one for one in state.observations if one.signal is threshold.signal), None)
     since = next((one.since for one in state.met if one.threshold == threshold), None)
@@ -141,19 +141,19 @@ def threshold_row(state: EvictionState, threshold: Threshold, now: Instant) -> T
 
 
 def least(threshold: Threshold, seen: Observation | None, more: int) -> int | None:
-    """Return what must be available; a percentage of nothing known is not known."""
+    """Return what must be available; None for a percentage of an unknown capacity."""
     if seen is None:
         return None if threshold.value.percent is not None else threshold.value.amount
     return threshold.value.of(seen.capacity) + more
 
 
 def written(value: Quantity) -> str:
-    """Write an amount or a percentage as the configuration does."""
+    """Format a quantity or a percentage as in the configuration."""
     return binary(value.amount) if value.percent is None else f"{value.percent:g}%"
 
 
 def ranking_row(state: EvictionState, signal: Signal, now: Instant) -> RankingRow:
-    """Return the pods as they would go for a signal."""
+    """Return the pods in the order of eviction for a signal."""
     stands = ranking(state, signal, now)
     chosen = next((one for one in stands if not one.kept), None)
     rows = tuple(
@@ -162,7 +162,7 @@ def ranking_row(state: EvictionState, signal: Signal, now: Instant) -> RankingRo
             used=one.rating.used,
             requested=one.rating.requested,
             priority=one.rating.priority,
-            verdict="next" if one is chosen else one.kept or f"number {at} in the order",
+            verdict="next" if one is chosen else one.kept or f"number {at}",
         )
         for at, one in enumerate(stands, start=1)
     )
@@ -170,12 +170,12 @@ def ranking_row(state: EvictionState, signal: Signal, now: Instant) -> RankingRo
 
 
 def problems(state: EvictionState) -> tuple[str, ...]:
-    """Return what keeps eviction from working as it should."""
+    """Return problems of eviction."""
     found = list(state.absurd)
     seen = {one.signal for one in state.observations}
     if state.usage is not None:
         unread = dict.fromkeys(one.signal.value for one in state.policy.thresholds if one.signal not in seen)
-        found += [f"{signal} can not be read: it triggers nothing and clears nothing" for signal in unread]
+        found += [f"{signal} cannot be read: it neither starts nor ends pressure" for signal in unread]
     if state.note:
         found.append(state.note)
     return tuple(found)

@@ -1,6 +1,6 @@
-"""What the kernel says between two rounds: that a memory threshold is crossed, so that a fresh reading may tell.
+"""Memory notifications of the kernel between two readings: each requests a fresh reading.
 
-A hint decides nothing. It has usage read at once, unless it names only what is known already, and at most once a second.
+A hint decides nothing. It requests a reading at once, unless its thresholds are already met, and at most once a second.
 """
 
 from typing import assert_never
@@ -18,11 +18,11 @@ from api.usage import Usage
 
 ASK_AGAIN_S = 1.0
 ANSWER_S = 10.0
-"""A hint that is not answered by then is answered by the ordinary round."""
+"""After this time the periodic reading answers the hint."""
 
 
 def with_stream(state: EvictionState, message: Heard | StreamEnded, now: Instant) -> EvictionState:
-    """Take in what the stream of the kernel brought, or that it ended."""
+    """Absorb an item or the end of the kernel's stream."""
     match message:
         case Heard(item=MemoryCrossed(thresholds=crossed)):
             return with_hint(state, crossed, now)
@@ -35,14 +35,14 @@ def with_stream(state: EvictionState, message: Heard | StreamEnded, now: Instant
 
 
 def with_hint(state: EvictionState, crossed: tuple[Threshold, ...], now: Instant) -> EvictionState:
-    """Take in that the kernel showed these thresholds crossed; what is met already is no news."""
+    """Absorb a notification for these thresholds; ignore it when all are already met."""
     if {one.threshold for one in state.met}.issuperset(crossed):
         return state
     return replace(state, hinted_at=now, hints=state.hints + 1)
 
 
 def answered(state: EvictionState, usage: Usage) -> EvictionState:
-    """Take in a reading: it answers the hint when it was begun after that."""
+    """Absorb a reading: it answers the hint when it began later."""
     as_of = usage.node.as_of
     if state.hinted_at is None or as_of is None or as_of < state.hinted_at:
         return state
@@ -50,7 +50,7 @@ def answered(state: EvictionState, usage: Usage) -> EvictionState:
 
 
 def listen(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Listen to the kernel where there is a threshold that it can tell of."""
+    """Subscribe to the kernel's stream where a memory threshold is configured."""
     if not state.hears or not state.subscription.is_due(now):
         return state
     actions.append(Listen(stream=CROSSINGS))
@@ -58,7 +58,7 @@ def listen(state: EvictionState, actions: list[Action], now: Instant) -> Evictio
 
 
 def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Ask for a reading of what a hint is about."""
+    """Request a reading for a hint."""
     if state.hinted_at is None:
         return state
     if now >= state.hinted_at + ANSWER_S:
@@ -70,7 +70,7 @@ def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> Ev
 
 
 def wakes_for_hint(state: EvictionState) -> tuple[Instant, ...]:
-    """Return when to look again because of the kernel."""
+    """Return when to decide again: subscription and pending hint."""
     found = state.subscription.wakes() if state.hears else ()
     if state.hinted_at is None:
         return found

@@ -1,6 +1,6 @@
-"""What a round of usage says of each signal, and which thresholds are met by it (reference ``node`` sections 6.1, 6.6).
+"""From a reading of usage to signals and thresholds (reference ``node`` sections 6.1, 6.6).
 
-A signal that can not be read is not there: what was met stays met, what was not stays so.
+A signal that cannot be read is left out and changes no threshold.
 """
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ Row = tuple[Signal, int | None, int | None, Instant | None]
 
 
 def observe(usage: Usage) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
-    """Return what is known of each signal, and in words what is said of some and can not be."""
+    """Return an observation of each known signal, and impossible values in words."""
     found, absurd = [], []
     for signal, available, capacity, as_of in rows(usage):
         if available is None or capacity is None or as_of is None or not capacity:
@@ -26,12 +26,12 @@ def observe(usage: Usage) -> tuple[tuple[Observation, ...], tuple[str, ...]]:
                 Observation(signal=signal, available=available, capacity=capacity, as_of=float(as_of))
             )
         else:
-            absurd.append(f"{signal}: {available} of {capacity} can not be available")
+            absurd.append(f"{signal}: {available} of {capacity} is impossible")
     return tuple(found), tuple(absurd)
 
 
 def rows(usage: Usage) -> list[Row]:
-    """Return available, capacity and age of every signal; None is what nobody knows."""
+    """Return available, capacity and time of reading of every signal; None: unknown."""
     node = usage.node
     pods = next((part.memory for part in node.system if part.name == PODS), None)
     memory: Row = (Signal.MEMORY, None, None, node.as_of)
@@ -67,7 +67,7 @@ def of_disk(space: Signal, inodes: Signal, fs: FsUsage | None, as_of: Instant | 
 
 
 def with_usage(state: EvictionState, usage: Usage, now: Instant) -> EvictionState:
-    """Return the state after a round of usage: which thresholds are met, since when, which pressures are felt."""
+    """Return the state after a reading: thresholds that are met, since when, and pressures."""
     observations, absurd = observe(usage)
     state = replace(state, usage=usage, heard_at=now, observations=observations, absurd=absurd)
     seen = {one.signal: one for one in observations}
@@ -87,19 +87,19 @@ def with_usage(state: EvictionState, usage: Usage, now: Instant) -> EvictionStat
 
 
 def is_short(state: EvictionState, threshold: Threshold, seen: Observation | None, *, known: bool) -> bool:
-    """Tell whether a threshold is met; one that was for as long as its grace is over with the minimum reclaim only."""
+    """Return whether a threshold is met; a ripe one ends only with its minimum reclaim."""
     if seen is None:
         return known
     return is_met(threshold, seen, with_reclaim=threshold in state.ripe)
 
 
 def pressure_of(threshold: Threshold) -> Pressure:
-    """Return the pressure that a threshold tells of."""
+    """Return the pressure of a threshold."""
     return KINDS[threshold.signal].pressure
 
 
 def pressures(state: EvictionState, now: Instant) -> tuple[Pressure, ...]:
-    """Return the pressures that are told: those felt now, and those felt within the transition period."""
+    """Return the published pressures: observed now or within the transition period."""
     felt = {pressure_of(one.threshold) for one in state.met}
     lately = {one for one, at in state.last_seen.items() if now - at < state.policy.transition_s}
     return tuple(sorted(felt | lately))

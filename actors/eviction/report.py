@@ -1,4 +1,4 @@
-"""What EvictionManager tells the operator's log, and the events of the node."""
+"""EvictionManager's lines for the operator's log."""
 
 from collections.abc import Mapping
 
@@ -17,16 +17,16 @@ class EvictionLogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine, ...]:
-    """Return what became true between two states."""
+    """Return log lines for the changes between two states."""
     lines = []
     for pressure in sorted({*before.conditions, *after.conditions}):
         if (pressure in before.conditions) != (pressure in after.conditions):
             begins = pressure in after.conditions
-            text = "node is under pressure" if begins else "node is under pressure no more"
+            text = "node under pressure" if begins else "node pressure ended"
             lines.append(EvictionLogLine(text=text, facts={"condition": pressure.value}, warning=begins))
     for kind, what in (
-        (Clearing, "what is kept of ended pods is to be removed"),
-        (Reclaiming, "unused images are to be removed"),
+        (Clearing, "removing containers and logs of ended pods"),
+        (Reclaiming, "removing unused images"),
     ):
         if isinstance(after.doing, kind) and not isinstance(before.doing, kind):
             lines.append(EvictionLogLine(text=what, facts={"signal": after.doing.signal.value}))
@@ -35,12 +35,12 @@ def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine
         facts = {"pod": victim.name, "signal": victim.signal}
         earlier = known.get((victim.uid, victim.asked_at))
         if earlier is None:
-            told = {**facts, "message": victim.message.strip(), "grace_s": victim.grace_s}
-            lines.append(EvictionLogLine(text="pod has to go", facts=told, warning=True))
+            details = {**facts, "message": victim.message.strip(), "grace_s": victim.grace_s}
+            lines.append(EvictionLogLine(text="evicting pod", facts=details, warning=True))
         elif victim.outcome != earlier.outcome:
-            lines.append(EvictionLogLine(text="pod was evicted", facts={**facts, "outcome": victim.outcome}))
+            lines.append(EvictionLogLine(text="pod evicted", facts={**facts, "outcome": victim.outcome}))
     if after.note and after.note != before.note:
-        lines.append(EvictionLogLine(text="nothing can be evicted", facts={"why": after.note}, warning=True))
+        lines.append(EvictionLogLine(text="no pod can be evicted", facts={"why": after.note}, warning=True))
     lines += [
         EvictionLogLine(text="reading refused", facts={"why": why}, warning=True)
         for why in after.absurd
@@ -48,5 +48,7 @@ def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine
     ]
     if newly_failed(before.subscription, after.subscription):
         facts = {"why": after.subscription.why}
-        lines.append(EvictionLogLine(text="memory is looked at in rounds only", facts=facts, warning=True))
+        lines.append(
+            EvictionLogLine(text="no memory notifications from the kernel", facts=facts, warning=True)
+        )
     return tuple(lines)

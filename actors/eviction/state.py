@@ -1,15 +1,15 @@
-"""What EvictionManager knows: the last readings, what they mean for the node, and the one deed under way.
+"""State of EvictionManager: the last readings, thresholds, pressure, and the one eviction action under way.
 
 ```text
-            .-- reading --> limits of local storage, then what the node is short of
+            .-- reading --> limits of local storage, then node pressure
             v                  |                     |
           Idle <-- all well ---'                     |--disk--> Clearing ended pods --> Reclaiming images --.
             ^                                        |                                                      v
             |                                        '------ still short <----------- fresh reading <-------+
-            '-- fresh reading <-- Killing one pod: it is active no more, or KILL_WAIT_S over <--------------'
+            '-- fresh reading <-- Killing one pod: it is gone, or KILL_WAIT_S passed <----------------------'
 ```
 
-One deed at a time. After each one nothing is decided on a reading that was begun before it was over.
+One action at a time. Decisions use only readings that began after the last action ended.
 """
 
 from collections.abc import Mapping
@@ -24,42 +24,42 @@ from api.messages.eviction import ActivePod
 from api.usage import Usage
 
 CROSSINGS = "memory.crossings"
-"""The stream of what the kernel says of memory thresholds."""
+"""The stream of memory notifications."""
 
 
 class Met(msgspec.Struct, frozen=True, kw_only=True):
-    """A threshold that is met, since when without a break."""
+    """A threshold that is met, and since when without a break."""
 
     threshold: Threshold
     since: Instant
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that had to go, and why."""
+    """A pod to evict, and why."""
 
     uid: Uid
     name: str
     """``namespace/name``."""
     signal: str
-    """As counted: a signal, or which limit of local storage it was over."""
+    """As in metrics: a signal, or the exceeded limit of local storage."""
     message: str
     asked_at: Instant
     grace_s: int
     outcome: str = ""
-    """What became of it, in words; empty while that is waited for."""
+    """The result, in words; empty while it terminates."""
 
 
 class Killing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A pod was asked to go."""
+    """A pod is being evicted."""
 
     victim: Victim
     until: Instant
     stopped: bool = False
-    """Its containers have; what it had on disk may be there still."""
+    """Its containers have stopped; its volumes may still exist."""
 
 
 class Clearing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What is kept of pods that have ended was asked to go; unused images follow where they are on the same disk."""
+    """Containers and logs of ended pods are being removed; unused images on the same disk follow."""
 
     signal: Signal
     run: str
@@ -68,7 +68,7 @@ class Clearing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Reclaiming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Unused images were asked to go."""
+    """Unused images are being removed."""
 
     signal: Signal
     run: str
@@ -76,67 +76,67 @@ class Reclaiming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that EvictionManager knows."""
+    """The state of EvictionManager."""
 
     policy: EvictionPolicy = EvictionPolicy()
     node_name: str = ""
     epoch: str = ""
-    """Names this incarnation: runs of an earlier one are not its own."""
+    """Identifies this incarnation, which ignores runs of an earlier one."""
 
     usage: Usage | None = None
     heard_at: Instant = float("-inf")
-    """When usage was heard last, or asked for."""
+    """When usage was last received or requested."""
     pods: tuple[ActivePod, ...] | None = None
-    """None before the supervisor said which there are."""
+    """None before the first list of the supervisor."""
     leaving: tuple[Uid, ...] = ()
-    """Pods that no source wants any more, of which something may be left."""
+    """Pods that no source lists any more and that may not be fully removed."""
     whole: bool = False
-    """These are all pods, and each has said how far it is."""
+    """The list is complete, and each pod has reported its phase."""
     pods_asked_at: Instant = float("-inf")
 
     observations: tuple[Observation, ...] = ()
     """Of the last reading."""
     absurd: tuple[str, ...] = ()
-    """What of the last reading cannot be, and is not believed."""
+    """Impossible values of the last reading, which were refused."""
     met: tuple[Met, ...] = ()
     ripe: tuple[Threshold, ...] = ()
-    """Met for as long as their grace: over only once the minimum reclaim is there too."""
+    """Met for their grace period; they end only with the minimum reclaim."""
     last_seen: Mapping[Pressure, Instant] = {}
-    """When each pressure was last felt."""
+    """When each pressure was last observed."""
     conditions: tuple[Pressure, ...] = ()
-    """Told to others: felt within the transition period."""
-    told: tuple[Pressure, ...] | None = None
-    """What the supervisor was told last; None: nothing yet, or it began anew."""
+    """Published: observed within the transition period."""
+    published: tuple[Pressure, ...] | None = None
+    """The conditions last sent to the supervisor; None: none yet, or it restarted."""
 
     doing: Killing | Clearing | Reclaiming | None = None
-    deed_at: Instant = float("-inf")
-    """When the last deed was over: older readings decide nothing."""
+    action_at: Instant = float("-inf")
+    """When the last action ended: older readings are not used."""
     decided: Mapping[Signal, Instant] = {}
-    """By signal: the reading that was last decided on."""
+    """By signal: the reading of the last decision."""
     reclaimed: Signal | None = None
-    """All but pods that run was removed for this signal since its last victim: what is short still is so all the same."""
+    """The signal for which everything but running pods was removed since the last eviction."""
     reclaimed_at: Instant = float("-inf")
     reclaims: int = 0
     settling_until: Instant = float("-inf")
-    """A victim of an earlier life, this manager's or the supervisor's, is waited for until then."""
+    """Deadline of the wait for a pod that an earlier incarnation evicted."""
     settled: bool = False
-    """All pods are known and no such victim is ending, or that was waited for long enough."""
+    """All pods are known and none terminates, or the wait timed out."""
 
     asked: Mapping[Uid, Instant] = {}
-    """Pods that were asked to go, and when."""
+    """Evicted pods, and when."""
     victims: tuple[Victim, ...] = ()
-    """The last ones, oldest first."""
+    """The last evictions, oldest first."""
     evictions: Mapping[str, int] = {}
     """By signal."""
     note: str = ""
-    """Why nothing was done about what is short, empty when there is nothing to say."""
+    """Why no action follows a shortage, else empty."""
     happenings: tuple[NodeEvent, ...] = ()
 
     hears: bool = False
-    """There is a stream of the kernel, and a threshold that it can tell of."""
+    """The kernel's stream exists, and a memory threshold is configured."""
     subscription: Subscription = Subscription()
     hinted_at: Instant | None = None
-    """When the kernel last showed something crossed that no reading has answered yet."""
+    """When the last notification came that no reading has answered yet."""
     hint_asked_at: Instant = float("-inf")
     hints: int = 0
-    """So many times the kernel told of something new."""
+    """Number of new notifications."""

@@ -1,4 +1,4 @@
-"""Who would have to go now, and why each other pod is kept: decided here for the manager and for whoever asks alike."""
+"""The order of eviction, and why a pod is not evicted; used by the manager and by ``explain eviction``."""
 
 import msgspec
 
@@ -17,24 +17,24 @@ from api.messages.eviction import ActivePod
 from api.usage import PodUsage
 
 READING_LIMIT_S = 120.0
-"""Nothing is decided on a reading that is older."""
+"""Older readings are not used."""
 ASK_AGAIN_S = 300.0
-"""A pod that was asked to go and shows no sign of it is not asked again before."""
+"""Minimum time before a pod is evicted again that did not terminate."""
 DISK = (Signal.NODEFS, Signal.NODEFS_INODES, Signal.IMAGEFS, Signal.IMAGEFS_INODES)
 
 
 class Stand(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pod stands in a ranking."""
+    """The rank of a pod."""
 
     rating: Rating
     kept: str = ""
-    """Why it does not go; empty: it may."""
+    """Why it is not evicted; empty: it may be."""
 
 
 def due(state: EvictionState, now: Instant) -> tuple[tuple[Threshold, Observation], ...]:
-    """Return the thresholds on which something may be decided now, the first to be looked after first.
+    """Return the thresholds to act on now, in order of urgency.
 
-    Each is met for as long as its grace, by a reading that was begun after the last deed and decided on nothing yet.
+    Each is met for its grace period, by a reading that began after the last action and was not used for a decision.
     """
     seen = {one.signal: one for one in state.observations}
     found = [
@@ -46,25 +46,25 @@ def due(state: EvictionState, now: Instant) -> tuple[tuple[Threshold, Observatio
 
 
 def is_news(state: EvictionState, seen: Observation, now: Instant) -> bool:
-    """Tell whether an observation was made after the last deed, is young enough, and decided on nothing yet."""
+    """Return whether an observation began after the last action, is recent, and was not used for a decision."""
     decided = state.decided.get(seen.signal, float("-inf"))
-    return seen.as_of > max(state.deed_at, decided) and now - seen.as_of <= READING_LIMIT_S
+    return seen.as_of > max(state.action_at, decided) and now - seen.as_of <= READING_LIMIT_S
 
 
 def is_dedicated(state: EvictionState) -> bool:
-    """Tell whether images are known to have a file system of their own."""
+    """Return whether images have a file system of their own."""
     return state.usage is not None and state.usage.node.dedicated_image_fs is True
 
 
 def reclaims_images(state: EvictionState, signal: Signal) -> bool:
-    """Tell whether unused images take of what a signal is about."""
+    """Return whether removing unused images helps a signal."""
     if KINDS[signal].pressure is not Pressure.DISK:
         return False
     return not (is_dedicated(state) and signal in (Signal.NODEFS, Signal.NODEFS_INODES))
 
 
 def ranking(state: EvictionState, signal: Signal, now: Instant) -> tuple[Stand, ...]:
-    """Return all active pods for a signal, first to go first, each with why it is kept if it is."""
+    """Return all active pods in the order of eviction for a signal, with the reason why one is not evicted."""
     used = usage_rows(state)
     fresh = {uid: row for uid, row in used.items() if is_fresh(row, signal, now)}
     active = {one.uid: one for one in state.pods or ()}
@@ -76,28 +76,28 @@ def ranking(state: EvictionState, signal: Signal, now: Instant) -> tuple[Stand, 
 
 
 def kept(state: EvictionState, one: ActivePod, row: PodUsage | None, rating: Rating, now: Instant) -> str:
-    """Return why a pod does not go, empty when it may."""
+    """Return why a pod is not evicted, empty when it may be."""
     hindrance = hindered(state, one, now)
     if hindrance or rating.used is not None:
         return hindrance
     why = "; ".join(row.troubles) if row is not None else ""
-    return f"nobody knows what it uses{': ' if why else ''}{why}"
+    return f"usage unknown{': ' if why else ''}{why}"
 
 
 def hindered(state: EvictionState, one: ActivePod, now: Instant) -> str:
-    """Return why a pod does not go whatever it uses, empty when it may."""
+    """Return why a pod is not evicted regardless of its usage, empty when it may be."""
     spared = is_spared(one.pod, spares_static=state.policy.spares_static)
     if spared:
-        return f"it is never evicted: {spared}"
+        return f"never evicted: {spared}"
     if one.ending:
-        return "it is being stopped already"
+        return "already terminating"
     if now - state.asked.get(one.uid, float("-inf")) < ASK_AGAIN_S:
-        return "it was asked to go already"
+        return "already evicted"
     return ""
 
 
 def over_limit(state: EvictionState, now: Instant) -> tuple[tuple[ActivePod, Excess], ...]:
-    """Return the pods that are over a limit of local storage of their own and may go, by name."""
+    """Return the pods over their own limit of local storage that may be evicted, by name."""
     if not state.policy.local_limits:
         return ()
     used = usage_rows(state)
@@ -106,7 +106,7 @@ def over_limit(state: EvictionState, now: Instant) -> tuple[tuple[ActivePod, Exc
         row = used.get(one.uid)
         if row is None or row.disk_as_of is None or hindered(state, one, now):
             continue
-        if row.disk_as_of <= state.deed_at or now - row.disk_as_of > READING_LIMIT_S:
+        if row.disk_as_of <= state.action_at or now - row.disk_as_of > READING_LIMIT_S:
             continue
         excess = local_excess(one.pod, row, dedicated=is_dedicated(state))
         if excess is not None:
@@ -120,7 +120,7 @@ def usage_rows(state: EvictionState) -> dict[Uid, PodUsage]:
 
 
 def is_fresh(row: PodUsage, signal: Signal, now: Instant) -> bool:
-    """Tell whether a pod's reading is young enough to be decided on."""
+    """Return whether a pod's reading is recent enough for a decision."""
     as_of = row.disk_as_of if signal in DISK else row.as_of
     return as_of is not None and now - as_of <= READING_LIMIT_S
 

@@ -1,4 +1,4 @@
-"""LogRotator: finds container logs that are too big, has them put aside, and removes links that lead nowhere."""
+"""LogRotator: rotates container logs that are too big and removes dangling log links."""
 
 from collections.abc import Mapping
 
@@ -19,7 +19,7 @@ class LogRotator(CoreActor[KernelMessage]):
         self.state: LogRotatorState = state
 
     def begin(self, ctx: Context) -> Decision[LogRotatorState]:
-        """Begin with a look through the folders."""
+        """Begin with a scan of the log folders."""
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: KernelMessage, ctx: Context) -> Decision[LogRotatorState]:
@@ -27,7 +27,7 @@ class LogRotator(CoreActor[KernelMessage]):
         return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
 
     def perform(self, action: Action, ctx: Context) -> None:
-        """Tell the operator what could not be done."""
+        """Log failures."""
         if not isinstance(action, SayTrouble):
             super().perform(action, ctx)
             return

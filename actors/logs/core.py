@@ -1,4 +1,4 @@
-"""LogRotator's decisions: which logs are put aside, and which links are removed.
+"""LogRotator's decisions: which logs are rotated, and which links are removed.
 
 ```text
 every period   FindLogs -> queue -> at most `workers` at a time:
@@ -9,7 +9,7 @@ every period   FindLogs -> queue -> at most `workers` at a time:
 every minute   FindDeadLinks -> InspectPod -> RemoveDeadLink, but for containers that have not ended
 ```
 
-Level-triggered: whatever an agent that was killed left half done, the next look through the folders finds again.
+Level-triggered: the next scan of the folders finds what a killed agent left half done.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ ROTATE_DEADLINE_S = 300.0
 """Compressing a log of some gigabytes takes minutes."""
 LINK_PERIOD_S = 60.0
 NOT_OURS_S = 300.0
-"""How long a log is left alone that nobody of ours writes."""
+"""How long a log that does not belong to a running container of ours is ignored."""
 RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 NEVER = float("inf")
 
@@ -122,7 +122,7 @@ def absorb_scan(state: LogRotatorState, outcome: Outcome, now: Instant, wall: Wa
     if not isinstance(outcome.result, LogsFound):
         return in_trouble(state, None, text_of(outcome.failure), wall)
     for text in outcome.result.unreadable:
-        state = in_trouble(state, None, f"logs of containers could not be looked at: {text}", wall)
+        state = in_trouble(state, None, f"cannot list the logs of containers: {text}", wall)
     found = {log.path for log in outcome.result.logs}
     retries = {path: retry for path, retry in state.retries.items() if path in found}
     under_way = {job.seen.path for job in state.jobs.values()}
@@ -154,14 +154,14 @@ def absorb_job(
         case RotationStep.LOOK:
             if not isinstance(outcome.result, RuntimePod):
                 return failed(state, job, text_of(outcome.failure), now, wall), ()
-            return absorb_look(state, job, outcome.result, now)
+            return absorb_owner(state, job, outcome.result, now)
         case RotationStep.ROTATE:
             return absorb_rotation(state, job, outcome, now, wall)
         case RotationStep.REOPEN:
             if outcome.failure is None:
                 return well(replace(state, reopened=state.reopened + 1), job), ()
             why = (
-                f"the runtime did not open the log of container {job.seen.container} anew:"
+                f"the runtime did not reopen the log of container {job.seen.container}:"
                 f" {outcome.failure.message}"
             )
             job = replace(job, failed=why, failed_kind=outcome.failure.kind)
@@ -177,10 +177,10 @@ def absorb_job(
             assert_never(job.step)
 
 
-def absorb_look(
+def absorb_owner(
     state: LogRotatorState, job: Job, pod: RuntimePod, now: Instant
 ) -> tuple[LogRotatorState, Steps]:
-    """Take in whose log it is, and choose what is to be done about it."""
+    """Absorb the owner of a log and choose what to do."""
     seen = job.seen
     container = writer_of(pod, seen) if pod.ours or state.take_over else None
     if container is None:
@@ -192,7 +192,7 @@ def absorb_look(
             return left_alone(state, seen.path, now + NOT_OURS_S), ()
         return state, (replace(job, step=RotationStep.REOPEN, container_id=container.id),)
     if not running and container.state is not RuntimeContainerState.EXITED:
-        # Created ones write nothing, and of an unknown one nobody can say whether it does.
+        # Created ones write nothing, and of an unknown one it is not known whether it does.
         return left_alone(state, seen.path, now + NOT_OURS_S), ()
     return state, (replace(job, step=RotationStep.ROTATE, container_id=container.id if running else ""),)
 
@@ -211,7 +211,7 @@ def writer_of(pod: RuntimePod, seen: LogSeen) -> RuntimeContainer | None:
 def absorb_rotation(
     state: LogRotatorState, job: Job, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[LogRotatorState, Steps]:
-    """Take in that a file was put aside, or why not."""
+    """Absorb the result of moving a file aside."""
     result, failure = outcome.result, outcome.failure
     if isinstance(result, LogRotated):
         state = replace(state, rotated=state.rotated + 1)
@@ -251,7 +251,7 @@ def absorb_removal(state: LogRotatorState, outcome: Outcome, wall: WallNs) -> Lo
 
 
 def failed(state: LogRotatorState, job: Job, why: str, now: Instant, wall: WallNs) -> LogRotatorState:
-    """Note a failure and leave the log alone for a while; for good where the runtime can not do it."""
+    """Record a failure and ignore the log for a while; for good where the runtime cannot rotate it."""
     retry = state.retries.get(job.seen.path, Retry()).after(now, RETRY)
     if job.failed_kind is FailureKind.REJECTED:
         retry = replace(retry, at=NEVER)
@@ -292,7 +292,7 @@ def in_trouble(state: LogRotatorState, job: Job | None, message: str, wall: Wall
 
 def text_of(failure: Failure | None) -> str:
     """Return a failure in words."""
-    return failure.message if failure is not None else "the answer was none that this agent knows"
+    return failure.message if failure is not None else "unexpected answer of the runtime"
 
 
 # ---------------------------------------------------------------- plan
@@ -301,7 +301,7 @@ def text_of(failure: Failure | None) -> str:
 def plan(
     state: LogRotatorState, steps: Steps, now: Instant, new_op: Callable[[], OpId]
 ) -> Decision[LogRotatorState]:
-    """Go on with what has begun, begin what a worker is free for, look through the folders when that is due."""
+    """Continue rotations in flight, start one for each free worker, scan the folders when due."""
     actions: list[Action] = []
     for step in steps:
         op = new_op()

@@ -1,4 +1,4 @@
-"""What LogRotator knows: the logs that something is to be done about, and what could not be done."""
+"""State of LogRotator: the logs to rotate, and failures."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -21,10 +21,10 @@ TROUBLE_LIMIT = 64
 class RotationStep(StrEnum):
     """Where the work on one log is."""
 
-    LOOK = "asking the runtime whose it is"
-    ROTATE = "putting the file aside"
-    REOPEN = "asking the runtime to open a new one"
-    RESTORE = "giving the file its name back"
+    LOOK = "finding its container in the runtime"
+    ROTATE = "moving the file aside"
+    REOPEN = "reopening the log in the runtime"
+    RESTORE = "moving the file back"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     container_id: str = ""
     """The running container that writes it; empty for one that ended."""
     path: str = ""
-    """The live file, once the runtime has said which it is."""
+    """The live file, as reported by the runtime."""
     rotated: str = ""
     failed: str = ""
     """Why the runtime did not open a new file."""
@@ -64,7 +64,7 @@ class Trouble(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SayTrouble(Action, frozen=True, kw_only=True):
-    """Log a trouble that was not told before."""
+    """Log a new trouble."""
 
     trouble: Trouble
 

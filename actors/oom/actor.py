@@ -1,4 +1,4 @@
-"""OomWatcher: hears from the kernel who was killed for want of memory."""
+"""OomWatcher: receives OOM kills from the kernel's log and counts them."""
 
 from collections.abc import Mapping
 
@@ -14,7 +14,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class OomWatcher(CoreActor[UsageRead]):
-    """Counts kills and tells those of the machine's own; ports: ``runtime``; streams: ``kernel.ooms``."""
+    """Counts OOM kills and records system OOMs as events; ports: ``runtime``; streams: ``kernel.ooms``."""
 
     def __init__(
         self, state: OomState, ports: Mapping[str, Port | BlockingPort], streams: Mapping[str, Stream]
@@ -24,11 +24,11 @@ class OomWatcher(CoreActor[UsageRead]):
         self.state: OomState = state
 
     def begin(self, ctx: Context) -> Decision[OomState]:
-        """Begin by listening."""
+        """Subscribe to the kernel's log."""
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: UsageRead | KernelMessage, ctx: Context) -> Decision[OomState]:
-        """Decide on one message, and tell the operator what became true."""
+        """Decide on one message and log what changed."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         for line in report(before, decision.state):

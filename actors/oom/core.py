@@ -1,7 +1,7 @@
-"""OomWatcher's decisions: which kill makes an event of the node, and for which container it counts.
+"""OomWatcher's decisions: which OOM kill is an event of the node, and for which container it counts.
 
-Counting is by the cgroup of who was killed, whosever limit it was for. A container that is killed as a whole says
-``OOMKilled`` by itself, as the runtime shows it: nothing here changes what a pod says.
+A kill counts for the cgroup of the killed process, whichever cgroup's limit was reached. The status ``OOMKilled`` of a
+container comes from the runtime, not from here.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.oom.state import OOMS, RUNTIME, AttributedKill, OomState, Toll
+from actors.oom.state import OOMS, RUNTIME, AttributedKill, OomCount, OomState
 from actors.rules.nodeevent import NodeEvent, told
 from api import paths
 from api.ids import Instant, OpId, WallNs
@@ -23,15 +23,15 @@ from api.usage import ContainerUsage, PodUsage, Usage
 SYSTEM_OOM = "SystemOOM"
 LIST_AGAIN_S = 1.0
 GIVE_UP_S = 30.0
-"""So long after it a kill may find its container."""
+"""For how long to look for the container of a kill."""
 SILENCE_S = 35.0
-"""Without usage for so long it is asked for again."""
+"""Without usage for this long, subscribe again."""
 SETTLED_S = 2.0
-"""A log that is open for so long can be read; one that may not be ends at once."""
+"""A log that stays open for this long is readable; without permission it ends at once."""
 KEPT_KILLS = 50
-KEPT_TOLLS = 512
+KEPT_COUNTS = 512
 SHORTEST_ID = 8
-"""A shorter word may be in a path by chance."""
+"""A shorter id may occur in a path by chance."""
 
 
 def decide(
@@ -41,7 +41,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[OomState]:
-    """Take in a message (None: begin) and choose what to do."""
+    """Absorb a message (None: begin) and choose the next actions."""
     return plan(absorb(before, message, now, wall), now, new_op)
 
 
@@ -51,7 +51,7 @@ def decide(
 def absorb(
     state: OomState, message: UsageRead | KernelMessage | None, now: Instant, wall: WallNs
 ) -> OomState:
-    """Return what is known after `message`; decides nothing."""
+    """Return the state after `message`; decides nothing."""
     match message:
         case Heard(item=OomKill() as kill):
             return with_kill(state, kill, now, wall)
@@ -69,7 +69,7 @@ def absorb(
 
 
 def with_kill(state: OomState, kill: OomKill, now: Instant, wall: WallNs) -> OomState:
-    """Take in a kill."""
+    """Absorb a kill."""
     seen = AttributedKill(at=wall, kill=kill, since=now)
     if kill.is_system:
         state = happened(replace(state, system=state.system + 1), wall, system_message(kill))
@@ -79,20 +79,20 @@ def with_kill(state: OomState, kill: OomKill, now: Instant, wall: WallNs) -> Oom
 
 
 def system_message(kill: OomKill) -> str:
-    """Return a kubelet's words for a kill of the machine's own."""
+    """Return a kubelet's message for a system OOM kill."""
     known = kill.process and kill.pid
     victim = f", victim process: {kill.process}, pid: {kill.pid}" if known else ""
     return f"System OOM encountered{victim}"
 
 
 def happened(state: OomState, wall: WallNs, message: str) -> OomState:
-    """Add a fact about the node; an equal one counts up."""
+    """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=SYSTEM_OOM, message=message)
     return replace(state, happenings=told(state.happenings, fact))
 
 
 def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:
-    """Find whose kills they were; one that is nobody's is looked for a while, since a listing may lag behind."""
+    """Find the containers of kills; retry for a while, since a listing may lag behind."""
     left = []
     for seen in state.open:
         found = owner_of(listing, seen.kill.victim_group)
@@ -109,7 +109,7 @@ def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:
 
 
 def owner_of(listing: PodListing, group: str) -> tuple[RuntimePod, RuntimeContainer] | None:
-    """Return the container whose id the path of a cgroup bears."""
+    """Return the container whose id is in the path of a cgroup."""
     for pod in listing.pods:
         for container in pod.containers:
             identity = container.id.rpartition("://")[2]
@@ -120,20 +120,20 @@ def owner_of(listing: PodListing, group: str) -> tuple[RuntimePod, RuntimeContai
 
 def counted(state: OomState, pod: RuntimePod | PodUsage, container: str, kills: int) -> OomState:
     """Count kills for a container."""
-    known = next((one for one in state.tolls if (one.uid, one.container) == (pod.uid, container)), None)
-    others = tuple(one for one in state.tolls if one is not known)
-    toll = Toll(
+    known = next((one for one in state.oom_counts if (one.uid, one.container) == (pod.uid, container)), None)
+    others = tuple(one for one in state.oom_counts if one is not known)
+    row = OomCount(
         uid=pod.uid,
         namespace=pod.namespace,
         pod=pod.name,
         container=container,
         kills=kills + (known.kills if known else 0),
     )
-    return replace(state, tolls=(*others, toll)[-KEPT_TOLLS:])
+    return replace(state, oom_counts=(*others, row)[-KEPT_COUNTS:])
 
 
 def with_counters(state: OomState, usage: Usage) -> OomState:
-    """Count by what cgroups counted since the reading before; what was there at the first one is no news."""
+    """Count by the counters of cgroups since the previous reading; the first reading is the baseline."""
     rows = [(pod, row) for pod in usage.pods for row in pod.containers if row.oom_kills is not None]
     before = state.counters
     state = replace(state, counters={row.id: row.oom_kills or 0 for _, row in rows})
@@ -147,7 +147,7 @@ def with_counters(state: OomState, usage: Usage) -> OomState:
 
 
 def since(before: Mapping[str, int], row: ContainerUsage) -> int:
-    """Return how many processes of a container were killed since the reading before."""
+    """Return the OOM kills of a container since the previous reading."""
     return (row.oom_kills or 0) - before.get(row.id, 0)
 
 
@@ -155,7 +155,7 @@ def since(before: Mapping[str, int], row: ContainerUsage) -> int:
 
 
 def plan(state: OomState, now: Instant, new_op: Callable[[], OpId]) -> Decision[OomState]:
-    """Listen, read the counters while nothing is heard, and ask whose kills they were."""
+    """Subscribe to the kernel's log, read counters without it, and find the containers of kills."""
     actions: list[Action] = []
     if state.subscription.is_due(now):
         actions.append(Listen(stream=OOMS))
@@ -176,7 +176,7 @@ def plan(state: OomState, now: Instant, new_op: Callable[[], OpId]) -> Decision[
 
 
 def watch(state: OomState, actions: list[Action], now: Instant) -> OomState:
-    """Have usage told for as long as the kernel's log can not be had: two sources would count twice."""
+    """Subscribe to usage only without the kernel's log: two sources would count twice."""
     if not state.subscription.is_open and now >= state.heard_at + SILENCE_S:
         actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.OOM)))
         return replace(state, is_watching=True, heard_at=now)

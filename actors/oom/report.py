@@ -1,10 +1,10 @@
-"""What OomWatcher tells the operator's log, the events of the node, and who asks whether the kernel is heard."""
+"""OomWatcher's lines for the log, for ``explain eviction`` and for the health check ``oom``."""
 
 from collections.abc import Mapping
 
 import msgspec
 
-from actors.oom.state import AttributedKill, OomState, Toll
+from actors.oom.state import AttributedKill, OomCount, OomState
 from actors.rules.subscription import newly_failed
 from api.ids import Uid, WallNs
 
@@ -19,43 +19,43 @@ class OomLogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: OomState, after: OomState) -> tuple[OomLogLine, ...]:
-    """Return what became true between two states; what repeats is told again each time its count has doubled."""
+    """Return log lines for the changes between two states; repeated events each time their count doubles."""
     lines = []
     if newly_failed(before.subscription, after.subscription):
-        instead = "what the containers' cgroups count"
+        instead = "counters of the containers' cgroups"
         lines.append(
             OomLogLine(
-                text="kernel log is not heard", facts={"why": after.subscription.why, "instead": instead}
+                text="kernel log not readable", facts={"why": after.subscription.why, "instead": instead}
             )
         )
     known = {one.message: one.count for one in before.happenings}
     for fact in after.happenings:
         if fact.count != known.get(fact.message) and is_power_of_two(fact.count):
-            told_of = {"reason": fact.reason, "message": fact.message, "count": fact.count}
-            lines.append(OomLogLine(text="node event", facts=told_of))
-    told = {(one.uid, one.container): one.kills for one in before.tolls}
+            facts = {"reason": fact.reason, "message": fact.message, "count": fact.count}
+            lines.append(OomLogLine(text="node event", facts=facts))
+    known_kills = {(one.uid, one.container): one.kills for one in before.oom_counts}
     lines += [
-        OomLogLine(text="container was short of memory", facts=toll_facts(toll, after.kills))
-        for toll in after.tolls
-        if toll.kills > told.get((toll.uid, toll.container), 0) and is_news(toll, told)
+        OomLogLine(text="container OOM kill", facts=count_facts(row, after.kills))
+        for row in after.oom_counts
+        if row.kills > known_kills.get((row.uid, row.container), 0) and has_doubled(row, known_kills)
     ]
     return tuple(lines)
 
 
 def is_power_of_two(count: int) -> bool:
-    """Tell whether a count has just doubled."""
+    """Return whether a count has just doubled."""
     return not count & (count - 1)
 
 
-def is_news(toll: Toll, told: Mapping[tuple[Uid, str], int]) -> bool:
-    """Tell whether the kills of a container have doubled since they were told last."""
-    return toll.kills.bit_length() > told.get((toll.uid, toll.container), 0).bit_length()
+def has_doubled(row: OomCount, known: Mapping[tuple[Uid, str], int]) -> bool:
+    """Return whether the kills of a container have doubled since the last log line."""
+    return row.kills.bit_length() > known.get((row.uid, row.container), 0).bit_length()
 
 
-def toll_facts(toll: Toll, kills: tuple[AttributedKill, ...]) -> Mapping[str, object]:
-    """Return what is told of a container's kills, with the last one where it is known."""
-    name = f"{toll.namespace}/{toll.pod}/{toll.container}"
-    facts: dict[str, object] = {"container": name, "kills": toll.kills}
+def count_facts(row: OomCount, kills: tuple[AttributedKill, ...]) -> Mapping[str, object]:
+    """Return the log fields of a container's OOM count, with the last kill if known."""
+    name = f"{row.namespace}/{row.pod}/{row.container}"
+    facts: dict[str, object] = {"container": name, "kills": row.kills}
     last = next((one.kill for one in reversed(kills) if one.container == name), None)
     if last is not None:
         facts.update(process=last.process, pid=last.pid, limit_of=last.group)
@@ -73,12 +73,12 @@ def kill_lines(state: OomState, wall: WallNs) -> tuple[str, ...]:
 
 
 def limit_of(seen: AttributedKill) -> str:
-    """Return whose want of memory a kill was for."""
-    return "the machine had none left" if seen.kill.is_system else f"limit of {seen.kill.group}"
+    """Return which limit was reached."""
+    return "system OOM" if seen.kill.is_system else f"limit of {seen.kill.group}"
 
 
 def notice(state: OomState) -> str:
-    """Return why kills are not heard of at once, empty where they are."""
+    """Return why the kernel's log cannot be read, empty where it can."""
     if state.subscription.is_open or not state.subscription.why:
         return ""
-    return f"kills for want of memory are counted by cgroup only, and none of the machine's own is told: {state.subscription.why}"
+    return f"OOM kills are counted by cgroup only, and system OOMs are not reported: {state.subscription.why}"

@@ -1,9 +1,9 @@
-"""What OomWatcher knows: the last kills, how many each container had, and whether the kernel's log is heard.
+"""State of OomWatcher: the last OOM kills, the OOM count of each container, the subscription to the kernel's log.
 
 ```text
-kernel.ooms ──▶ kill ──▶ of the machine: an event of the node
+kernel.ooms ──▶ kill ──▶ system OOM: an event of the node
                   └────▶ whose container? ListPods ──▶ counted for it
-no such stream ──▶ UsageRead: what the containers' cgroups count, since the first reading
+no such stream ──▶ UsageRead: the counters of the containers' cgroups, since the first reading
 ```
 """
 
@@ -22,17 +22,17 @@ OOMS = "kernel.ooms"
 
 
 class AttributedKill(msgspec.Struct, frozen=True, kw_only=True):
-    """A kill, and whose it was as far as that is known."""
+    """A kill and its container, if known."""
 
     at: WallNs
     kill: OomKill
     container: str = ""
-    """``namespace/pod/container``; empty for one that is in none."""
+    """``namespace/pod/container``; empty for a process outside of containers."""
     since: Instant = 0.0
 
 
-class Toll(msgspec.Struct, frozen=True, kw_only=True):
-    """How many processes of a container were killed, over all of its restarts."""
+class OomCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The OOM kills of a container, over all of its restarts."""
 
     uid: Uid
     namespace: str
@@ -42,7 +42,7 @@ class Toll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OomState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that OomWatcher knows."""
+    """The state of OomWatcher."""
 
     node_name: str = ""
     take_over: bool = False
@@ -52,22 +52,22 @@ class OomState(msgspec.Struct, frozen=True, kw_only=True):
     subscription: Subscription = Subscription()
     """To the kernel's log."""
     heard_at: Instant = float("-inf")
-    """While the kernel's log is not heard: when usage was heard last, or asked for."""
+    """Without the kernel's log: when usage was last received or requested."""
     is_watching: bool = False
-    """Usage was asked for."""
+    """Subscribed to usage."""
     counters: Mapping[str, int] | None = None
-    """By container id: what its cgroup counted at the last reading; None before the first."""
+    """By container id: its cgroup's counter at the last reading; None before the first."""
 
     open: tuple[AttributedKill, ...] = ()
-    """Kills of which it is not known yet whose they were, oldest first."""
+    """Kills whose container is not known yet, oldest first."""
     listing: OpId | None = None
     retry_at: Instant = float("-inf")
-    """When to ask for the pods again."""
+    """When to list the pods again."""
 
     kills: tuple[AttributedKill, ...] = ()
-    """The last ones, oldest first."""
-    tolls: tuple[Toll, ...] = ()
-    """The container that was counted last comes last."""
+    """The last kills, oldest first."""
+    oom_counts: tuple[OomCount, ...] = ()
+    """The container with the latest kill is last."""
     system: int = 0
-    """Kills for want of memory of the machine as a whole."""
+    """System OOM kills."""
     happenings: tuple[NodeEvent, ...] = ()

@@ -1,4 +1,4 @@
-"""Explain a pod: a pure view of its state for people. What comes next is `plan`'s own output on that state."""
+"""Explain a pod: a pure view of its state for users. The next steps are the output of `plan` on that state."""
 
 from actors.pod.cgroup.resize import resize_problems
 from actors.pod.container.due import AnyContainer
@@ -28,17 +28,18 @@ from actors.pod.status.history import status_named
 from actors.pod.status.initstatus import did_its_part
 from actors.rules.container.instance import newest_of
 from actors.rules.container.role import in_order, is_init, is_sidecar, lasting, sidecars
+from api import duration
 from api.ids import Instant, WallNs
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.ports.runtime import RuntimeContainer as Instance
-from api.ports.runtime import RuntimeContainerState
+from api.ports.runtime import RuntimeContainerState, StopContainer
 from api.shown.introspection import Explanation, PodRow, Step
 from api.wallclock import wall_ns
 
 NS = 1_000_000_000
 PAST_S = 0.001
-"""How far past the moment of a wait's end is looked, which is known by two clocks that round differently."""
+"""Margin past the end of a wait: two clocks, which round differently, measure it."""
 
 
 def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
@@ -65,12 +66,12 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
 
 
 def problems_of(state: PodState) -> tuple[str, ...]:
-    """Return what is wrong with the pod, and what is known about it."""
+    """Return the problems of the pod, with advice."""
     said = [state.base.message] if state.base.message else []
     said += state.refusal.advice if state.refusal is not None else ()
     said += resize_problems(state)
     limits = state.hold(LIMITING)
-    said += [f"its cgroup does not have all its limits: {limits.message}"] if limits is not None else ()
+    said += [f"some limits of its cgroup are not set: {limits.message}"] if limits is not None else ()
     return tuple(said)
 
 
@@ -80,10 +81,9 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     stage = planned.stage
     if state.inflight:
         oldest = min(f.since for f in state.inflight)
-        calls = ", ".join(f"{brief(f.what)} (at most {f.what.deadline_s:.0f} s)" for f in state.inflight)
-        calls = ", ".join(text for text in (calls, sentences(state, now), *queued(state, wall)) if text)
-        after = Step(in_s=0.0, what="the next stage is chosen from what these calls show")
-        return f"the outcome of: {calls}", now - oldest, (after,)
+        calls = ", ".join(call_sentence(f.what, now - f.since) for f in state.inflight)
+        text = ", ".join(text for text in (calls, sentences(state, now), *queued(state, wall)) if text)
+        return text, now - oldest, (Step(in_s=0.0, what=afterwards(state)),)
     if stage.calls:
         steps = tuple(Step(in_s=0.0, what=brief(c), result=stage.why) for c in stage.calls)
         return "", None, steps
@@ -100,19 +100,46 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     return awaited(stage), max(0.0, now - state.life_since), ()
 
 
+def call_sentence(what: PortCall, since_s: float) -> str:
+    """Return what a call under way waits for, and when that ends at the latest."""
+    if isinstance(what.call, StopContainer):
+        left_s = what.call.grace_s - since_s
+        kill = f"SIGKILL in {span(left_s)}" if left_s > 0 else "SIGKILL sent"
+        return f"container {what.container} to exit; {kill}"
+    return f"{brief(what)} to return; timeout in {span(max(0.0, what.deadline_s - since_s))}"
+
+
+def afterwards(state: PodState) -> str:
+    """Return what follows when the calls under way have returned."""
+    match state.life:
+        case Recalling() | Syncing():
+            return "continue to sync the pod"
+        case Terminating():
+            return "stop the remaining containers and the sandbox, then publish the final status"
+        case Terminated():
+            return "record that the pod has ended"
+        case Finished() | Gone():
+            return "remove the pod's sandboxes, cgroup, folders and logs"
+
+
+def span(seconds: float) -> str:
+    """Return a duration in whole seconds: ``3m38s``."""
+    return duration.write(round(seconds) * NS)
+
+
 def awaited(wait: Stage) -> str:
-    """Return what a stage without calls waits for, in words that go on after "waits for"."""
+    """Return what a stage without calls waits for, as the continuation of "waits for"."""
     return wait.why.removeprefix("waiting: ").removeprefix("waiting ").removeprefix("for ")
 
 
 def wait_for_others(state: PodState, wall: WallNs) -> tuple[str, float | None]:
-    """Return what a pod that runs as it should still waits for, and since when: room for a resize, a readiness gate."""
+    """Return what a running pod still waits for, and since when: resources for a resize, a readiness gate."""
     for condition in state.base.conditions:
         match condition.type, condition.reason:
             case "PodResizePending", "Deferred":
-                what = f"room for the amounts that it asks for now: {condition.message}"
+                what = f"free resources for its resize: {condition.message}"
             case "Ready", "ReadinessGatesNotReady":
-                what = f"its readiness gates, which others open: {condition.message}"
+                what = f"its readiness gates: {condition.message}"
             case _:
                 continue
         return what, age_s(condition.last_transition_time, wall)
@@ -120,69 +147,68 @@ def wait_for_others(state: PodState, wall: WallNs) -> tuple[str, float | None]:
 
 
 def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
-    """Return what is tried again that keeps nothing else waiting."""
+    """Return the retries that delay nothing else."""
     if not isinstance(state.life, Syncing):
         return ()
     return tuple(
-        Step(in_s=max(0.0, hold.until - now), what=f"{hold.call} is tried again", result=hold.message)
+        Step(in_s=max(0.0, hold.until - now), what=f"retry {hold.call}", result=hold.message)
         for hold in state.holds
         if hold.container in BESIDE
     )
 
 
 def deadline_step(state: PodState, wall: WallNs) -> tuple[Step, ...]:
-    """Return when a pod that may not be active for ever is stopped."""
+    """Return when the active deadline of the pod ends."""
     left = left_s(state, wall)
     if left is None:
         return ()
-    return (Step(in_s=max(0.0, left), what="its active deadline is over: it is stopped, and fails"),)
+    return (Step(in_s=max(0.0, left), what="active deadline exceeded: stop the pod, phase Failed"),)
 
 
 def steps_after(state: PodState, wait: Stage, now: Instant, wall: WallNs) -> tuple[Step, ...]:
-    """Return what will be done when a wait ends, if nothing changes before."""
+    """Return the steps after a wait, if nothing changes before."""
     in_s = max(0.0, (wait.wake_at or now) - now)
     then_s = in_s + PAST_S
     stage = Planned(state, now + then_s, WallNs(wall + round(then_s * NS))).stage
     if stage.calls:
         return tuple(Step(in_s=in_s, what=brief(c), result=stage.why) for c in stage.calls)
-    over = stage.why != wait.why
-    return (Step(in_s=in_s, what="this wait is over" if over else "it is looked at again", result=stage.why),)
+    if stage.why == wait.why:
+        return (Step(in_s=in_s, what="check again"),)
+    return (Step(in_s=in_s, what=f"wait for {awaited(stage)}" if awaited(stage) else "sync the pod"),)
 
 
 def state_sentence(state: PodState) -> str:
-    """Return in one sentence how the pod is."""
+    """Return the state of the pod in one sentence."""
     match state.life:
         case Recalling():
-            return "its actor is asking the ledger and the runtime what they know of it"
+            return "reading what the ledger and the container runtime know of it"
         case Syncing():
             phase = state.base.phase or "Pending"
             ready, of = ready_count(state)
             return f"{phase}, {ready} of {of} containers ready"
         case Terminating(kill=kill):
-            return f"it is being stopped for good: {kill.cause.value}"
+            return f"terminating: {kill.cause.value}"
         case Terminated():
-            return "all its containers are stopped; that is being made durable"
+            return "all containers are stopped; the final status is being written"
         case Finished():
-            return f"{state.base.phase or 'finished'}; nothing of it will run again"
+            return f"{state.base.phase or 'finished'}, no container will be started again"
         case Gone():
-            return "nothing is left of it"
+            return "removed"
 
 
 def kill_sentence(kill: Kill, wall: WallNs) -> str:
-    """Return who stopped it and why."""
+    """Return why and when the pod was stopped."""
     ago = max(0, wall - kill.asked_at) / NS
-    if not kill.asked_by:
-        return f"{kill.cause.value} {ago:.0f} s ago, with {kill.grace_s} s of grace"
-    return f"{kill.cause.value}: asked for by {kill.asked_by} {ago:.0f} s ago, with {kill.grace_s} s of grace"
+    return f"{kill.cause.value}, {span(ago)} ago, grace period {kill.grace_s} s"
 
 
 def container_sentence(situation: Situation, container: AnyContainer) -> str:
-    """Return in one sentence how a container is and how it got there."""
+    """Return the state of a container and its previous run in one sentence."""
     state, wall = situation.state, situation.wall
     status = status_named(state.base, container.name)
     title = titled(state, container)
     if status is None:
-        return f"{title}: not looked at yet"
+        return f"{title}: never started"
     parts = [f"{title}: {doing(status, wall)}"]
     last = status.last_state.terminated
     if last is not None:
@@ -196,12 +222,12 @@ def container_sentence(situation: Situation, container: AnyContainer) -> str:
     if said:
         parts.append(said)
     if state.desired and ended and container not in situation.due:
-        parts.append("not to be started again")
+        parts.append("will not be started again")
     return "; ".join(parts)
 
 
 def titled(state: PodState, container: AnyContainer) -> str:
-    """Return a container's name, and which part it has in its pod unless it is one that the pod is there for."""
+    """Return a container's name, and its kind unless it is a regular one."""
     if isinstance(container, EphemeralContainer):
         return f"{container.name} (ephemeral)"
     if state.desired is None or not is_init(state.desired.spec, container.name):
@@ -210,18 +236,20 @@ def titled(state: PodState, container: AnyContainer) -> str:
 
 
 def doing(status: ContainerStatus, wall: WallNs) -> str:
-    """Return what a container does now."""
+    """Return the state of a container: running, ended or waiting."""
     state = status.state
     if state.running is not None:
         since = age_s(state.running.started_at, wall)
-        return "runs" if since is None else f"runs since {since:.0f} s"
+        return "running" if since is None else f"running for {span(since)}"
     if state.terminated is not None:
         how = f"ended with exit code {state.terminated.exit_code} ({state.terminated.reason})"
         return f"{how}: {state.terminated.message}" if state.terminated.message else how
     waiting = state.waiting
     if waiting is None or not waiting.reason:
-        return "waits"
-    return f"waits, {waiting.reason}: {waiting.message}" if waiting.message else f"waits, {waiting.reason}"
+        return "waiting"
+    return (
+        f"waiting: {waiting.reason}: {waiting.message}" if waiting.message else f"waiting: {waiting.reason}"
+    )
 
 
 def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
@@ -254,27 +282,27 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
 
 
 def why(waits: str, coming: tuple[Step, ...]) -> str:
-    """Return in a few words what the pod waits for, empty when all is well."""
+    """Return in a few words what the pod waits for, empty when it waits for nothing."""
     if coming and coming[0].in_s > 0:
-        return f"{waits}, in {coming[0].in_s:.0f} s"
+        return f"{waits}, in {span(coming[0].in_s)}"
     return waits
 
 
 def trouble(state: PodState) -> str:
-    """Return what the runtime has to say of containers that run, empty when all is well."""
+    """Return the runtime's messages on running containers."""
     said = [(c.name, said_while_running(newest_of(state.observed, c.name))) for c in containers_of(state)]
     return "; ".join(f"container {name}: {text}" for name, text in said if text)
 
 
 def said_while_running(instance: Instance | None) -> str:
-    """Return what the runtime has to say of a container that runs: log lines that it had to drop, for one."""
+    """Return the runtime's message on a running container, such as dropped log lines."""
     return (
         instance.message if instance is not None and instance.state is RuntimeContainerState.RUNNING else ""
     )
 
 
 def word(state: PodState) -> str:
-    """Return what kubectl's STATUS column would say."""
+    """Return the pod's status as in kubectl's STATUS column."""
     if isinstance(state.life, Terminating) and state.life.kill.deleted:
         return "Terminating"
     status = state.base
@@ -298,7 +326,7 @@ def word(state: PodState) -> str:
 
 
 def init_word(state: PodState) -> str:
-    """Return what kubectl's STATUS column says of a pod that is not initialised, empty for any other."""
+    """Return the same of a pod whose init containers are not done, empty for any other."""
     if state.desired is None or is_initialised(state.base):
         return ""
     spec = state.desired.spec
@@ -318,12 +346,12 @@ def init_word(state: PodState) -> str:
 
 
 def is_initialised(status: PodStatus) -> bool:
-    """Tell whether the pod's init containers did their part, now or once."""
+    """Return whether the pod's init containers are done, now or once before."""
     return any(c.type == "Initialized" and c.status == "True" for c in status.conditions)
 
 
 def counted_statuses(state: PodState) -> tuple[ContainerStatus, ...]:
-    """Return the statuses whose restarts kubectl counts: once a pod is initialised no more those that prepared it."""
+    """Return the statuses whose restarts kubectl counts: without init containers once the pod is initialized."""
     inits = state.base.init_container_statuses
     if state.desired is not None and is_initialised(state.base):
         beside = {container.name for container in sidecars(state.desired.spec)}
@@ -332,7 +360,7 @@ def counted_statuses(state: PodState) -> tuple[ContainerStatus, ...]:
 
 
 def ready_count(state: PodState) -> tuple[int, int]:
-    """Return how many of the containers that are to run side by side are ready, and how many these are."""
+    """Return the number of ready containers, and of all regular containers and sidecars."""
     names = (
         {container.name for container in lasting(state.desired.spec)} if state.desired is not None else set()
     )
@@ -341,7 +369,7 @@ def ready_count(state: PodState) -> tuple[int, int]:
 
 
 def containers_of(state: PodState) -> tuple[Container, ...]:
-    """Return the pod's init and regular containers as asked for, none for an orphan."""
+    """Return the pod's init and regular containers as specified, none for an orphan."""
     return in_order(state.effective.spec) if state.effective else ()
 
 
@@ -354,13 +382,13 @@ def all_of(state: PodState) -> tuple[AnyContainer, ...]:
 
 
 def age_s(text: str | None, wall: WallNs) -> float | None:
-    """Return how long ago an instant of the API was, None when it is not set."""
+    """Return the age of a timestamp of the API, None when it is unset."""
     return None if not text else max(0.0, (wall - wall_ns(text)) / NS)
 
 
 def brief(what: PortCall) -> str:
-    """Return a call in one line, which calls a container by its name."""
-    told = getattr(what.call, "brief", None)
-    text = str(told()) if callable(told) else type(what.call).__name__
+    """Return a call in one line, with the container's name instead of its id."""
+    short = getattr(what.call, "brief", None)
+    text = str(short()) if callable(short) else type(what.call).__name__
     identity = getattr(what.call, "container_id", "")
     return text.replace(identity, f"container {what.container}") if identity and what.container else text

@@ -20,7 +20,7 @@ class Prober(CoreActor[ProbesMessage]):
         self.state: ProberState = state
 
     def begin(self, ctx: Context) -> Decision[ProberState]:
-        """Begin with nobody to ask."""
+        """Begin without any probes."""
         return start(self.state, ctx.now(), ctx.seed(), ctx.in_flight())
 
     def decide(self, message: ProbesMessage | KernelMessage, ctx: Context) -> Decision[ProberState]:

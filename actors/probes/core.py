@@ -1,7 +1,7 @@
-"""Prober's decisions: who is asked when, what the answers come to, and which pod is told.
+"""Prober's decisions: when a probe runs, the result of its answers, and which pod is informed.
 
-The rules are the kubelet's (reference ``pod-lifecycle`` section 9): the startup probe gates the others, thresholds count
-equal answers in a row, counters begin anew with each instance, an error counts neither way. What is known of an instance
+The rules are the kubelet's (reference ``pod-lifecycle`` section 9): the startup probe delays the others, thresholds count
+equal answers in a row, counters start again with each instance, an error counts neither way. What is known of an instance
 from an earlier life of the agent comes with its pod's `ProbePod`, so that a restart changes nothing that is published.
 """
 
@@ -51,7 +51,7 @@ class Draft(msgspec.Struct):
 
 
 def start(state: ProberState, now: Instant, seed: int, leftover: tuple[OpId, ...]) -> Decision[ProberState]:
-    """Begin knowing nothing: pods tell what is to be probed. What an earlier incarnation began is taken back."""
+    """Begin without state: pods send their probes. Calls of an earlier incarnation are cancelled."""
     state = replace(state, began_at=now, seed=seed, leftover=frozenset(leftover))
     return Decision(state=state, actions=tuple(Cancel(op=op) for op in leftover))
 
@@ -63,7 +63,7 @@ def decide(
     wall: WallNs,
     new_op: NewOp,
 ) -> Decision[ProberState]:
-    """Take in a message, ask whoever is due, and tell pods what changed for them."""
+    """Absorb a message, run due probes, and inform pods of changes."""
     draft = Draft(
         pods=dict(state.pods),
         agenda=list(state.agenda),
@@ -79,7 +79,7 @@ def decide(
         case Outcome():
             take_outcome(draft, message, now)
         case ChildDied(path=path) | Restarted(path=path):
-            # A new incarnation of a pod tells its level by itself; what is probed goes on until then.
+            # A new incarnation of a pod's actor sends its level by itself; probes continue until then.
             gone = next((uid for uid in draft.pods if pod_path(uid) == path), None)
             if gone is not None and isinstance(message, ChildDied):
                 drop_pod(draft, gone)
@@ -101,11 +101,11 @@ def decide(
     return Decision(state=after, actions=tuple(draft.actions), wake_at=wake_at)
 
 
-# ---------------------------------------------------------------- what is to be probed
+# ---------------------------------------------------------------- probes of a pod
 
 
 def take_targets(draft: Draft, state: ProberState, message: ProbePod, now: Instant, wall: WallNs) -> None:
-    """Take in what is to be probed of a pod: instances that go on keep their counters, others begin or end."""
+    """Absorb the probes of a pod: known instances keep their counters, others start or end."""
     uid = message.uid
     before = draft.pods.get(uid)
     if not message.targets:
@@ -130,14 +130,14 @@ def take_targets(draft: Draft, state: ProberState, message: ProbePod, now: Insta
             let_go(draft, worker)
     draft.pods[uid] = PodProbes(targets=message.targets, workers=tuple(workers))
     for target in message.targets:
-        open_gate(draft, uid, target, now)
-    draft.actions += (tell(worker) for worker in draft.pods[uid].workers if has_news(worker))
+        unblock(draft, uid, target, now)
+    draft.actions += (result_message(worker) for worker in draft.pods[uid].workers if has_news(worker))
 
 
 def new_worker(
     state: ProberState, uid: Uid, target: ProbeTarget, plan: ProbePlan, now: Instant, wall: WallNs
 ) -> Worker:
-    """Return a worker for an instance; it begins with what is published of the instance."""
+    """Return a worker for an instance, with the published result of the instance."""
     place = ProbeKey(uid, target.container, plan.kind)
     match plan.kind:
         case ProbeKind.STARTUP:
@@ -170,7 +170,7 @@ def jitter(seed: int, place: ProbeKey) -> float:
     return crc32(f"{seed}/{place.uid}/{place.container}/{place.kind}".encode()) / (1 << 32)
 
 
-def open_gate(draft: Draft, uid: Uid, target: ProbeTarget, now: Instant) -> None:
+def unblock(draft: Draft, uid: Uid, target: ProbeTarget, now: Instant) -> None:
     """Put the workers of a container on the agenda that may be asked and are not there yet."""
     pod = draft.pods[uid]
     startup = pod.worker(target.container, ProbeKind.STARTUP)
@@ -184,7 +184,7 @@ def open_gate(draft: Draft, uid: Uid, target: ProbeTarget, now: Instant) -> None
 
 
 def is_busy(worker: Worker) -> bool:
-    """Tell whether a worker is on the agenda, waits in the queue or is being asked."""
+    """Return whether a worker is on the agenda, in the queue or running."""
     return worker.due is not None or worker.queued or worker.op is not None
 
 
@@ -207,7 +207,7 @@ def drop_pod(draft: Draft, uid: Uid) -> None:
 
 
 def ask_due(draft: Draft, state: ProberState, now: Instant, new_op: NewOp) -> None:
-    """Ask whoever is due, and commands that waited for room."""
+    """Run due probes, and commands that waited for a free place."""
     waiting, draft.queue = draft.queue, []
     for place in waiting:
         worker = found(draft, place)
@@ -229,7 +229,7 @@ def ask_due(draft: Draft, state: ProberState, now: Instant, new_op: NewOp) -> No
 
 
 def has_room(draft: Draft, state: ProberState, uid: Uid) -> bool:
-    """Tell whether one more command of this pod may run now."""
+    """Return whether one more command of this pod may run now."""
     if draft.execs >= state.exec_limit:
         return False
     workers = draft.pods[uid].workers
@@ -283,7 +283,7 @@ def take_outcome(draft: Draft, outcome: Outcome, now: Instant) -> None:
 
 
 def judge(draft: Draft, worker: Worker, verdict: CheckResult, now: Instant) -> None:
-    """Count a check, publish what that comes to, and say when the next one is due."""
+    """Count a check, publish its result, and schedule the next one."""
     before = worker.result
     worker = replace(counted(worker, verdict, now), tries=0)
     startup = worker.place.kind is ProbeKind.STARTUP
@@ -295,12 +295,12 @@ def judge(draft: Draft, worker: Worker, verdict: CheckResult, now: Instant) -> N
         # A check that took longer than a period is followed by the next one at once.
         put(draft, schedule(draft, worker, max(now, worker.asked_at + worker.plan.period_s)))
     if worker.result is not before or worker.trouble:
-        draft.actions.append(tell(worker))
+        draft.actions.append(result_message(worker))
     if startup and worker.result is ProbeResult.SUCCESS:
         targets = draft.pods[worker.place.uid].targets
         for target in targets:
             if target.container == worker.place.container:
-                open_gate(draft, worker.place.uid, target, now)
+                unblock(draft, worker.place.uid, target, now)
 
 
 def counted(worker: Worker, verdict: CheckResult, now: Instant) -> Worker:
@@ -330,12 +330,12 @@ def trouble_of(verdict: CheckResult) -> ProbeTrouble:
 
 
 def has_news(worker: Worker) -> bool:
-    """Tell whether there is anything to say of an instance."""
+    """Return whether an instance has a result to publish."""
     return worker.checked > 0
 
 
-def tell(worker: Worker) -> Tell:
-    """Return what a pod is told of one of its instances."""
+def result_message(worker: Worker) -> Tell:
+    """Return the result of one instance for its pod."""
     place = worker.place
     report = ProbeChanged(
         uid=place.uid,

@@ -56,9 +56,9 @@ def what(plan: ProbePlan) -> str:
 def waits(worker: Worker) -> str:
     """Return why a probe is not asked at a given time, empty when it is."""
     if worker.op is not None:
-        return "being asked now"
+        return "check running"
     if worker.queued:
-        return "waiting for one of the commands under way to end"
+        return "waiting for another probe command to end"
     if worker.due is not None:
         return ""
     if worker.held and worker.place.kind is ProbeKind.STARTUP and not worker.failures:

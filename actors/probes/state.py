@@ -1,7 +1,7 @@
 r"""What the Prober knows: one worker for each probe of each running instance, and when each is due.
 
 ```text
-          +--------------- gate closed: the container has not started yet
+          +--------------- closed: the container has not started yet
           v                         |
 new --> waiting --due--> (queued, exec only) --> asking --verdict--> waiting
                                                     |  \__ error: up to 3 tries at once
@@ -77,7 +77,7 @@ class ProberState(msgspec.Struct, frozen=True, kw_only=True):
     exec_limit: int = 32
     """Commands that run at the same time, for all pods."""
     exec_limit_of_pod: int = 8
-    """Of them, those of one pod: one whose commands hang must not hold up the probes of all others."""
+    """The same for one pod: a pod whose commands hang must not delay the probes of all others."""
     began_at: Instant = 0.0
     seed: int = 0
     pods: Mapping[Uid, PodProbes] = {}

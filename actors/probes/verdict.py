@@ -1,4 +1,4 @@
-"""What the end of a check says: well, not well, or nothing; in a kubelet's words (reference ``pod-lifecycle`` 9.3)."""
+"""The result of a check: success, failure or unknown, with a kubelet's messages (reference ``pod-lifecycle`` 9.3)."""
 
 from typing import assert_never
 
@@ -15,11 +15,11 @@ from api.shortening import shortened
 MESSAGE_LIMIT = 1024
 """Characters of a check's message that are kept and published: as many as an event may have."""
 COUNTED = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
-"""Failures of the network that say something of the container."""
+"""Network failures that are results of the container."""
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check says."""
+    """The result of one check."""
 
     well: bool | None
     """None: an error, which counts neither way."""
@@ -28,7 +28,7 @@ class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def verdict_of(call: ProbeCall, outcome: Outcome) -> CheckResult:
-    """Return what the end of `call` says of the container."""
+    """Return the result that the end of `call` means."""
     failure, result = outcome.failure, outcome.result
     match call:
         case ExecInContainer():
@@ -73,7 +73,7 @@ def of_http(result: msgspec.Struct | None) -> CheckResult:
 
 
 def of_grpc(result: msgspec.Struct | None) -> CheckResult:
-    """Judge what a service says of itself."""
+    """Judge the answer of a gRPC health service."""
     assert isinstance(result, GrpcAnswer)
     if result.status == "SERVING":
         return CheckResult(well=True)
@@ -81,13 +81,13 @@ def of_grpc(result: msgspec.Struct | None) -> CheckResult:
 
 
 def of_failed_talk(failure: Failure) -> CheckResult:
-    """Judge a conversation that did not come about; a body that cannot be read and our own troubles say nothing."""
+    """Judge a failed conversation; an unreadable body and our own failures have no result."""
     counts = failure.kind in COUNTED and failure.reason != UNREADABLE
     return CheckResult(well=False if counts else None, message=failure.message)
 
 
 def printable(text: str) -> str:
-    """Return what a container or server said as text that may stand in an event."""
+    """Return output of a container or server as text that is safe in an event."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text
     )

@@ -59,7 +59,7 @@ class StaticPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_pod(document: bytes, origin: Origin) -> StaticPod:
-    """Make a static pod of a document (JSON) that is to be one Pod."""
+    """Make a static pod of a JSON document that must be one Pod."""
     raw = msgspec.json.decode(document)
     kind = raw.get("kind") if isinstance(raw, dict) else None
     if kind in LISTS:
@@ -99,9 +99,9 @@ def read_pods(document: bytes, origin: Origin) -> StaticPods:
 def static_pod(raw: Any, origin: Origin, place: str) -> StaticPod:
     """Make a static pod of decoded data; `place` is what its problems call it."""
     read = SCHEME.read(raw, place, kinds=("Pod",))
-    warnings = read.warned()
+    warnings = read.warnings()
     if not isinstance(read.object, Pod):
-        return StaticPod(problems=read.told(), warnings=warnings)
+        return StaticPod(problems=read.located(), warnings=warnings)
     written = read.object
     problems = identity_problems(written.metadata)
     if not problems:
@@ -136,14 +136,14 @@ def uid_of(raw: Any, origin: Origin) -> str:
 
 
 def on_node(pod: Pod, origin: Origin, uid: str) -> Pod:
-    """Return the pod as it is to run on this node."""
+    """Return the pod as this node runs it."""
     annotations = {key: value for key, value in pod.metadata.annotations.items() if key not in NOT_OURS}
     metadata = replace(
         pod.metadata,
         uid=uid,
         name=f"{pod.metadata.name}-{origin.node_name.lower()}",
         annotations=StrMap({**annotations, ANNOTATION_HASH: uid, ANNOTATION_SOURCE: origin.source}),
-        # Left by whoever copied a running pod: a new pod is neither being deleted nor anything's version.
+        # Copied from a running pod: a new pod is not being deleted and has no resource version.
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,
         resource_version="",

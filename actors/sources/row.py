@@ -1,28 +1,28 @@
-"""Telling an operator what became of which file or URL: what is wrong loudly, what waits or is ignored not at all."""
+"""Logs the state of manifest files and URLs: problems as warnings, accepted pods as information."""
 
 from typing import Protocol
 
 from api.shown.introspection import SourceRow
 
 
-class Voice(Protocol):
-    """A log to tell rows to."""
+class SourceLog(Protocol):
+    """The log of an actor."""
 
     def info(self, text: str, **facts: object) -> None:
-        """Tell what went well."""
+        """Log at INFO."""
         ...
 
     def warning(self, text: str, **facts: object) -> None:
-        """Tell what somebody should look at."""
+        """Log at WARNING."""
         ...
 
 
-def tell_rows(log: Voice, rows: tuple[SourceRow, ...]) -> None:
-    """Tell each row; what is left out can be looked up with ``nodeagent sources``."""
+def log_rows(log: SourceLog, rows: tuple[SourceRow, ...]) -> None:
+    """Log each row that is accepted or has a problem; ``nodeagent sources`` shows all."""
     for row in rows:
         if row.status in ("broken", "duplicate", "unreachable") or (
             row.problems and row.status == "accepted"
         ):
-            log.warning("manifest needs a look", where=row.where, status=row.status, problems=row.problems)
+            log.warning("manifest invalid", where=row.where, status=row.status, problems=row.problems)
         elif row.status == "accepted":
             log.info("manifest accepted", where=row.where, pod=row.pod)

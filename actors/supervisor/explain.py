@@ -1,4 +1,4 @@
-"""Explain pods that have no actor (yet): those that wait for their name, quarantined ones, and other agents'."""
+"""Explain pods without an actor: pods that wait for their name or admission, quarantined pods, pods of other agents."""
 
 from actors.rules.container.role import in_order, lasting
 from actors.supervisor.gate import holder_of
@@ -11,13 +11,13 @@ from api.shown.introspection import Explanation, PodRow, Step
 def wait_of(state: SupervisorState, entry: PodEntry, admission: str) -> str:
     """Return what a pod without an actor waits for; `admission` is what its admission waits for, empty for nothing."""
     if isinstance(entry.actor, Quarantined):
-        return f"its actor died past its restart budget and is kept in quarantine: {entry.actor.cause}"
+        return f"its actor, which failed too often (quarantine): {entry.actor.cause}"
     if state.runtime.listed is None:
         return "the container runtime's first listing"
     holder = holder_of(entry, state.entries.values())
     if holder is not None and holder.uid != entry.uid:
-        return f"an older pod of the same name to end (uid {holder.uid})"
-    return admission or "its actor to be started"
+        return f"an older pod of the same name to be removed (uid {holder.uid})"
+    return admission or "its actor to start"
 
 
 def entry_row(state: SupervisorState, entry: PodEntry, now: Instant, admission: str) -> PodRow:
@@ -25,7 +25,7 @@ def entry_row(state: SupervisorState, entry: PodEntry, now: Instant, admission: 
     containers = tuple(c.name for c in in_order(entry.desired.pod.spec)) if entry.desired.pod else ()
     lasts = len(lasting(entry.desired.pod.spec)) if entry.desired.pod else 0
     actor = entry.actor
-    retry = f", again in {max(0.0, actor.retry_at - now):.0f} s" if isinstance(actor, Quarantined) else ""
+    retry = f", restart in {max(0.0, actor.retry_at - now):.0f} s" if isinstance(actor, Quarantined) else ""
     return PodRow(
         namespace=entry.namespace,
         name=entry.name,
@@ -44,12 +44,12 @@ def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant, adm
     kill = entry.kill or entry.deletion
     coming: tuple[Step, ...] = ()
     if isinstance(entry.actor, Quarantined):
-        coming = (Step(in_s=max(0.0, entry.actor.retry_at - now), what="start its actor again"),)
+        coming = (Step(in_s=max(0.0, entry.actor.retry_at - now), what="restart its actor"),)
     return Explanation(
         namespace=entry.namespace,
         name=entry.name,
         uid=entry.uid,
-        state="it has no actor; its containers, if any, are left as they are",
+        state="no actor; its containers, if any, are left unchanged",
         waits_for=wait_of(state, entry, admission),
         next=coming,
         kill=kill.message.cause.value if kill is not None else "",
@@ -71,7 +71,7 @@ def foreign_row(presence: RuntimePresence) -> PodRow:
 
 
 def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
-    """Return our pods that the runtime holds while the source that may want them has not spoken yet."""
+    """Return our pods in the runtime whose source has not listed its pods yet."""
     if state.runtime.listed is None or state.sources.all_ready:
         return ()
     strange = {presence.uid for presence in state.runtime.foreign}
@@ -81,13 +81,13 @@ def unclaimed(state: SupervisorState) -> tuple[RuntimePresence, ...]:
 
 
 def unclaimed_wait(state: SupervisorState) -> str:
-    """Return what our pods without a source wait for."""
+    """Return what a pod waits for whose source has not listed its pods yet."""
     silent = ", ".join(state.sources.missing)
-    return f"its source to speak (not heard yet from: {silent}); until then it is left as it is"
+    return f"the first list of its source ({silent}); until then it is left unchanged"
 
 
 def unclaimed_row(state: SupervisorState, presence: RuntimePresence) -> PodRow:
-    """Return the line of ``nodeagent pods`` of a pod whose source has not spoken yet."""
+    """Return the line of ``nodeagent pods`` of a pod whose source has not listed its pods yet."""
     return PodRow(
         namespace=presence.namespace,
         name=presence.name,
@@ -101,12 +101,12 @@ def unclaimed_row(state: SupervisorState, presence: RuntimePresence) -> PodRow:
 
 
 def unclaimed_explanation(state: SupervisorState, presence: RuntimePresence) -> Explanation:
-    """Return the answer to ``explain`` for a pod whose source has not spoken yet."""
-    how = "something of it runs" if presence.alive else "nothing of it runs any more"
+    """Return the answer to ``explain`` for a pod whose source has not listed its pods yet."""
+    how = "running" if presence.alive else "not running"
     return Explanation(
         namespace=presence.namespace,
         name=presence.name,
         uid=presence.uid,
-        state=f"found in the container runtime, and {how}",
+        state=f"found in the container runtime, {how}",
         waits_for=unclaimed_wait(state),
     )

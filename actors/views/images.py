@@ -1,7 +1,7 @@
-"""What people see of images, and what they may have done to them: fresh looks at the runtime, the manager's last state.
+"""Images for users: list, pull, remove and garbage-collect, from fresh calls of the runtime and committed state.
 
-Looking sends no message. Removing goes through the image puller, collecting through the image manager: both are told,
-nothing here waits for an actor but `remove_image`, which has a deadline.
+Reading sends no message. `remove_image` goes through ImagePuller and waits for its answer with a deadline; a garbage
+collection is started by a message to ImageGCManager.
 """
 
 import itertools
@@ -45,29 +45,29 @@ from api.ports.images import ImageRow, PullImage
 from api.shown.introspection import Collection, HeldImage, ImageDecision, ImageGCRow
 
 EDGE = Path("/edge")
-"""Who asks for what people ask for."""
+"""The sender of messages on behalf of users."""
 LOOK_DEADLINE_S = 10.0
 PULL_DEADLINE_S = 3600.0
 REMOVE_DEADLINE_S = 130.0
 NOT_MEASURED = "not asked for"
 
 Wants = Mapping[str, tuple[str, ...]]
-"""Reference as a pod names it -> pods that are to run with it, as ``namespace/name``."""
+"""Image reference of a pod spec -> pods that need it, as ``namespace/name``."""
 
 
 class ActorSystem(Protocol):
-    """What is needed of the actor system."""
+    """The part of the actor system that the view needs."""
 
     def committed(self, path: Path) -> msgspec.Struct | None:
         """Return the last committed state of an actor."""
         ...
 
     def route(self, path: Path, message: Message) -> None:
-        """Tell whoever lives at `path`."""
+        """Send a message to the actor at `path`."""
         ...
 
     def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
-        """Tell the actor at `path` the message made for a reply path, and wait for what is told to that path."""
+        """Send the actor at `path` a message with a reply path, and wait for the reply."""
         ...
 
 
@@ -87,14 +87,14 @@ class ImageView:
 
     def images(self) -> tuple[HeldImage, ...]:
         """Return the runtime's images, by id."""
-        seen = self._look(measure=False)
+        seen = self._inspect(measure=False)
         wanted, state = self._wanted(seen), self._collector()
         return tuple(
             self._held(image, seen, wanted, state) for image in sorted(seen.images, key=lambda i: i.id)
         )
 
     def pull_image(self, reference: str) -> HeldImage:
-        """Fetch an image and return it; takes as long as it takes."""
+        """Pull an image and return it; no time limit."""
         result = self._ports.images(PullImage(image=reference), PULL_DEADLINE_S)
         found = (image for text in (getattr(result, "ref", ""), reference) for image in self._matching(text))
         return next(found, HeldImage(id=getattr(result, "ref", ""), names=(reference,)))
@@ -113,10 +113,10 @@ class ImageView:
             )
         if image.wanted_by:
             raise ConflictError(
-                f"image {name} is wanted by {listed(image.wanted_by)}; remove those pods first"
+                f"image {name} is needed by {listed(image.wanted_by)}; remove those pods first"
             )
         if image.pinned:
-            raise ConflictError(f"image {name} is pinned by the runtime: it needs it itself")
+            raise ConflictError(f"image {name} is pinned by the runtime")
         answer = self._actors.ask(
             paths.IMAGES,
             lambda reply: DropImage(id=image.id, names=image.names, as_of=as_of, asked_by=reply),
@@ -128,8 +128,8 @@ class ImageView:
         return image
 
     def plan_collection(self) -> Collection:
-        """Return what collecting everything unused would do now, without doing it."""
-        seen, state, now = self._look(measure=True), self._collector(), self._now()
+        """Return the plan of a garbage collection of all unused images, without running it."""
+        seen, state, now = self._inspect(measure=True), self._collector(), self._now()
         goal = Goal(everything=True, since=now, wanted=self._wanted(seen))
         judgement = judge(seen, remember(state.records, seen, now), state.policy, goal, now)
         return Collection(
@@ -146,19 +146,19 @@ class ImageView:
         )
 
     def start_collection(self) -> str:
-        """Ask for a collection of everything unused and return the name of the run."""
+        """Start a garbage collection of all unused images and return the name of the run."""
         if self._actors.committed(paths.IMAGEGC) is None:
-            raise UnavailableError("the image manager has not begun; try again in a moment")
+            raise UnavailableError("ImageGCManager has not started; retry in a moment")
         run = f"{self._wall()}-{next(self._numbers)}"
         self._actors.route(paths.IMAGEGC, CollectImages(run=run, asked_by=EDGE))
         return run
 
     def collection(self, run: str) -> Collection | None:
-        """Return the collection of this run, None while nobody knows it: it was just asked for, or forgotten."""
+        """Return the collection of this run, None when it is not known yet, or not any more."""
         return run_of(self._collector(), run, self._now())
 
     def image_gc(self) -> ImageGCRow:
-        """Return where the collection of unused images stands."""
+        """Return the state of image garbage collection."""
         return standing(self._collector(), self._now())
 
     # ------------------------------------------------------------ within
@@ -167,8 +167,8 @@ class ImageView:
         state = self._actors.committed(paths.IMAGEGC)
         return state if isinstance(state, ImageGCState) else ImageGCState()
 
-    def _look(self, *, measure: bool) -> Inventory:
-        """Look at the runtime and its images, one call after the other; raises what the first failed call failed with."""
+    def _inspect(self, *, measure: bool) -> Inventory:
+        """Inspect the runtime's images, one call after the other. Raises the error of the first failed call."""
         look = ImageInspection(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
         while calls := missing(look):
             for call in calls:
@@ -184,7 +184,7 @@ class ImageView:
         return seen if measure else replace(seen, unmeasured="")
 
     def _wanted(self, seen: Inventory) -> Wants:
-        """Return the ids of images that pods want, each with the pods."""
+        """Return the ids of images that pods need, each with the pods."""
         index = ImageIndex(seen.images)
         wanted: dict[str, set[str]] = {}
         for reference, pods in self._wants().items():
@@ -217,18 +217,18 @@ class ImageView:
 
     def _one(self, reference: str) -> HeldImage:
         if not forms(reference):
-            raise RejectedError("no image is named; give its id or one of its names")
+            raise RejectedError("image required: give its id or one of its names")
         found = self._matching(reference)
         if not found:
-            raise NotFoundError(f'no image "{reference}" here; `nodeagent images ls` lists them')
+            raise NotFoundError(f'no image "{reference}" on this node; see `nodeagent images ls`')
         if len(found) > 1:
             ids = ", ".join(image.id for image in found)
-            raise RejectedError(f'"{reference}" could be any of: {ids}; give the whole id')
+            raise RejectedError(f'"{reference}" is ambiguous: {ids}; give the whole id')
         return found[0]
 
 
 def wanted_images(states: Iterable[PodState]) -> Wants:
-    """Return the images of all pods that are to run: their containers, and images they mount as volumes."""
+    """Return the images that running and starting pods need: of containers and of image volumes."""
     wanted: dict[str, set[str]] = {}
     for state in states:
         pod = state.desired

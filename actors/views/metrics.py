@@ -1,12 +1,12 @@
 """What is counted, as metrics: usage of node, pods and containers under a kubelet's names, and the agent's own inside.
 
-Usage carries the time of its sample. A number that is not known has no sample, so that nobody takes it for 0.
+Usage carries the time of its sample. An unknown number has no sample, so that it is not taken for 0.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from actors.oom.state import Toll
+from actors.oom.state import OomCount
 from api.eviction import Pressure
 from api.ids import Instant
 from api.ports.runtime import RuntimeContainerState, RuntimePod
@@ -58,9 +58,9 @@ def counter(name: str, text: str, samples: Iterable[Sample]) -> Family:
 
 
 def usage_families(usage: Usage | None) -> list[Family]:
-    """Return what a kubelet tells on ``/metrics/resource``."""
+    """Return the metrics of a kubelet's ``/metrics/resource``."""
     failed = [Sample(int(usage is None))]
-    error = gauge("resource_scrape_error", "1 if nothing of usage is known, 0 otherwise", failed)
+    error = gauge("resource_scrape_error", "1 if no usage is known, 0 otherwise", failed)
     if usage is None:
         return [error]
     node, pods = usage.node, usage.pods
@@ -69,7 +69,7 @@ def usage_families(usage: Usage | None) -> list[Family]:
     families = [
         counter(
             "node_cpu_usage_seconds_total",
-            "Processor time of the node",
+            "CPU time of the node",
             [Sample(node.cpu.total_ns / NS, (), node.cpu.at // MS_NS)] if node.cpu else (),
         ),
         gauge(
@@ -82,12 +82,12 @@ def usage_families(usage: Usage | None) -> list[Family]:
             "Swap in use on the node",
             [Sample(node.swap.usage_bytes, (), node.swap.at // MS_NS)] if node.swap else (),
         ),
-        counter("pod_cpu_usage_seconds_total", "Processor time of the pod", _cpu(whole)),
+        counter("pod_cpu_usage_seconds_total", "CPU time of the pod", _cpu(whole)),
         gauge("pod_memory_working_set_bytes", "Working set of the pod", _memory(whole)),
         gauge("pod_swap_usage_bytes", "Swap in use by the pod", _swap(whole)),
     ]
     families += [
-        counter("container_cpu_usage_seconds_total", "Processor time of the container", _cpu(every)),
+        counter("container_cpu_usage_seconds_total", "CPU time of the container", _cpu(every)),
         gauge("container_memory_working_set_bytes", "Working set of the container", _memory(every)),
         gauge("container_swap_usage_bytes", "Swap in use by the container", _swap(every)),
         gauge(
@@ -154,7 +154,7 @@ def disk_families(usage: Usage | None) -> list[Family]:
     ephemeral = [(pod, pod.ephemeral) for pod in usage.pods if pod.ephemeral is not None]
     volumes = [(pod, volume) for pod in usage.pods for volume in pod.volumes]
     families = [
-        gauge("kubelet_container_log_filesystem_used_bytes", "Bytes that a container's logs take", logs),
+        gauge("kubelet_container_log_filesystem_used_bytes", "Bytes of a container's logs", logs),
         gauge(
             "nodeagent_pod_ephemeral_used_bytes",
             "Bytes that a pod has on local disk",
@@ -181,7 +181,7 @@ def disk_families(usage: Usage | None) -> list[Family]:
     ]
     for name, text in (
         ("capacity_bytes", "Size of a file system"),
-        ("available_bytes", "What users without privileges may still take of a file system"),
+        ("available_bytes", "Space of a file system that is available to unprivileged users"),
         ("inodes", "Inodes of a file system"),
         ("inodes_free", "Free inodes of a file system"),
     ):
@@ -201,7 +201,7 @@ def round_families(usage: Usage | None, took_s: float, now: Instant) -> list[Fam
         counter("nodeagent_usage_rounds_total", "Rounds of usage", [Sample(usage.round)]),
         gauge(
             "nodeagent_usage_troubles",
-            "Readings of the last round that are missing, old or not believed",
+            "Readings of the last round that are missing, old or refused",
             [Sample(len(usage.troubles))],
         ),
     ]
@@ -219,7 +219,7 @@ def pod_families(node_name: str, pods: Iterable[RuntimePod], desired: int) -> li
         alive += any(container.state is RuntimeContainerState.RUNNING for container in pod.containers)
     return [
         gauge("kubelet_node_name", "The node's name", [Sample(1, (("node", node_name),))]),
-        gauge("kubelet_desired_pods", "Pods that are to run", [Sample(desired)]),
+        gauge("kubelet_desired_pods", "Desired pods", [Sample(desired)]),
         gauge("kubelet_running_pods", "Pods with a running container", [Sample(alive)]),
         gauge(
             "kubelet_running_containers",
@@ -267,7 +267,7 @@ def actor_families(rows: Iterable[ActorRow], kernel: KernelRow) -> list[Family]:
         gauge("nodeagent_threads", "Threads of the actor system", [Sample(kernel.threads)]),
         counter(
             "nodeagent_messages_total",
-            "Messages by what became of them",
+            "Messages by result",
             [
                 Sample(count, (("outcome", outcome),))
                 for outcome, count in (
@@ -279,7 +279,7 @@ def actor_families(rows: Iterable[ActorRow], kernel: KernelRow) -> list[Family]:
         ),
         gauge(
             "nodeagent_operations_in_flight",
-            "Calls that are under way",
+            "Calls in flight",
             [
                 Sample(count, (("port", port), ("call", call)))
                 for (port, call), count in sorted(flying.items())
@@ -329,7 +329,7 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
         Family(
             name="nodeagent_operation_seconds",
             kind=HISTOGRAM,
-            help="How long calls took until they were settled",
+            help="How long calls took",
             samples=samples(calls, called),
         ),
         counter(
@@ -339,17 +339,17 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
         ),
         counter(
             "nodeagent_actor_restarts_total",
-            "Incarnations that died and were followed by another",
+            "Incarnations that failed and were replaced",
             [Sample(dict(row.endings).get("restarted", 0), kind(row)) for row in takes],
         ),
         counter(
             "nodeagent_operations_total",
-            "Calls by how they ended",
+            "Calls by result",
             [Sample(count, (*called(row), ("outcome", end))) for row in calls for end, count in row.endings],
         ),
         counter(
             "nodeagent_dead_letters_total",
-            "Messages that nobody handled",
+            "Messages that no actor handled",
             [Sample(count, (("reason", reason),)) for reason, count in letters],
         ),
         counter(
@@ -371,9 +371,9 @@ def hop_families(hops: Iterable[HopRow], letters: Iterable[tuple[str, int]]) -> 
     ]
 
 
-def oom_families(listed: Iterable[RuntimePod], tolls: Iterable[Toll]) -> list[Family]:
-    """Return how many processes of each container that there is were killed for want of memory."""
-    counts = {(toll.uid, toll.container): toll.kills for toll in tolls}
+def oom_families(listed: Iterable[RuntimePod], oom_counts: Iterable[OomCount]) -> list[Family]:
+    """Return the OOM kills of each existing container."""
+    counts = {(row.uid, row.container): row.kills for row in oom_counts}
     rows = {
         (("container", container.name), ("namespace", pod.namespace), ("pod", pod.name)): counts.get(
             (pod.uid, container.name), 0
@@ -382,16 +382,16 @@ def oom_families(listed: Iterable[RuntimePod], tolls: Iterable[Toll]) -> list[Fa
         for container in pod.containers
     }
     samples = [Sample(count, labels) for labels, count in sorted(rows.items())]
-    text = "Processes of the container that were killed for want of memory"
+    text = "OOM kills of the container"
     return [counter("container_oom_events_total", text, samples)]
 
 
 def eviction_families(evictions: Mapping[str, int], conditions: Iterable[str]) -> list[Family]:
-    """Return how many pods had to go, by signal, and which pressures are told."""
+    """Return the number of evictions by signal, and the node conditions that are set."""
     told = frozenset(conditions)
     counts = [Sample(count, (("eviction_signal", signal),)) for signal, count in sorted(evictions.items())]
     pressures = [Sample(int(one in told), (("condition", one.value),)) for one in Pressure]
     return [
         counter("kubelet_evictions", "Pods evicted, by signal", counts),
-        gauge("nodeagent_pressure", "1 while the node tells of this pressure, 0 otherwise", pressures),
+        gauge("nodeagent_pressure", "1 while the node has this condition, 0 otherwise", pressures),
     ]

@@ -1,4 +1,4 @@
-"""What people and monitoring see of usage: the last round as it was told, never a new reading."""
+"""Usage for users and monitoring: the last reading, never a new one."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -80,7 +80,7 @@ class UsageView:
         return [
             *metrics.disk_families(reader.usage),
             *metrics.eviction_families(evictor.evictions, evictor.conditions),
-            *metrics.oom_families(reader.listed, watcher.tolls),
+            *metrics.oom_families(reader.listed, watcher.oom_counts),
             *metrics.round_families(reader.usage, reader.took_s, self._moment()),
             *metrics.pod_families(reader.policy.node_name, reader.listed, len(entries)),
             *metrics.actor_families(self._system.list_actors(), self._system.summarize_actors()),

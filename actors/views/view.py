@@ -1,7 +1,7 @@
-"""What people see of the agent: pure views over the last committed states of its actors.
+"""The agent as users see it: pure views over the last committed states of its actors.
 
-Nothing here sends a message, so every answer comes also while actors hang. `Kernel` is what it needs of the actor
-system; calls that people ask for directly (exec, images) go through `AskedPorts`.
+Nothing here sends a message, so it answers while actors hang. `Kernel` is the part of the actor system that it needs;
+runtime calls that users request directly (exec, images) go through `AskedPorts`.
 """
 
 from collections.abc import Callable, Mapping
@@ -84,19 +84,19 @@ from api.shown.introspection import (
 )
 
 EDGE_DEADLINE_S = 10.0
-TELLS_OF_NODE = (
+NODE_EVENT_SOURCES = (
     (paths.IMAGEGC, ImageGCState),
     (paths.EVENTS, EventsState),
     (paths.CGROUPS, CgroupsState),
     (paths.EVICTION, EvictionState),
     (paths.OOM, OomState),
 )
-"""Who keeps facts about the node, and as what."""
+"""Actors that record events of the node, and the class of their state."""
 C = TypeVar("C", Wanted, EphemeralContainer)
 
 
 class Kernel(Protocol):
-    """What the views need of the actor system."""
+    """The part of the actor system that the views need."""
 
     def list_actors(self) -> tuple[ActorRow, ...]:
         """Return every actor."""
@@ -111,7 +111,7 @@ class Kernel(Protocol):
         ...
 
     def dead_letter_counts(self) -> tuple[tuple[str, int], ...]:
-        """Return how many dead letters there were, by reason."""
+        """Return the number of dead letters, by reason."""
         ...
 
     def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
@@ -127,11 +127,11 @@ class Kernel(Protocol):
         ...
 
     def route(self, path: Path, message: Message) -> None:
-        """Tell whoever lives at `path`."""
+        """Send a message to the actor at `path`."""
         ...
 
     def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
-        """Tell an actor a message made for a reply path, and wait for what is told to that path."""
+        """Send an actor a message with a reply path, and wait for the reply."""
         ...
 
     def committed_children(self, path: Path) -> tuple[tuple[Path, msgspec.Struct], ...]:
@@ -151,7 +151,7 @@ class AgentView(ImageView, UsageView):
         *,
         breaks: str = "",
     ) -> None:
-        """Make a view; `breaks` is the file whose plan of faults the agent carries out on itself, empty for none."""
+        """Make a view; `breaks` is the file with the plan of injected faults, empty for none."""
         ImageView.__init__(self, kernel, now, wall, ports, lambda: wanted_images(self._states().values()))
         UsageView.__init__(self, kernel, now)
         self._kernel, self._now, self._wall, self._ports = kernel, now, wall, ports
@@ -182,7 +182,7 @@ class AgentView(ImageView, UsageView):
     # ------------------------------------------------------------ pods
 
     def pods(self) -> tuple[PodRow, ...]:
-        """Return every pod, by namespace and name: those with an actor, those that wait, and foreign ones."""
+        """Return every pod, by namespace and name: with an actor, waiting for one, and foreign."""
         states = self._states()
         supervisor = self._supervisor()
         rows = []
@@ -200,14 +200,14 @@ class AgentView(ImageView, UsageView):
         return tuple(sorted(rows, key=lambda row: (row.namespace, row.name, row.uid)))
 
     def pod_list(self) -> bytes:
-        """Return a v1 PodList with status, as JSON; environment values are kept out."""
+        """Return a v1 PodList with status, as JSON, without environment values."""
         items = [
             without_secrets(msgspec.structs.replace(state.desired, status=state.base))
             for state in self._states().values()
             if state.desired is not None
         ]
         items.sort(key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
-        # Clients look for `items` also when there is none, and the type leaves out what is empty.
+        # Clients need `items` even when empty; the type leaves out empty fields.
         return msgspec.json.encode({**msgspec.to_builtins(PodList()), "items": items})
 
     def explain(self, pod: str) -> Explanation:
@@ -228,14 +228,14 @@ class AgentView(ImageView, UsageView):
         return entry_explanation(supervisor, supervisor.entries[uid], self._now(), self._admission_of(uid))
 
     def eviction(self) -> EvictionRow:
-        """Return thresholds and readings, what eviction would do now, and how each pod stands."""
+        """Return thresholds and readings, the next eviction action and the rank of each pod."""
         state = self._kernel.committed(paths.EVICTION)
         if not isinstance(state, EvictionState):
-            raise UnavailableError("EvictionManager has not begun; see `nodeagent trace /node/eviction`")
-        told = explain_eviction(state, self._now())
+            raise UnavailableError("EvictionManager has not started; see `nodeagent trace /node/eviction`")
+        explained = explain_eviction(state, self._now())
         watcher = self._kernel.committed(paths.OOM)
         kills = kill_lines(watcher, self._wall()) if isinstance(watcher, OomState) else ()
-        return msgspec.structs.replace(told, oom_kills=kills)
+        return msgspec.structs.replace(explained, oom_kills=kills)
 
     def events(self, pod: str) -> tuple[EventRow, ...]:
         """Return the events of one pod, or of all and of the node for an empty name, oldest first."""
@@ -243,7 +243,7 @@ class AgentView(ImageView, UsageView):
         seen = recorder if isinstance(recorder, EventsState) else EventsState()
         uid = self._uid_of(pod, seen) if pod else None
         rows = [*event_rows(seen, uid)]
-        for path, kind in () if pod else TELLS_OF_NODE:
+        for path, kind in () if pod else NODE_EVENT_SOURCES:
             state = self._kernel.committed(path)
             if isinstance(state, kind):
                 rows += node_event_rows(state.happenings, state.node_name)
@@ -269,34 +269,30 @@ class AgentView(ImageView, UsageView):
         name = container_named(state, container)
         _, pod_name = named(state)
         if state.observed is None:
-            # A follower goes on over this: a new incarnation of the pod's actor has not heard from the runtime yet.
+            # A follower retries: a new incarnation of the pod's actor has not received a listing yet.
             raise UnavailableError(
-                f'the container runtime has not said yet what it holds of pod "{pod_name}"; see `nodeagent explain`'
+                f'the container runtime has not listed pod "{pod_name}" yet; see `nodeagent explain`'
             )
         known = instances_of(state.observed, name)
         instances = [i for i in known if i.state is not RuntimeContainerState.CREATED]
         if previous:
-            # One that waits for its next run has none at present: the run that ended last is its previous one.
+            # A waiting container has no current run: its last run is the previous one.
             status = status_named(state.base, name)
             waits = status is not None and status.state.waiting is not None
-            at_present = () if waits else known[:1]
-            instances = [
-                i for i in instances if i not in at_present and i.state is RuntimeContainerState.EXITED
-            ]
+            current = () if waits else known[:1]
+            instances = [i for i in instances if i not in current and i.state is RuntimeContainerState.EXITED]
             if not instances:
                 raise NotFoundError(f'previous terminated container "{name}" in pod "{pod_name}" not found')
         if not instances:
             ended = status_named(state.base, name)
             if ended is not None and ended.state.terminated is not None:
-                place = f"what is kept of its log, if anything, is in {state.memo.log_directory}"
+                place = f"its log, if kept, is in {state.memo.log_directory}"
                 gone = "its log was removed when the node was short of disk"
                 raise NotFoundError(
-                    f'container "{name}" in pod "{pod_name}" has ended and the runtime has no record of it any more;'
+                    f'container "{name}" in pod "{pod_name}" has ended and the runtime has no record of it;'
                     f" {gone if state.cleaned else place}"
                 )
-            raise RejectedError(
-                f'container "{name}" in pod "{pod_name}" is waiting to start: {waiting(state, name)}'
-            )
+            raise RejectedError(f'container "{name}" in pod "{pod_name}" is {waiting(state, name)}')
         chosen = instances[0]
         root = chosen.log_path.rpartition("/")[0].rpartition("/")[0]
         return LogTarget(
@@ -324,7 +320,7 @@ class AgentView(ImageView, UsageView):
         stdout: bool,
         stderr: bool,
     ) -> str:
-        """Prepare a command in a running container and return the URL of its streams, good once and soon."""
+        """Prepare a command in a running container and return the URL of its streams, valid once and for a short time."""
         state = self._state(pod)
         running = self._running(state, container_named(state, container))
         call = OpenExec(
@@ -343,7 +339,7 @@ class AgentView(ImageView, UsageView):
     # ------------------------------------------------------------ sources and health
 
     def sources(self) -> tuple[SourceRow, ...]:
-        """Return what became of each file and URL."""
+        """Return the state of each file and URL."""
         rows: list[SourceRow] = []
         files, urls, config = (
             self._kernel.committed(path) for path in (paths.FILE, paths.HTTP, paths.CONFIG)
@@ -357,26 +353,26 @@ class AgentView(ImageView, UsageView):
         return tuple(rows)
 
     def health(self) -> tuple[HealthRow, ...]:
-        """Return every health check: actors answer, and the runtime was listed lately."""
+        """Return every health check: actors answer, and the runtime was listed recently."""
         stuck = self._kernel.summarize_actors().stuck
         pleg, groups = self._kernel.committed(paths.PLEG), self._kernel.committed(paths.CGROUPS)
         evictor = self._kernel.committed(paths.EVICTION)
         watcher = self._kernel.committed(paths.OOM)
         pressures = evictor.conditions if isinstance(evictor, EvictionState) else ()
         fresh, doing = (
-            pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "it has not begun")
+            pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "Pleg has not started")
         )
-        text = f"this agent breaks on purpose, as {self._breaks} says"
+        text = f"fault injection is on ({self._breaks})"
         faults = (HealthRow(name="faults", ok=True, detail=text),) if self._breaks else ()
         return (
             *faults,
             HealthRow(name="actors", ok=not stuck, detail="; ".join(stuck)),
             HealthRow(name="pleg", ok=fresh, detail=doing),
-            # Pods run without their limits too: whoever asks is told, and nothing is called unhealthy for it.
+            # Pods run without their limits: reported, not unhealthy.
             HealthRow(
                 name="cgroups", ok=True, detail=groups.notice if isinstance(groups, CgroupsState) else ""
             ),
-            # A node that is short of something is looked after, not ill.
+            # A node under pressure is not unhealthy: eviction handles it.
             HealthRow(name="pressure", ok=True, detail=" ".join(pressures)),
             HealthRow(
                 name="oom", ok=True, detail=oom_notice(watcher) if isinstance(watcher, OomState) else ""
@@ -384,16 +380,16 @@ class AgentView(ImageView, UsageView):
         )
 
     def ready(self) -> tuple[HealthRow, ...]:
-        """Return what must hold before pods can be expected to run."""
+        """Return the readiness checks."""
         return (self._runtime_health(), self._sources_health())
 
     def _sources_health(self) -> HealthRow:
         state = self._kernel.committed(paths.PODS)
         if not isinstance(state, SupervisorState):
-            # Before it began nothing says which sources there are.
-            return HealthRow(name="sources", ok=False, detail="PodSupervisor has not begun")
+            # Without its state the sources are unknown.
+            return HealthRow(name="sources", ok=False, detail="PodSupervisor has not started")
         missing = state.sources.missing
-        text = f"not heard yet from: {', '.join(missing)}" if missing else ""
+        text = f"no list yet from: {', '.join(missing)}" if missing else ""
         return HealthRow(name="sources", ok=not missing, detail=text)
 
     def _runtime_health(self) -> HealthRow:
@@ -424,25 +420,29 @@ class AgentView(ImageView, UsageView):
         return states[find(pod, [(*called(s, supervisor), s.uid) for s in states.values()])]
 
     def _uid_of(self, pod: str, seen: EventsState) -> Uid:
-        """Return the pod of this name, or the last one that is gone."""
+        """Return the pod of this name, or the last removed one."""
         known = claimed(self._states(), self._supervisor())
         try:
             return find(pod, known)
         except NotFoundError:
             there = {uid for _, _, uid in known}
-            gone = [(r.page.gone_at or 0, uid, r.page) for uid, r in seen.records.items() if uid not in there]
-            last = {(page.namespace, page.pod): uid for _, uid, page in sorted(gone, key=lambda row: row[:2])}
+            gone = [
+                (one.record.gone_at or 0, uid, one.record)
+                for uid, one in seen.entries.items()
+                if uid not in there
+            ]
+            last = {(one.namespace, one.pod): uid for _, uid, one in sorted(gone, key=lambda row: row[:2])}
             return find(pod, [(*name, uid) for name, uid in last.items()])
 
     def _running(self, state: PodState, name: str) -> RuntimeContainer:
         for instance in instances_of(state.observed, name):
             if instance.state is RuntimeContainerState.RUNNING:
                 return instance
-        raise RejectedError(f'container "{name}" is not running: {waiting(state, name)}')
+        raise RejectedError(f'container "{name}" is not running; {waiting(state, name)}')
 
 
 def called(state: PodState, supervisor: SupervisorState) -> tuple[str, str]:
-    """Return namespace and name of a pod; its actor may not have been told yet what its supervisor knows."""
+    """Return namespace and name of a pod; its supervisor may know them before its actor."""
     entry = supervisor.entries.get(state.uid)
     return (entry.namespace, entry.name) if entry is not None and entry.name else named(state)
 
@@ -455,9 +455,9 @@ def claimed(states: Mapping[Uid, PodState], supervisor: SupervisorState) -> list
 
 
 def find(pod: str, named: list[tuple[str, str, Uid]]) -> Uid:
-    """Return the UID of the pod of this name, ``namespace/name``, ``name`` or the name without the node's suffix.
+    """Return the UID of a pod by ``namespace/name``, ``name`` or the name without the node's suffix.
 
-    Raises NotFoundError when there is none, RejectedError when several could be meant.
+    Raises NotFoundError for no match, RejectedError for several.
     """
     namespace, slash, name = pod.rpartition("/")
     inside = [row for row in named if not slash or row[0] == namespace]
@@ -470,12 +470,12 @@ def find(pod: str, named: list[tuple[str, str, Uid]]) -> Uid:
             return fits[0][2]
         if fits:
             names = ", ".join(sorted(f"{row[0]}/{row[1]}" for row in fits))
-            raise RejectedError(f'"{pod}" could be any of: {names}; give namespace and full name')
-    raise NotFoundError(f'no pod "{pod}" on this node; `nodeagent pods` lists them')
+            raise RejectedError(f'"{pod}" is ambiguous: {names}; give namespace and full name')
+    raise NotFoundError(f'no pod "{pod}" on this node; see `nodeagent pods`')
 
 
 def container_named(state: PodState, name: str) -> str:
-    """Return the container that is meant: an empty name means the only regular one."""
+    """Return the name of a container: the only regular one for an empty name."""
     names = [c.name for c in pods.containers_of(state)]
     names = names or sorted({c.name for c in (state.observed.containers if state.observed else ())})
     regular = [c.name for c in state.desired.spec.containers] if state.desired is not None else names
@@ -489,9 +489,9 @@ def container_named(state: PodState, name: str) -> str:
 
 
 def waiting(state: PodState, name: str) -> str:
-    """Return why a container does not run, in words."""
+    """Return the state of a container that does not run, in words."""
     status = status_named(state.base, name)
-    return pods.doing(status, 0) if status is not None else "it is not known yet"
+    return pods.doing(status, 0) if status is not None else "in an unknown state"
 
 
 def without_secrets(pod: Pod) -> Pod:

@@ -29,7 +29,7 @@ CFS_PERIOD = "100ms"
 
 
 def validate_configuration(config: KubeletConfiguration) -> tuple[FieldProblem, ...]:
-    """Return everything that is wrong with a configuration."""
+    """Return all problems of a configuration."""
     check = Check()
     found = dict(set_fields(config))
     for knob in KNOBS:
@@ -77,21 +77,21 @@ def check_knob(check: Check, knob: Knob, value: Any) -> None:
 
 
 def is_zero(knob: Knob, value: Any) -> bool:
-    """Return whether a value means that nothing was set."""
+    """Return whether a value is the zero value, which means unset."""
     if knob.unit == "duration" and isinstance(value, str):
         return duration.parse(value) == 0
     return value in ("", 0) and not isinstance(value, bool)
 
 
 def within(knob: Knob, low: float | None, high: float | None) -> str:
-    """Say a range, with units where there are some."""
+    """Describe a range, with units if any."""
     ends = [
         None if end is None else duration.write(int(end)) if knob.unit == "duration" else f"{end:.0f}"
         for end in (low, high)
     ]
     if ends[1] is None:
-        return "no negative number" if low == 0 else f"at least {ends[0]}"
-    return f"{ends[0]} to {ends[1]}" if ends[0] is not None else f"at most {ends[1]}"
+        return f"at least {ends[0]}"
+    return f"between {ends[0]} and {ends[1]}" if ends[0] is not None else f"at most {ends[1]}"
 
 
 def check_images(check: Check, config: KubeletConfiguration) -> None:
@@ -99,21 +99,21 @@ def check_images(check: Check, config: KubeletConfiguration) -> None:
     high = 85 if config.image_gc_high_threshold_percent is None else config.image_gc_high_threshold_percent
     low = 80 if config.image_gc_low_threshold_percent is None else config.image_gc_low_threshold_percent
     if low >= high:
-        check.wrong("imageGCLowThresholdPercent", low, f"less than imageGCHighThresholdPercent, {high}")
+        check.wrong("imageGCLowThresholdPercent", low, f"less than imageGCHighThresholdPercent ({high})")
     oldest, youngest = config.image_maximum_gc_age, config.image_minimum_gc_age or "2m"
     if oldest and 0 < duration.parse(oldest) <= duration.parse(youngest):
-        check.wrong("imageMaximumGCAge", oldest, f"0s, or more than imageMinimumGCAge, {youngest}")
+        check.wrong("imageMaximumGCAge", oldest, f"0s or more than imageMinimumGCAge ({youngest})")
     parallel = config.max_parallel_image_pulls
     if parallel is not None and parallel > 1 and config.serialize_image_pulls:
-        check.wrong("maxParallelImagePulls", parallel, "1, since serializeImagePulls is true")
+        check.wrong("maxParallelImagePulls", parallel, "1 where serializeImagePulls is true")
     policy = config.image_pull_credentials_verification_policy
     if config.preloaded_images_verification_allowlist and policy != "NeverVerifyAllowlistedImages":
-        expected = "none, unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages"
+        expected = "nothing unless imagePullCredentialsVerificationPolicy is NeverVerifyAllowlistedImages"
         check.note("preloadedImagesVerificationAllowlist", "a list of images", expected)
 
 
 def check_node(check: Check, config: KubeletConfiguration) -> None:
-    """Check what is reserved and enforced on the node."""
+    """Check reservations and their enforcement."""
     for field, reserved in (
         ("systemReserved", config.system_reserved),
         ("kubeReserved", config.kube_reserved),
@@ -132,13 +132,13 @@ def check_node(check: Check, config: KubeletConfiguration) -> None:
 
 
 def check_logs(check: Check, config: KubeletConfiguration) -> None:
-    """Check how container logs are kept small; a negative size means that they are not."""
+    """Check log rotation; a negative size switches it off."""
     text = config.container_log_max_size
     if text:
         try:
             quantity.parse(text)
         except quantity.QuantityError:
-            check.wrong("containerLogMaxSize", text, "an amount of bytes, such as 10Mi")
+            check.wrong("containerLogMaxSize", text, "a quantity of bytes, such as 10Mi")
 
 
 def check_processes(check: Check, config: KubeletConfiguration) -> None:
@@ -146,26 +146,28 @@ def check_processes(check: Check, config: KubeletConfiguration) -> None:
     if config.system_cgroups and not config.cgroup_root:
         check.required("cgroupRoot", None, "a path, since systemCgroups is set")
     if config.run_once:
-        check.note("runOnce", "true", "false: the flag --runonce does it")
+        check.note("runOnce", "true", "false (use the flag --runonce)")
     period = config.cpu_cfs_quota_period
     if period and duration.parse(period) not in (0, duration.parse(CFS_PERIOD)):
         low, high = duration.UNITS["ms"], duration.SECOND
         if not (config.feature_gates or {}).get("CustomCPUCFSQuotaPeriod"):
             check.wrong(
-                "cpuCFSQuotaPeriod", period, f"{CFS_PERIOD}, unless the gate CustomCPUCFSQuotaPeriod is on"
+                "cpuCFSQuotaPeriod",
+                period,
+                f"{CFS_PERIOD} unless the feature gate CustomCPUCFSQuotaPeriod is on",
             )
         elif not low <= duration.parse(period) <= high:
-            check.wrong("cpuCFSQuotaPeriod", period, "1ms to 1s")
+            check.wrong("cpuCFSQuotaPeriod", period, "between 1ms and 1s")
     factor = config.memory_throttling_factor
     if factor is not None and not 0 < factor <= 1:
-        check.wrong("memoryThrottlingFactor", factor, "more than 0, at most 1")
+        check.wrong("memoryThrottlingFactor", factor, "greater than 0 and at most 1")
     ids = config.user_namespaces.ids_per_pod if config.user_namespaces is not None else None
     if ids is not None and ids % 65536:
         check.wrong("userNamespaces.idsPerPod", ids, "a multiple of 65536")
 
 
 def check_enforced(check: Check, config: KubeletConfiguration) -> None:
-    """Check which limits are enforced on the pods as a whole."""
+    """Check ``enforceNodeAllocatable``."""
     wanted = config.enforce_node_allocatable
     if wanted is None:
         return
@@ -186,7 +188,7 @@ def check_enforced(check: Check, config: KubeletConfiguration) -> None:
             check.required(field, None, f"a path, since enforceNodeAllocatable has {forms[0]}")
     if config.cgroups_per_qos is False and any(name != "none" for name in wanted):
         check.note(
-            "enforceNodeAllocatable", shortened(" and ".join(wanted)), '"none", since cgroupsPerQOS is false'
+            "enforceNodeAllocatable", shortened(" and ".join(wanted)), '"none" where cgroupsPerQOS is false'
         )
 
 
@@ -203,21 +205,19 @@ def check_taints(check: Check, config: KubeletConfiguration) -> None:
 
 
 def check_shutdown(check: Check, config: KubeletConfiguration) -> None:
-    """Check the times of a shutdown."""
+    """Check graceful node shutdown."""
     spans = {
         "shutdownGracePeriod": duration.parse(config.shutdown_grace_period or "0"),
         "shutdownGracePeriodCriticalPods": duration.parse(config.shutdown_grace_period_critical_pods or "0"),
     }
     for path, span in spans.items():
         if 0 < span < duration.SECOND:
-            check.wrong(path, duration.write(span), "0s, or at least 1s")
+            check.wrong(path, duration.write(span), "0s or at least 1s")
     if spans["shutdownGracePeriodCriticalPods"] > spans["shutdownGracePeriod"]:
         found = duration.write(spans["shutdownGracePeriodCriticalPods"])
-        check.wrong(
-            "shutdownGracePeriodCriticalPods", found, "at most shutdownGracePeriod, of which it is a part"
-        )
+        check.wrong("shutdownGracePeriodCriticalPods", found, "at most shutdownGracePeriod")
     if config.shutdown_grace_period_by_pod_priority and any(spans.values()):
-        expected = "none, since shutdownGracePeriod is set: one of the two"
+        expected = "nothing where shutdownGracePeriod is set"
         check.note("shutdownGracePeriodByPodPriority", "a list", expected)
 
 
@@ -238,15 +238,15 @@ def check_places(check: Check, config: KubeletConfiguration) -> None:
     check_pod_settings(check, config)
     url = config.static_pod_url
     if url and not url.startswith(("http://", "https://")):
-        check.note("staticPodURL", "another scheme", "an http:// or https:// URL")
+        check.note("staticPodURL", "a URL of another scheme", "an http:// or https:// URL")
     for header in config.static_pod_url_header or {}:
         check.matches("staticPodURLHeader", header, names.HTTP_TOKEN)
     if config.enable_system_log_query and config.enable_system_log_handler is False:
-        check.note("enableSystemLogQuery", "true", "false, since enableSystemLogHandler is false")
+        check.note("enableSystemLogQuery", "true", "false where enableSystemLogHandler is false")
 
 
 def check_pod_settings(check: Check, config: KubeletConfiguration) -> None:
-    """Check what pods get of the node's settings."""
+    """Check settings of the node that apply to pods."""
     for index, server in enumerate(config.cluster_dns or ()):
         if not names.is_ip(server):
             check.wrong(f"clusterDNS[{index}]", server, "an IP address")

@@ -27,23 +27,23 @@ EVICTION_HARD = {
     "imagefs.available": "15%",
     "imagefs.inodesFree": "5%",
 }
-"""Hard thresholds of a node that names none; one that names any has those alone."""
+"""Hard thresholds of a node that configures none."""
 
 KEPT = ("memory.available", "nodefs.available")
-"""Thresholds that are kept from pods: memory, and room on the disk of the root directory."""
+"""Thresholds that reduce allocatable: memory, and the file system of the root directory."""
 IGNORED = ("containerfs.available", "containerfs.inodesFree")
-"""Signals that follow from others, whatever the configuration says of them."""
+"""Signals that are derived from others; the configuration does not set them."""
 NONE = ("0%", "100%")
-"""With these a threshold is switched off."""
+"""Values that switch a threshold off."""
 PERCENT = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+", re.ASCII)
-AMOUNT = "an amount such as 100Mi, or a percentage such as 10%"
+AMOUNT = "a quantity such as 100Mi or a percentage such as 10%"
 TRANSITION = "5m"
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 def hard_set(config: KubeletConfiguration, *, defaults: bool = True) -> Mapping[str, str]:
-    """Return the hard thresholds in effect, as written; `defaults`: whether those of a node that names none count."""
+    """Return the hard thresholds in effect, as written; `defaults`: whether a node that configures none has the defaults."""
     named = config.eviction_hard
     if named is None:
         return EVICTION_HARD if defaults else {}
@@ -51,7 +51,7 @@ def hard_set(config: KubeletConfiguration, *, defaults: bool = True) -> Mapping[
 
 
 def eviction_hard_of(config: KubeletConfiguration, *, defaults: bool = True) -> Pairs:
-    """Return the hard thresholds that are kept from pods."""
+    """Return the hard thresholds that reduce allocatable."""
     effective = hard_set(config, defaults=defaults)
     return tuple(
         (signal, effective[signal])
@@ -63,7 +63,7 @@ def eviction_hard_of(config: KubeletConfiguration, *, defaults: bool = True) -> 
 def policy_of(
     config: KubeletConfiguration, *, defaults: bool = True, spares_static: bool = False
 ) -> EvictionPolicy:
-    """Return what a configuration says of evictions; what is wrong with it is a problem of its own and left out."""
+    """Return the eviction policy of a configuration; invalid entries are left out (`check_eviction` reports them)."""
     hard = tuple(thresholds(hard_set(config, defaults=defaults), {}, config.eviction_minimum_reclaim or {}))
     soft = tuple(
         thresholds(
@@ -91,7 +91,7 @@ def policy_of(
 def thresholds(
     named: Mapping[str, str], grace: Mapping[str, str], reclaim: Mapping[str, str]
 ) -> Iterator[Threshold]:
-    """Yield the thresholds of a set; those whose signal, amount or grace is none are left out."""
+    """Yield the thresholds of a set; those with an invalid signal, value or grace period are left out."""
     for signal, text in named.items():
         value = read_amount(text)
         if signal not in tuple(Signal) or value is None or text in NONE:
@@ -105,7 +105,7 @@ def thresholds(
 
 
 def seconds(text: str | None) -> float:
-    """Return a duration in seconds; unset and what is none is 0."""
+    """Return a duration in seconds; 0 for an unset or invalid one."""
     try:
         return duration.parse_seconds(text or "0")
     except duration.DurationError:
@@ -113,7 +113,7 @@ def seconds(text: str | None) -> float:
 
 
 def read_amount(text: str) -> Quantity | None:
-    """Read an amount or a percentage; None for what is neither, or below 0, or more than the whole."""
+    """Parse a quantity or a percentage; None for an invalid or negative one, or one above 100%."""
     if text.endswith("%"):
         number = text.removesuffix("%")
         if PERCENT.fullmatch(number) is None or not 0 <= float(number) <= 100:
@@ -126,11 +126,11 @@ def read_amount(text: str) -> Quantity | None:
     return Quantity(amount=amount.value()) if amount.nanos >= 0 else None
 
 
-# ---------------------------------------------------------------- what is wrong with it
+# ---------------------------------------------------------------- validation
 
 
 def check_eviction(check: Check, config: KubeletConfiguration) -> None:
-    """Note everything that is wrong with what a configuration says of evictions."""
+    """Note all problems of the eviction fields."""
     for field, named in (("evictionHard", config.eviction_hard), ("evictionSoft", config.eviction_soft)):
         for signal, text in (named or {}).items():
             check_threshold(check, f"{field}.{shortened(signal)}", signal, text)
@@ -140,7 +140,7 @@ def check_eviction(check: Check, config: KubeletConfiguration) -> None:
             check.required(
                 f"evictionSoftGracePeriod.{shortened(signal)}",
                 None,
-                "a duration, since evictionSoft names this signal",
+                "a duration, since evictionSoft has this signal",
             )
     for signal, text in grace.items():
         check_grace(check, signal, text)
@@ -149,31 +149,31 @@ def check_eviction(check: Check, config: KubeletConfiguration) -> None:
         if is_signal(check, path, signal):
             value = read_amount(text)
             if value is None or value.percent == 0:
-                check.wrong(path, text, f"0, or {AMOUNT}")
+                check.wrong(path, text, f"0, {AMOUNT}")
 
 
 def check_threshold(check: Check, path: str, signal: str, text: str) -> None:
-    """Check one threshold: its signal, and how much is to stay available."""
+    """Check one threshold: its signal and its value."""
     if not is_signal(check, path, signal):
         return
     value = read_amount(text)
     if value is None:
-        check.wrong(path, text, f"{AMOUNT}, the percentage between 0% and 100%")
+        check.wrong(path, text, f"{AMOUNT} (between 0% and 100%)")
     elif value.percent is None and value.amount <= 0:
-        check.wrong(path, text, f"{AMOUNT}; 0% switches a threshold off")
+        check.wrong(path, text, f"{AMOUNT} (0% switches a threshold off)")
 
 
 def is_signal(check: Check, path: str, signal: str) -> bool:
-    """Tell whether a signal is one, and note it when it is not."""
+    """Return whether a signal is valid; note a problem when it is not."""
     if signal in (*Signal, *IGNORED):
         return True
     expected = f"one of {', '.join(signal for signal in Signal)}"
-    check.note(path, f"unsupported eviction signal {shortened(signal)}", expected)
+    check.note(path, f"the signal {shortened(signal)}", expected)
     return False
 
 
 def check_grace(check: Check, signal: str, text: str) -> None:
-    """Check how long a soft threshold must have been met."""
+    """Check the grace period of a soft threshold."""
     path = f"evictionSoftGracePeriod.{shortened(signal)}"
     if not is_signal(check, path, signal):
         return

@@ -1,7 +1,7 @@
-"""Every knob of KubeletConfiguration v1beta1: unit, default, limits, and whether this agent honours it.
+"""Every field of KubeletConfiguration v1beta1: unit, default, limits, and whether this agent supports it.
 
-The types are those of `api.kube.objects.kubeletconfiguration`; a test holds the two together. A knob that is not honoured is
-told to whoever sets it, by its path.
+The types are in `api.kube.objects.kubeletconfiguration`; a test keeps the two equal. A field that is set and not supported
+is a warning with its path.
 """
 
 from typing import Any, Final
@@ -21,26 +21,26 @@ class Knob(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     """Dotted wire names: ``crashLoopBackOff.maxContainerRestartPeriod``."""
     default: Plain = None
-    """What an unset field means, as it would be written; None is nothing."""
+    """The default of an unset field, as written in a file; None: no default."""
     unit: str = ""
-    honoured: bool = False
+    supported: bool = False
     low: int | float | None = None
     high: int | float | None = None
     choices: tuple[str, ...] = ()
     zero_is_unset: bool = False
-    """Zero, or an empty text, means the default."""
+    """Whether zero, or an empty string, means the default."""
 
 
 def knob(path: str, default: Plain = None, unit: str = "", **more: object) -> Knob:
-    """Write a knob in one line."""
+    """Return a knob; keeps each row of the table on one line."""
     return msgspec.convert({"path": path, "default": default, "unit": unit, **more}, ready(Knob))
 
 
 SECOND = 10**9
 SHORTEST = SECOND // 10
-"""No pass over all pods, files or URLs is repeated more often than ten times a second."""
+"""Shortest period of a pass over all pods, files or URLs: ten times a second."""
 ZERO: Final[dict[str, Any]] = {"zero_is_unset": True}
-OURS: Final[dict[str, Any]] = {"honoured": True}
+OURS: Final[dict[str, Any]] = {"supported": True}
 NOT_NEGATIVE: Final[dict[str, Any]] = {"low": 0}
 PERCENT: Final[dict[str, Any]] = {"low": 0, "high": 100}
 PORT: Final[dict[str, Any]] = {"low": 0, "high": PORT_LIMIT}
@@ -217,7 +217,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
 )
 
 BY_PATH: Final = {one.path: one for one in KNOBS}
-HONOURED: Final = frozenset(one.path for one in KNOBS if one.honoured)
+SUPPORTED: Final = frozenset(one.path for one in KNOBS if one.supported)
 
 
 def default_of(path: str) -> Plain:

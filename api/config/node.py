@@ -1,4 +1,4 @@
-"""Settings of the node as pods see it: its labels, its taints, what of it is kept from pods."""
+"""Settings of the node: labels, taints, reserved resources."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ NODE_LABELS = frozenset(
         "failure-domain.beta.kubernetes.io/region",
     }
 )
-"""Labels of Kubernetes' own domains that a node may give itself."""
+"""Labels of the kubernetes.io domains that a node may set on itself."""
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -38,14 +38,12 @@ def read_labels(text: str) -> tuple[Pairs, tuple[FieldProblem, ...]]:
         key, _, value = part.partition("=")
         key, value = key.strip(), value.strip()
         if not names.QUALIFIED.accepts(key) or (value and not names.LABEL_VALUE.accepts(value)):
-            expected = (
-                "key=value, each at most 63 letters, digits, '-', '_' and '.', a domain in front of the key"
-            )
+            expected = "key=value, each at most 63 letters, digits, '-', '_' and '.'; the key may have a domain prefix"
             problems.append(FieldProblem(path="--node-labels", found=shown(part), expected=expected))
         elif is_reserved(key):
             expected = (
-                "a label outside kubernetes.io and k8s.io, or one that a node may give itself:"
-                " kubelet.kubernetes.io/..., node.kubernetes.io/... and the well-known ones"
+                "a label outside kubernetes.io and k8s.io, or one that a node may set on itself"
+                " (kubelet.kubernetes.io/..., node.kubernetes.io/... and the well-known ones)"
             )
             problems.append(FieldProblem(path="--node-labels", found=shown(key), expected=expected))
         else:
@@ -54,7 +52,7 @@ def read_labels(text: str) -> tuple[Pairs, tuple[FieldProblem, ...]]:
 
 
 def is_reserved(key: str) -> bool:
-    """Tell whether a label is one of Kubernetes' own that a node may not give itself."""
+    """Return whether a label is in a kubernetes.io domain and a node may not set it on itself."""
     domain, slash, _ = key.partition("/")
     if not slash or key in NODE_LABELS or is_within(domain, NODE_DOMAINS):
         return False
@@ -62,7 +60,7 @@ def is_reserved(key: str) -> bool:
 
 
 def is_within(domain: str, domains: tuple[str, ...]) -> bool:
-    """Tell whether a domain is one of these or below one."""
+    """Return whether a domain is one of these or a subdomain of one."""
     return any(domain == one or domain.endswith(f".{one}") for one in domains)
 
 

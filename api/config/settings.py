@@ -1,4 +1,4 @@
-"""The agent's settings: what the configuration file, the flags and the machine come to, checked as a whole.
+"""The agent's settings: configuration file, flags and machine, merged and validated as a whole.
 
 ```text
 file --+-- relative paths made absolute (against the file's folder) --+
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from api import duration
 from api.config.check import set_fields, validate_configuration
 from api.config.eviction import eviction_hard_of, policy_of
-from api.config.knob import HONOURED, default_of
+from api.config.knob import SUPPORTED, default_of
 from api.config.node import read_labels, read_taints, reserved_of, taints_of
 from api.eviction import EvictionPolicy
 from api.kube.objects.kubeletconfiguration import (
@@ -32,7 +32,7 @@ from api.ports.images import PULL_LIMIT_S
 from api.ports.manifests import Problem
 from api.ports.node import NodeTaint, Reservation, Reserved
 from api.ports.urls import shown_url
-from api.problem import FieldProblem, shown
+from api.problem import UNSET, FieldProblem, shown
 
 EMBEDDED = "embedded"
 """The endpoint that names the built-in container runtime."""
@@ -51,16 +51,16 @@ PATHS = (
 ROOT_DIR = "/var/lib/nodeagent"
 LOGS_DIR = "/var/log/pods"
 LINKS = "containers"
-"""Folder of links to container logs, beside the one of the pods' logs: ``/var/log/containers``."""
+"""Folder of links to container logs, next to the folder of pod logs: ``/var/log/containers``."""
 
 
 def shown_setting(name: str, value: object) -> str:
-    """Return a setting as it may be shown."""
+    """Return a setting without secrets."""
     return repr(shown_url(value) if name == "manifest_url" and isinstance(value, str) and value else value)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What the settings need to know of the machine and the process."""
+    """Facts of the machine and the process that settings depend on."""
 
     is_root: bool
     hostname: str
@@ -71,7 +71,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Flags(msgspec.Struct, frozen=True, kw_only=True):
-    """Flags of ``run`` that were given; None and the empty ones were not."""
+    """Flags of ``run``; None and empty values were not given."""
 
     config: str = ""
     kubeconfig: str = ""
@@ -104,7 +104,7 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent runs with. Paths are absolute, spans of time are seconds."""
+    """The settings of the agent. Paths are absolute, durations are seconds."""
 
     root_dir: str
     node_name: str
@@ -112,7 +112,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """A folder or a file; empty for none."""
     manifest_url: str = ""
     manifest_url_headers: tuple[tuple[str, str], ...] = ()
-    """Sorted pairs; values are secret. A header given twice stands twice."""
+    """Sorted pairs; values are secret. A header given twice occurs twice."""
     file_check_s: float
     http_check_s: float
     sync_s: float
@@ -122,26 +122,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     runtime_request_timeout_s: float
     pod_logs_dir: str
     log_max_size_bytes: int = 10 << 20
-    """A container's live log over this size is rotated; negative: none is."""
+    """A container log above this size is rotated; negative: never."""
     log_max_files: int = 5
-    """Log files of one container, the live one among them."""
+    """Log files of one container, including the current one."""
     log_max_workers: int = 1
     log_monitor_s: float = 10.0
     max_pods: int
     pods_per_core: int = 0
     """0: no limit by the number of cores."""
     system_reserved: tuple[tuple[str, str], ...] = ()
-    """By resource, what pods may not have; as written."""
+    """By resource, as written."""
     kube_reserved: tuple[tuple[str, str], ...] = ()
     eviction_hard: tuple[tuple[str, str], ...] = ()
-    """By signal, what is kept free: an amount or a percentage."""
+    """By signal: a quantity or a percentage, as written."""
     eviction: EvictionPolicy = EvictionPolicy()
-    """When which pods have to go for the node's sake."""
+    """Thresholds and their settings."""
     kernel_memory_events: bool = True
-    """Whether the kernel tells of memory thresholds, beside the rounds in which they are looked at."""
+    """Whether the kernel notifies of memory thresholds between two readings of usage."""
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     node_labels: tuple[tuple[str, str], ...] = ()
-    """Beside those that every node has."""
+    """In addition to those of every node."""
     taints: tuple[NodeTaint, ...] = ()
     max_container_backoff_s: float
     healthz_address: str
@@ -153,11 +153,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = ""
     resolv_conf: str = "/etc/resolv.conf"
-    """Empty: pods get no resolver file of the node."""
+    """Empty: pods do not get the node's resolver file."""
     seccomp_default: bool = False
     cgroup_root: str = "/"
     cgroup_driver: str = "cgroupfs"
-    """What counts when the runtime does not say which it uses."""
+    """Used when the runtime does not report its driver."""
     cgroups_per_qos: bool = True
     pod_pids_limit: int = -1
     """Not positive: none."""
@@ -170,24 +170,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     allow_host_image: bool = False
     take_over: bool = False
     image_gc_high_percent: int = 85
-    """Usage of the image file system from which on unused images are removed; 100: never."""
+    """Usage of the image file system that starts the removal of unused images; 100: never."""
     image_gc_low_percent: int = 80
     image_min_gc_age_s: float = 120.0
     image_max_gc_age_s: float = 0.0
-    """0: never for their age alone."""
+    """0: no image is removed for its age."""
     image_pulls_at_once: int | None = 1
-    """None: as many as are wanted."""
+    """None: no limit."""
     registry_pull_qps: int = 5
-    """Pulls per second in the long run; 0: as many as are wanted."""
+    """Average pulls per second; 0: no limit."""
     registry_burst: int = 10
     image_pull_deadline_s: float = PULL_LIMIT_S
-    """A pull that has not ended by then has failed, and is tried again later."""
+    """A pull that takes longer fails and is retried."""
     sandbox_image: str = ""
-    """Never collected, beside what the runtime pins itself."""
+    """Never removed, like the images that the runtime pins."""
 
     @property
     def container_links_dir(self) -> str:
-        """Return the folder of links to container logs: beside the one of the pods' logs."""
+        """Return the folder of links to container logs, next to the folder of pod logs."""
         return posixpath.join(posixpath.dirname(self.pod_logs_dir), LINKS)
 
     def __repr__(self) -> str:
@@ -220,7 +220,7 @@ FLAG_OF = {
 
 
 def configure(document: bytes | None, flags: Flags, machine: Machine) -> Configured:
-    """Return the settings that a configuration file, flags and the machine come to.
+    """Merge a configuration file, flags and the machine into settings.
 
     `document` is the file `flags.config` as compact JSON, None when there is none. Never raises.
     """
@@ -234,20 +234,22 @@ def configure(document: bytes | None, flags: Flags, machine: Machine) -> Configu
         decoded = SCHEME.decode(raw, source, kinds=("KubeletConfiguration",))
         problems = unknown_problems(raw, source)
         if not isinstance(decoded.object, KubeletConfiguration):
-            # What can not be read hides no rule that is broken elsewhere.
+            # An unreadable field does not hide the problems of others.
             problems += SCHEME.read(raw, source, kinds=("KubeletConfiguration",)).problems
-            return Configured(problems=told(problems, source, frozenset()))
+            return Configured(problems=located(problems, source, frozenset()))
         config = decoded.object
-        warnings = unhonoured(config, source)
+        warnings = unsupported(config, source)
     config, overridden, bad_flags = with_flags(config, flags, machine)
     problems += validate_configuration(config)
     settings, own = settings_of(config, flags, machine)
-    everything = told(problems, source, overridden) + told_flags(bad_flags + own)
+    everything = located(problems, source, overridden) + located_flags(bad_flags + own)
     return Configured(settings=None if everything else settings, problems=everything, warnings=warnings)
 
 
-def told(problems: tuple[FieldProblem, ...], source: str, overridden: frozenset[str]) -> tuple[Problem, ...]:
-    """Return problems of fields with the file, or the flag, that they come from."""
+def located(
+    problems: tuple[FieldProblem, ...], source: str, overridden: frozenset[str]
+) -> tuple[Problem, ...]:
+    """Return problems of fields, each with its file or flag."""
     return tuple(
         Problem(
             where=f"{FLAG_OF[one.path]}" if one.path in overridden else one.at(source).where,
@@ -257,8 +259,8 @@ def told(problems: tuple[FieldProblem, ...], source: str, overridden: frozenset[
     )
 
 
-def told_flags(problems: tuple[FieldProblem, ...]) -> tuple[Problem, ...]:
-    """Return problems whose path is a flag."""
+def located_flags(problems: tuple[FieldProblem, ...]) -> tuple[Problem, ...]:
+    """Return problems of flags."""
     return tuple(Problem(where=one.path, message=f"invalid configuration: {one.text()}") for one in problems)
 
 
@@ -268,22 +270,22 @@ def unknown_problems(raw: bytes | dict[str, Any], source: str) -> tuple[FieldPro
     return tuple(
         FieldProblem(
             path=field.path,
-            found="a field that KubeletConfiguration v1beta1 does not have",
-            expected=f"{field.suggestion!r}, perhaps" if field.suggestion else "no such field",
+            found="an unknown field",
+            expected=f"{UNSET} (did you mean {field.suggestion!r}?)" if field.suggestion else UNSET,
         )
         for field in decoded.unknown_fields
     )
 
 
-UNHONOURED = "this agent knows the field and does not honour it yet"
+UNSUPPORTED = "not supported yet, ignored"
 
 
-def unhonoured(config: KubeletConfiguration, source: str) -> tuple[Problem, ...]:
-    """Return a warning for each field that is set and not honoured yet, or not wholly."""
+def unsupported(config: KubeletConfiguration, source: str) -> tuple[Problem, ...]:
+    """Return a warning for each field that is set and not supported yet, or only in part."""
     return tuple(
-        Problem(where=f"{source}: {path}", message=UNHONOURED)
+        Problem(where=f"{source}: {path}", message=UNSUPPORTED)
         for path, _ in set_fields(config)
-        if path not in HONOURED
+        if path not in SUPPORTED
     )
 
 
@@ -296,7 +298,7 @@ def absolute(path: str, machine: Machine) -> str:
 
 
 def with_absolute_paths(document: bytes, folder: str) -> bytes | dict[str, Any]:
-    """Return the file's data with relative paths joined to its folder; what is no object is left as it is."""
+    """Return the file's data with relative paths joined to its folder; data that is not an object is unchanged."""
     try:
         raw = msgspec.json.decode(document)
     except msgspec.DecodeError:
@@ -320,7 +322,7 @@ def with_absolute_paths(document: bytes, folder: str) -> bytes | dict[str, Any]:
 def with_flags(
     config: KubeletConfiguration, flags: Flags, machine: Machine
 ) -> tuple[KubeletConfiguration, frozenset[str], tuple[FieldProblem, ...]]:
-    """Return the configuration with the flags laid over it, the knobs they set, and the flags that can not be read."""
+    """Return the configuration with the flags applied, the fields they set, and the problems of invalid flags."""
     changes: dict[str, Any] = {}
     given: set[str] = set()
 
@@ -350,13 +352,13 @@ def with_flags(
 
 
 def read_headers(texts: tuple[str, ...]) -> tuple[dict[str, tuple[str, ...]], tuple[FieldProblem, ...]]:
-    """Read headers of the form ``NAME=VALUE``; no problem repeats one, since the value may stand anywhere in it."""
+    """Read headers of the form ``NAME=VALUE``; no problem repeats one, since it may be secret."""
     headers: dict[str, tuple[str, ...]] = {}
     problems = []
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not names.HTTP_TOKEN.accepts(name.strip()):
-            found = "a text without the name of a header in front of '='"
+            found = "a value without a valid header name before '='"
             problems.append(FieldProblem(path="--manifest-url-header", found=found, expected="NAME=VALUE"))
             continue
         headers[name.strip()] = (*headers.get(name.strip(), ()), value.strip())
@@ -377,7 +379,7 @@ def percent(value: int | None, path: str) -> int:
 
 
 def size(text: str | None, path: str) -> int:
-    """Return an amount of bytes; unset, zero and what is no amount (a problem of its own) mean the default."""
+    """Return a quantity in bytes; unset, zero and an invalid one (a problem of its own) mean the default."""
     default = parse(str(default_of(path))).value()
     try:
         return parse(text or "0").value() or default
@@ -388,7 +390,7 @@ def size(text: str | None, path: str) -> int:
 def settings_of(
     config: KubeletConfiguration, flags: Flags, machine: Machine
 ) -> tuple[Settings, tuple[FieldProblem, ...]]:
-    """Return the settings that a whole configuration means, and what the flags lack."""
+    """Return the settings of a complete configuration, and problems of the flags."""
     problems: list[FieldProblem] = []
     given = flags.hostname_override
     node_name = (machine.hostname if given is None else given).strip().lower()
@@ -398,8 +400,8 @@ def settings_of(
     endpoint = config.container_runtime_endpoint or ""
     if not endpoint and (flags.config or flags.kubeconfig):
         where = "containerRuntimeEndpoint (--container-runtime-endpoint)"
-        expected = "embedded or unix:///path, since --config or --kubeconfig is given"
-        problems.append(FieldProblem(path=where, found="nothing", expected=expected))
+        expected = "embedded or unix:///path, since --config or --kubeconfig is set"
+        problems.append(FieldProblem(path=where, found=UNSET, expected=expected))
     root_dir = root_of(flags, machine)
     pod_logs_dir = config.pod_logs_dir or (LOGS_DIR if machine.is_root else posixpath.join(root_dir, "logs"))
     logging = config.logging or LoggingConfiguration()
@@ -455,7 +457,7 @@ def settings_of(
         reserved=enforced_of(config),
         cpu_cfs_quota=config.cpu_cfs_quota is not False,
         cpu_cfs_period_us=round(seconds(config.cpu_cfs_quota_period, "cpuCFSQuotaPeriod") * 1_000_000),
-        # A kubelet has to be asked for it; here it has to be switched off.
+        # Off by default in a kubelet, on by default here.
         kernel_memory_events=config.kernel_memcg_notification is not False,
         single_process_oom_kill=config.single_process_oom_kill,
         limited_swap=bool(config.memory_swap and config.memory_swap.swap_behavior == "LimitedSwap"),
@@ -476,7 +478,7 @@ def settings_of(
 
 
 def enforced_of(config: KubeletConfiguration) -> Reserved:
-    """Return what is kept from pods, and what of it is enforced: nothing is without a cgroup above them."""
+    """Return the reservations and which of them are enforced (none without cgroups per QoS)."""
     enforced = ("pods",) if config.enforce_node_allocatable is None else config.enforce_node_allocatable
     return Reserved(
         system=reservation_of(config.system_reserved or {}),
@@ -490,7 +492,7 @@ def enforced_of(config: KubeletConfiguration) -> Reserved:
 
 
 def reservation_of(amounts: Mapping[str, str]) -> Reservation:
-    """Return a reservation in numbers; what is no amount is a problem of its own."""
+    """Return a parsed reservation; an invalid quantity is left out (a problem of its own)."""
     found = {}
     for name, text in amounts.items():
         try:
@@ -506,9 +508,9 @@ def reservation_of(amounts: Mapping[str, str]) -> Reservation:
 
 
 def pulls_at_once(config: KubeletConfiguration) -> int | None:
-    """Return how many images are pulled side by side, None for as many as are wanted.
+    """Return how many images are pulled in parallel; None: no limit.
 
-    As a kubelet's default has it, a limit of more than one also means that pulls are not one after the other.
+    As in a kubelet, a limit of more than one also switches serialized pulls off.
     """
     if config.serialize_image_pulls is None:
         return config.max_parallel_image_pulls or 1

@@ -5,7 +5,7 @@
 .dockercfg                       {"<where>": {"username": ..., "password": ...}}
 ```
 
-Whatever is wrong is told without a word of the content.
+Errors never contain a part of the content.
 """
 
 import base64
@@ -53,7 +53,7 @@ def _credentials(entries: dict[str, Any]) -> tuple[Credential, ...]:
     found = []
     for number, (where, entry) in enumerate(entries.items()):
         auth = _auth(entry, number)
-        # An entry that holds nothing stands for a credential helper: it must not hide other credentials.
+        # An empty entry refers to a credential helper: it must not hide other credentials.
         if auth != ImageAuth():
             found.append(Credential(where=where, auth=auth))
     return tuple(found)
@@ -67,7 +67,7 @@ def _auth(entry: object, number: int) -> ImageAuth:
     for name in ("username", "password", "auth", "identitytoken", "registrytoken"):
         value = entry.get(name)
         if value is not None and not isinstance(value, str):
-            raise RejectedError(f'{place}: the field "{name}" is not a text')
+            raise RejectedError(f'{place}: the field "{name}" is not a string')
         fields[name] = value or ""
     username, password = fields["username"], fields["password"]
     if fields["auth"]:

@@ -1,13 +1,13 @@
 """The registry of kinds and versions: decodes, defaults, converts and encodes every object that enters or leaves.
 
 ```text
-bytes -> decode -> object, type errors, unknown fields       the object as it was written
-bytes -> read   -> the same with defaults, checked by all rules that hold for its kind
+bytes -> decode -> object, type errors, unknown fields       without defaults
+bytes -> read   -> the same with defaults, validated
 object -> encode -> bytes                                    JSON as Kubernetes writes it
 ```
 
-A kind is registered under each version it may arrive in; `convert` turns the raw data of that version into the one
-that the type has.
+A kind is registered under each version that is accepted; `convert` turns raw data of that version into the version of
+the type.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,25 +35,25 @@ EVENTS_V1 = "events.k8s.io/v1"
 
 
 class Decoded(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one document. `object` is None exactly when there are problems."""
+    """The result of decoding one document. `object` is None exactly when there are problems."""
 
     source: str
     """Where the document came from: a file name or URL."""
     object: ApiObject | None = None
     problems: tuple[FieldProblem, ...] = ()
     unknown_fields: tuple[UnknownField, ...] = ()
-    """Fields that the kind does not have, left out of the object: warnings, or errors where one wants to be strict."""
+    """Fields that the kind does not have; the object leaves them out. A warning, or an error in strict use."""
 
-    def told(self) -> tuple[Problem, ...]:
-        """Return the problems with the source in their places."""
+    def located(self) -> tuple[Problem, ...]:
+        """Return the problems, each with the source in its place."""
         return tuple(problem.at(self.source) for problem in self.problems)
 
-    def warned(self) -> tuple[Problem, ...]:
+    def warnings(self) -> tuple[Problem, ...]:
         """Return a warning for each unknown field."""
         return tuple(
             Problem(
                 where=f"{self.source}: {field.path}",
-                message="is not a field that Kubernetes knows here; it is ignored"
+                message="unknown field, ignored"
                 + (f" (did you mean {field.suggestion!r}?)" if field.suggestion else ""),
             )
             for field in self.unknown_fields
@@ -83,7 +83,7 @@ EVENT_FIELDS = (
     ("deprecatedLastTimestamp", "lastTimestamp"),
     ("deprecatedCount", "count"),
 )
-"""The one kind of Event has two names for the same fields: events.k8s.io/v1 and core v1."""
+"""Fields of an Event that have another name in events.k8s.io/v1 than in core v1."""
 
 
 def renamed(raw: Raw, names: dict[str, str], api_version: str, kind: str) -> Raw:
@@ -103,7 +103,7 @@ def event_from_core(raw: Raw) -> Raw:
 
 
 def list_to_pods(raw: Raw) -> Raw:
-    """Convert a v1 List, as tools print it: its items say themselves what they are."""
+    """Convert a v1 List, as kubectl prints it: each item has its own kind."""
     return {**raw, "kind": "PodList"}
 
 
@@ -113,7 +113,7 @@ def default_pods(pods: PodList) -> PodList:
 
 
 def validate_pods(pods: PodList) -> tuple[FieldProblem, ...]:
-    """Return the problems of each pod, its place in front of each path."""
+    """Return the problems of each pod; each path begins with the pod's index."""
     found = []
     for index, pod in enumerate(pods.items):
         place = f"items[{index}]"
@@ -141,22 +141,22 @@ class Scheme:
         return tuple(sorted(self._kinds))
 
     def decode(self, document: bytes | Raw, source: str, *, kinds: tuple[str, ...] = ()) -> Decoded:
-        """Decode one object as it was written: compact JSON, or plain data. Never raises.
+        """Decode one object without defaults: compact JSON, or plain data. Never raises.
 
-        `kinds` names what is asked for here; another kind is a problem. Empty: every kind.
+        `kinds` are the kinds accepted here; another one is a problem. Empty: every kind.
         """
         decoded, _, _ = self._decoded(document, source, kinds)
         return decoded
 
     def read(self, document: bytes | Raw, source: str, *, kinds: tuple[str, ...] = ()) -> Decoded:
-        """Decode one object, fill in its defaults and check all its rules. All problems are told together."""
+        """Decode one object, fill in its defaults and validate it. Returns all problems together."""
         decoded, kind, partial = self._decoded(document, source, kinds)
         if kind is None or partial is None:
             return decoded
         if kind.default is not None:
             partial = kind.default(partial)
         broken = kind.validate(partial) if kind.validate is not None else ()
-        # A field that could not be read is missing in the object: its own error is enough.
+        # A field with a type error is missing in the object: report the type error only.
         places = frozenset(problem.path for problem in decoded.problems)
         around = frozenset(above for place in places for above in outwards(place))
         further = tuple(
@@ -168,7 +168,7 @@ class Scheme:
         return msgspec.structs.replace(decoded, object=None if problems else partial, problems=problems)
 
     def encode(self, value: ApiObject, *, api_version: str = "") -> bytes:
-        """Encode an object as JSON, in another of its versions when one is named. Raises KeyError for none of them."""
+        """Encode an object as JSON, in `api_version` if given. Raises KeyError for an unknown version."""
         if not api_version or api_version == getattr(value, "api_version", ""):
             return msgspec.json.encode(value)
         kind = self._kinds[api_version, str(getattr(value, "kind", ""))]
@@ -183,7 +183,7 @@ class Scheme:
             try:
                 raw = msgspec.json.decode(document)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                return refused(source, "", "no JSON", f"one JSON object ({error})"), None, None
+                return refused(source, "", "invalid JSON", f"one JSON object ({error})"), None, None
         if not isinstance(raw, dict):
             return refused(source, "", kind_of(raw), "an object such as a Pod"), None, None
         kind, problem = self._kind_of(raw, kinds)
@@ -209,7 +209,7 @@ class Scheme:
             if not kinds or one.kind in kinds
         )
         missing = tuple(
-            FieldProblem(path=path, found=shown(value), expected=f"a text, for {wanted}")
+            FieldProblem(path=path, found=shown(value), expected=f"a string, for {wanted}")
             for path, value in (("apiVersion", version), ("kind", name))
             if not isinstance(value, str) or not value
         )
@@ -228,9 +228,9 @@ class Scheme:
 
 
 def instead(name: str, version: str, wanted: str) -> str:
-    """Say what to give in place of a kind that is not taken."""
+    """Return what to give instead of a kind that is not accepted."""
     if name in WORKLOADS:
-        return f"{wanted}: a {name} is not something a node runs; give a Pod, or let a control plane make pods of it"
+        return f"{wanted}: a node does not run a {name}; give a Pod, or create the {name} on an API server"
     if version != "v1" and name == "Pod":
         return f"{wanted}: a Pod's apiVersion is v1"
     return wanted
@@ -251,15 +251,15 @@ WORKLOADS = frozenset(
 
 
 def refused(source: str, path: str, found: str, expected: str) -> Decoded:
-    """Return a document of which nothing could be read."""
+    """Return a document that could not be decoded, with one problem."""
     return Decoded(source=source, problems=(FieldProblem(path=path, found=found, expected=expected),))
 
 
 def outwards(path: str) -> Iterator[str]:
-    """Yield a path, and the path of everything that it is a part of."""
+    """Yield a path and the paths of everything that contains it."""
     yield path
-    for at, mark in enumerate(path):
-        if mark in ".[":
+    for at, char in enumerate(path):
+        if char in ".[":
             yield path[:at]
 
 
@@ -286,4 +286,4 @@ SCHEME = Scheme(
         ),
     )
 )
-"""The kinds of this agent."""
+"""The kinds that this agent reads and writes."""

@@ -1,8 +1,7 @@
-"""Fits raw data (decoded JSON) to the types: every type error, every unknown field, each by its path, in one walk.
+"""Fits raw data (decoded JSON) to the types: reports every type error and every unknown field by its path, in one walk.
 
-msgspec stops at its first error and drops what it does not know; people want to see all of it at once. The walk also
-reads leniently what Kubernetes reads leniently (null is unset, an amount may be a number) and leaves plain data that
-`msgspec.convert` then accepts.
+msgspec stops at its first error and drops unknown fields; users want all problems at once. The walk is lenient where
+Kubernetes is (null is unset, a quantity may be a number) and returns plain data that `msgspec.convert` accepts.
 """
 
 import difflib
@@ -27,14 +26,14 @@ RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\
 
 
 class Unset:
-    """Marks what is to be left out."""
+    """Marks a value to leave out."""
 
 
 UNSET = Unset()
 
 
 class Findings:
-    """Collects what one walk finds."""
+    """Problems and unknown fields of one walk."""
 
     def __init__(self, ignored: frozenset[str] = frozenset()) -> None:
         self.problems: list[FieldProblem] = []
@@ -48,18 +47,18 @@ class Findings:
 
 
 class UnknownField(msgspec.Struct, frozen=True, kw_only=True):
-    """A field that the type does not have; its value is kept aside, never shown."""
+    """A field that the type does not have; its value is never shown."""
 
     path: str
     suggestion: str = ""
-    """The name that was probably meant, empty when nothing is close."""
+    """The likely name, empty when none is close."""
 
     def __str__(self) -> str:
         return f"{self.path} (did you mean {self.suggestion!r}?)" if self.suggestion else self.path
 
 
 class Fitted(msgspec.Struct, frozen=True, kw_only=True):
-    """Raw data that fits its type, and what did not."""
+    """Raw data that fits its type, and the problems of the rest."""
 
     value: Any
     problems: tuple[FieldProblem, ...] = ()
@@ -72,7 +71,7 @@ Fit = Callable[[Any, str, Findings], Any]
 def fit(raw: Any, into: Any, *, ignored: frozenset[str] = frozenset()) -> Fitted:
     """Fit `raw` (dicts, lists, scalars) to the type `into`.
 
-    `ignored` names fields that are known not to be kept. `value` is plain data without what was wrong or unknown.
+    `ignored` names known fields that are not kept. `value` is plain data without invalid and unknown fields.
     """
     findings = Findings(ignored)
     value = fitter(into)(raw, "", findings)
@@ -83,10 +82,9 @@ def fit(raw: Any, into: Any, *, ignored: frozenset[str] = frozenset()) -> Fitted
 
 @cache
 def fitter(hint: Any) -> Fit:
-    """Return the function that fits data to what a type hint describes; made once per hint.
+    """Return the function that fits data to a type hint; made once per hint.
 
-    A struct's own fields are looked at when one is first fitted: most manifests use few of all types, and a type may
-    contain itself.
+    A struct's own fields are resolved at its first use: most manifests use few types, and a type may contain itself.
     """
     kind, args = get_origin(hint), get_args(hint)
     if kind is Annotated:
@@ -105,7 +103,7 @@ def fitter(hint: Any) -> Fit:
 
 
 def annotated(hint: Any, notes: tuple[Any, ...]) -> Fit:
-    """Return the function for a scalar of Kubernetes' own, or for what is annotated with something else."""
+    """Return the function for a Kubernetes scalar, or for a type with another annotation."""
     named = (note.extra["kubernetes"] for note in notes if note.extra and "kubernetes" in note.extra)
     name = next(named, None)
     return fitter(hint) if name is None else SCALARS[name]
@@ -148,7 +146,7 @@ def fit_struct(known: FieldTable, raw: Any, path: str, findings: Findings) -> An
 
 
 def close_to(name: str, known: FieldTable) -> str:
-    """Return the known field that was probably meant by `name`."""
+    """Return the known field that `name` probably means."""
     if name.lower() in known.lowered:
         return known.lowered[name.lower()]
     if len(name) > LONGEST_NAME:
@@ -158,7 +156,7 @@ def close_to(name: str, known: FieldTable) -> str:
 
 
 def zero_of(hint: Any) -> Any:
-    """Return what a null inside a list or map stands for: the zero of its type."""
+    """Return the zero value of a type, which a null in a list or map stands for."""
     match get_origin(hint):
         case None:
             return ZEROS.get(hint, {})
@@ -178,14 +176,14 @@ def list_of(inner: Fit, zero: Any) -> Fit:
             inner(zero if item is None else item, f"{path}[{index}]", findings)
             for index, item in enumerate(raw)
         ]
-        # An item that does not fit is kept as an empty one, so that the paths of the others stay true.
+        # An invalid item becomes an empty one, so that the paths of the others stay correct.
         return [zero if item is UNSET else item for item in items]
 
     return fit_list
 
 
 def map_of(inner: Fit, zero: Any) -> Fit:
-    """Return the function that fits maps with text keys."""
+    """Return the function that fits maps with string keys."""
 
     def fit_map(raw: Any, path: str, findings: Findings) -> Any:
         if not isinstance(raw, dict):
@@ -206,28 +204,28 @@ def union_of(members: tuple[Any, ...]) -> Fit:
 
 
 def fit_text(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit a text."""
+    """Fit a string."""
     if isinstance(raw, str):
         return raw
     quote = ' (put it in quotes: "...")' if isinstance(raw, bool | int | float) else ""
-    return findings.wrong(path, shown(raw), f"a text{quote}")
+    return findings.wrong(path, shown(raw), f"a string{quote}")
 
 
 def fit_secret(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit a text that no message repeats."""
+    """Fit a string that no message repeats."""
     return (
         raw
         if isinstance(raw, str)
-        else findings.wrong(path, kind_of(raw), 'a text (put it in quotes: "...")')
+        else findings.wrong(path, kind_of(raw), 'a string (put it in quotes: "...")')
     )
 
 
 def fit_int(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit a whole number of 64 bits."""
+    """Fit an integer of 64 bits."""
     if isinstance(raw, int) and not isinstance(raw, bool) and -INT64 <= raw < INT64:
         return raw
     quoted = isinstance(raw, str) and raw.lstrip("-").isdigit()
-    return findings.wrong(path, shown(raw), "a whole number" + (" (without quotes)" if quoted else ""))
+    return findings.wrong(path, shown(raw), "an integer" + (" (without quotes)" if quoted else ""))
 
 
 def fit_float(raw: Any, path: str, findings: Findings) -> Any:
@@ -238,19 +236,19 @@ def fit_float(raw: Any, path: str, findings: Findings) -> Any:
 
 
 def fit_bool(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit true or false."""
+    """Fit a boolean."""
     return raw if isinstance(raw, bool) else findings.wrong(path, shown(raw), "true or false")
 
 
 def fit_int_or_text(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit a number or a name."""
+    """Fit an integer or a name, such as a port."""
     if isinstance(raw, str) or (isinstance(raw, int) and not isinstance(raw, bool) and -INT64 <= raw < INT64):
         return raw
-    return findings.wrong(path, shown(raw), "a whole number or a name")
+    return findings.wrong(path, shown(raw), "an integer or a name")
 
 
 def fit_quantity(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit an amount: a text with or without suffix, or a number."""
+    """Fit a quantity: a string with or without suffix, or a number."""
     amount = "a quantity such as 250m, 1.5 or 64Mi"
     if isinstance(raw, bool) or not isinstance(raw, str | int | float):
         return findings.wrong(path, shown(raw), amount)
@@ -272,7 +270,7 @@ def fit_time(raw: Any, path: str, findings: Findings) -> Any:
 
 
 def fit_duration(raw: Any, path: str, findings: Findings) -> Any:
-    """Fit a span of time."""
+    """Fit a duration."""
     try:
         if isinstance(raw, str):
             duration.parse(raw)
@@ -292,6 +290,6 @@ SCALARS: dict[type | str, Fit] = {
     "time": fit_time,
     "duration": fit_duration,
 }
-"""By type, and by the name that the annotation of a scalar of Kubernetes' own gives it."""
+"""By type, and by the name in the annotation of a Kubernetes scalar."""
 
 ZEROS: dict[type, Any] = {str: "", int: 0, float: 0, bool: False}

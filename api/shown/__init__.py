@@ -1,1 +1,1 @@
-"""What people and programs are shown of the agent: actors, metrics, the state of eviction."""
+"""Output of the agent for users and programs: actors, pods, metrics, eviction."""

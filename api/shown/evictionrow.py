@@ -1,10 +1,10 @@
-"""What ``explain eviction`` answers: thresholds, readings, what would be done now, and how each pod stands."""
+"""The answer of ``explain eviction``: thresholds, readings, the next eviction action, the rank of each pod."""
 
 import msgspec
 
 
 class ThresholdRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One threshold beside the reading of its signal. None is what nobody knows."""
+    """One threshold and the reading of its signal. None: unknown."""
 
     signal: str
     condition: str
@@ -12,32 +12,32 @@ class ThresholdRow(msgspec.Struct, frozen=True, kw_only=True):
     value: str
     """As configured: ``100Mi``, ``10%``."""
     grace_s: float = 0.0
-    """0: a hard one."""
+    """0: a hard threshold."""
     least: int | None = None
     """What must be available."""
     enough: int | None = None
-    """What must be available for the pressure to be over: with the minimum reclaim."""
+    """What must be available to end the pressure: the threshold and its minimum reclaim."""
     available: int | None = None
     capacity: int | None = None
     age_s: float | None = None
-    """Of the reading."""
+    """Age of the reading."""
     met_s: float | None = None
-    """For how long it has been met; None: it is not."""
+    """For how long it has been met; None: not met."""
 
 
 class StandRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pod stands in the ranking for a signal."""
+    """The rank of a pod for a signal."""
 
     pod: str
     used: int | None
     requested: int
     priority: int
     verdict: str
-    """``next``, or why it is kept."""
+    """``next``, or why it is not evicted."""
 
 
 class RankingRow(msgspec.Struct, frozen=True, kw_only=True):
-    """The pods as they would go for one signal, first to go first."""
+    """The pods in the order of eviction for one signal."""
 
     signal: str
     is_bytes: bool
@@ -45,7 +45,7 @@ class RankingRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VictimRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that had to go."""
+    """An evicted pod."""
 
     pod: str
     signal: str
@@ -55,24 +55,24 @@ class VictimRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvictionRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Where eviction stands."""
+    """The state of eviction."""
 
     conditions: tuple[str, ...] = ()
-    """Pressures that are told, each with how long it lasts at least: ``MemoryPressure for 40 s more``."""
+    """Node conditions that are set, each with its minimum duration: ``MemoryPressure for 40 s more``."""
     doing: str
-    """What is under way or would be done now, one sentence."""
+    """The current or the next eviction action, one sentence."""
     usage_age_s: float | None = None
     kernel: str = ""
-    """Whether the kernel tells of memory at once, or why not."""
+    """Whether the kernel notifies of memory shortage, or why not."""
     thresholds: tuple[ThresholdRow, ...] = ()
     short_of: tuple[RankingRow, ...] = ()
     """A ranking for each signal that the node is short of."""
     if_short: tuple[RankingRow, ...] = ()
     """A ranking for each other signal with a threshold."""
     over_limit: tuple[str, ...] = ()
-    """Pods over a limit of local storage of their own."""
+    """Pods over their own limit of local storage."""
     victims: tuple[VictimRow, ...] = ()
-    """The last ones, newest first."""
+    """The last evictions, newest first."""
     problems: tuple[str, ...] = ()
     oom_kills: tuple[str, ...] = ()
-    """The last processes that the kernel killed for want of memory, newest first."""
+    """The last OOM kills, newest first."""

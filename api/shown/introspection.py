@@ -1,4 +1,4 @@
-"""What the kernel shows of its actors, in Ray's words where Ray has one."""
+"""Rows for users and programs. Actor fields have Ray's names where Ray has one."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -14,7 +14,7 @@ from api.usage import Usage
 
 
 class ActorState(StrEnum):
-    """State of an actor, literally Ray's."""
+    """State of an actor, as in Ray."""
 
     PENDING_CREATION = "PENDING_CREATION"
     ALIVE = "ALIVE"
@@ -56,11 +56,11 @@ class ActorRow(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     incarnation: int = 0
     unresponsive: str = ""
-    """Why the kernel counts it as stuck, empty when it answers its ping."""
+    """Why the kernel counts it as stuck; empty when it answers its ping."""
 
 
 class TraceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One delivery, as the trace keeps it."""
+    """One delivery in the trace of an actor."""
 
     at: float
     """Monotonic seconds."""
@@ -72,7 +72,7 @@ class TraceRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLetterRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that nobody handled."""
+    """A message that no actor handled."""
 
     at: float
     to: Path
@@ -94,11 +94,11 @@ class KernelRow(msgspec.Struct, frozen=True, kw_only=True):
     pending: int = 0
     threads: int = 0
     stuck: tuple[str, ...] = ()
-    """One sentence for each actor that does not answer: who, on which message, for how long, its stack's last line."""
+    """One sentence for each actor that does not answer: its path, the message, for how long, the last line of its stack."""
 
 
 class Hop(StrEnum):
-    """Where time passes on the way of a message."""
+    """A part of the path of a message that takes time."""
 
     MAILBOX = "mailbox"
     HANDLER = "handler"
@@ -106,7 +106,7 @@ class Hop(StrEnum):
 
 
 class HopRow(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one kind of hop took, since the agent began."""
+    """Latencies of one kind of hop since the start of the agent."""
 
     hop: Hop
     name: str
@@ -117,7 +117,7 @@ class HopRow(msgspec.Struct, frozen=True, kw_only=True):
     """In each bucket of `HOP_BOUNDS_S`, and in one more for the rest."""
     sum_s: float
     endings: tuple[tuple[str, int], ...] = ()
-    """Of operations: ``ok`` or the kind of failure. Of handlers: ``restarted``, deaths of incarnations that were followed by another."""
+    """Of operations: ``ok`` or the kind of failure. Of handlers: ``restarted``, incarnations that failed and were replaced."""
 
 
 HOP_BOUNDS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
@@ -133,7 +133,7 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True):
     ready: str
     """Ready containers of all, ``1/2``."""
     status: str
-    """What kubectl's STATUS column would say: ``Running``, ``CrashLoopBackOff``, ``Completed``, ``Terminating`` ..."""
+    """As kubectl's STATUS column: ``Running``, ``CrashLoopBackOff``, ``Completed``, ``Terminating`` ..."""
     restarts: int
     last_restart_ago_s: float | None = None
     age_s: float | None = None
@@ -141,12 +141,12 @@ class PodRow(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     """``file``, ``http``, ``api``, ``orphan`` or ``foreign``."""
     why: str = ""
-    """One short sentence on what the pod waits for, empty when all is well."""
+    """What the pod waits for, one short sentence; empty when it waits for nothing."""
     containers: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was tried or will be: when (seconds ago, or from now), what, and how it went."""
+    """One past or future attempt: when (seconds ago, or from now), what, and its result."""
 
     in_s: float
     """Negative: that long ago; zero: now; positive: from now."""
@@ -155,26 +155,26 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbeRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One probe of a running container: what it asks, what counts now, how its last checks went, when it asks again."""
+    """One probe of a running container: its check, its result, its last failures, its next check."""
 
     what: str
-    """Kind, container, what is asked and how often, in words."""
+    """Kind, container, check and period, in words."""
     result: str
-    """What counts: ``success``, ``failure``, or ``unknown`` while it has not said anything."""
+    """``success``, ``failure``, or ``unknown`` before the first result."""
     checked: int = 0
     failures: int = 0
-    """Checks in a row that failed."""
+    """Consecutive failures."""
     failing_s: float | None = None
     message: str = ""
-    """Of the last check, one line; empty when it went well."""
+    """Of the last check, one line; empty after a success."""
     next_in_s: float | None = None
-    """None while it is being asked, waits for another probe, or is done with this instance."""
+    """None while a check runs, waits for another probe, or no check follows for this instance."""
     waits: str = ""
-    """Why it is not asked at a given time, in words."""
+    """Why no check is scheduled, in words."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to ``explain pod``: state, what it waits for and since when, what was tried, what comes next."""
+    """The answer to ``explain POD``: state, what it waits for and since when, past attempts, next steps."""
 
     namespace: str
     name: str
@@ -190,7 +190,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     tried: tuple[Step, ...] = ()
     next: tuple[Step, ...] = ()
     kill: str = ""
-    """Who asked for the last kill and why, empty when nobody did."""
+    """Why the pod was last stopped, empty when it was not."""
     containers: tuple[str, ...] = ()
     """One sentence for each container."""
     problems: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
     at: int
     """Wall clock nanoseconds of the last occurrence."""
     first_at: int = 0
-    """Of the first one; 0 when it is not known."""
+    """Of the first one; 0: unknown."""
     namespace: str
     pod: str
     uid: str = ""
@@ -218,7 +218,7 @@ class EventRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SourceRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One input of a source (a file, a URL) and what became of it."""
+    """One input of a source (a file, a URL) and its state."""
 
     source: str
     where: str
@@ -237,7 +237,7 @@ class HealthRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldImage(msgspec.Struct, frozen=True, kw_only=True):
-    """One image of the runtime, who needs it and how old it is here."""
+    """One image of the runtime, its users and its age on this node."""
 
     id: str
     names: tuple[str, ...] = ()
@@ -250,9 +250,9 @@ class HeldImage(msgspec.Struct, frozen=True, kw_only=True):
     wanted_by: tuple[str, ...] = ()
     """Pods that are to run and name it: ``namespace/pod``."""
     seen_ago_s: float | None = None
-    """Since it was first seen; None while garbage collection has not seen it."""
+    """Since image garbage collection first saw it; None: not seen yet."""
     used_ago_s: float | None = None
-    """Since it was last seen used; None when it was never."""
+    """Since it was last seen in use; None: never."""
 
 
 class ImageDecision(StrEnum):
@@ -260,13 +260,13 @@ class ImageDecision(StrEnum):
 
     KEEP = "keep"
     REMOVE = "remove"
-    """It is to go, and is still there."""
+    """To be removed, still present."""
     REMOVED = "removed"
     FAILED = "failed"
 
 
 class ImageVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """One image in a collection of garbage: what became of it or would, and why."""
+    """One image in a garbage collection: the decision and its reason."""
 
     id: str
     names: tuple[str, ...] = ()
@@ -276,42 +276,42 @@ class ImageVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collection(msgspec.Struct, frozen=True, kw_only=True):
-    """One collection of unused images: planned, under way or over."""
+    """One garbage collection of images: planned, running or done."""
 
     runs: tuple[str, ...] = ()
-    """Names under which it was asked for; none when it was due by itself."""
+    """Names of the requests for it; empty for a periodic one."""
     done: bool = False
     dry_run: bool = False
     everything: bool = False
-    """Whatever the usage, all that is unused and old enough; else what is too old, and down to the low threshold."""
+    """True: remove all unused images that are old enough; False: images that are too old, and down to the low threshold."""
     since_s: float = 0.0
     """How long it has taken so far, or took."""
     ended_at: int | None = None
     """Wall clock nanoseconds."""
     doing: str = ""
-    """What it is at, in words, while it is not done."""
+    """Its current step, in words, while it is not done."""
     images: tuple[ImageVerdict, ...] = ()
-    """In the order of their going, then those that stay, by name."""
+    """Removed images in order of removal, then kept ones by name."""
     before: ImageFs | None = None
     after: ImageFs | None = None
     removed_bytes: int = 0
-    """Sum of the sizes of the removed (in a dry run: of those that would be), as the runtime counts: layers that images share count for each."""
+    """Sum of the sizes of removed images (dry run: of those to remove) as the runtime counts: shared layers count for each image."""
     freed_bytes: int | None = None
-    """How much more is free than before; None when the file system was not measured."""
+    """Increase of free space; None when the file system was not measured."""
     failure: str = ""
     note: str = ""
 
 
 class ImageGCRow(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the collection of unused images stands."""
+    """State of image garbage collection."""
 
     under_way: Collection | None = None
     last: Collection | None = None
     next_in_s: float | None = None
     failures: int = 0
-    """Rounds in a row that failed."""
+    """Consecutive failed rounds."""
     note: str = ""
-    """Why the space of images is not looked after, empty when it is."""
+    """Why image space is not managed, empty when it is."""
 
 
 class LogTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -325,7 +325,7 @@ class LogTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
-    """Which part of a container's log is asked for, and how it is to look."""
+    """Which part of a container's log to return, and in which format."""
 
     follow: bool = False
     tail: int | None = None
@@ -338,26 +338,26 @@ class LogQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogStream(Protocol):
-    """An opened log: pieces of the answer in order. Whoever opened it closes it."""
+    """An open log: the answer in chunks. The caller closes it."""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Return the pieces; when following, wait for more until the container ended or the asker hung up."""
+        """Return the chunks; when following, wait for more until the container ends or the client disconnects."""
         ...
 
     def close(self) -> None:
-        """Give back what the log holds open; may be called more than once."""
+        """Close the log; may be called more than once."""
         ...
 
 
 class LogReader(Protocol):
-    """Opens a container's log for somebody who is not allowed to look anywhere else."""
+    """Opens a container's log, and no file outside the pod's log folder."""
 
     def __call__(
         self, target: LogTarget, query: LogQuery, *, running: Callable[[], bool], hangup: int = -1
     ) -> LogStream:
-        """Open `target`. `running` is asked again while following; `hangup` is a socket whose closing ends it.
+        """Open `target`. `running` is called while following; `hangup` is a socket whose end of file stops it.
 
-        Raises `NotFoundError` when there is no log, `DeniedError` when the path leads outside or is no regular file.
+        Raises `NotFoundError` when there is no log, `DeniedError` when the path leads outside or is not a regular file.
         """
         ...
 
@@ -383,11 +383,10 @@ class Levels(Protocol):
 
 
 class Window(Protocol):
-    """What the admin socket may look at. Reads committed state only: it answers while actors hang.
+    """The data behind the admin socket. Reads committed state only: it answers while actors hang.
 
-    A pod is named ``name`` or ``namespace/name``; a name without the node's suffix finds a static pod too. Methods
-    raise `NotFoundError` for what is not there and `RejectedError` for a question that has no answer, with the
-    reason in words.
+    A pod is named ``name`` or ``namespace/name``; a static pod also by its name without the node's suffix. Methods
+    raise `NotFoundError` for an unknown object and `RejectedError`, with the reason, for an invalid request.
     """
 
     def actors(self) -> tuple[ActorRow, ...]:
@@ -399,18 +398,18 @@ class Window(Protocol):
         ...
 
     def metrics(self, *, resource: bool) -> bytes:
-        """Return everything that is counted in Prometheus' text format; with `resource` only what pods and node use."""
+        """Return all metrics in Prometheus' text format; `resource`: only usage of node, pods and containers."""
         ...
 
     def stats_summary(self, *, short: bool) -> bytes:
-        """Return what node and pods use, as a kubelet's ``/stats/summary``; `short`: processor time and memory only.
+        """Return the usage of node and pods as a kubelet's ``/stats/summary``; `short`: CPU and memory only.
 
-        Raises `UnavailableError` while nothing was read yet.
+        Raises `UnavailableError` before the first reading.
         """
         ...
 
     def usage(self) -> Usage:
-        """Return the last round of usage as it was read. Raises `UnavailableError` while nothing was read yet."""
+        """Return the last reading of usage. Raises `UnavailableError` before the first reading."""
         ...
 
     def trace(self, path: Path, limit: int) -> tuple[TraceRow, ...]:
@@ -426,7 +425,7 @@ class Window(Protocol):
         ...
 
     def pod_list(self) -> bytes:
-        """Return a v1 PodList with status, as JSON; environment values are kept out."""
+        """Return a v1 PodList with status, as JSON; without environment values."""
         ...
 
     def explain(self, pod: str) -> Explanation:
@@ -434,9 +433,9 @@ class Window(Protocol):
         ...
 
     def eviction(self) -> EvictionRow:
-        """Return thresholds and readings, what eviction would do now, and how each pod stands.
+        """Return thresholds and readings, the next eviction action and the rank of each pod.
 
-        Raises `UnavailableError` while its actor has not begun.
+        Raises `UnavailableError` before its actor has started.
         """
         ...
 
@@ -449,15 +448,15 @@ class Window(Protocol):
         ...
 
     def sources(self) -> tuple[SourceRow, ...]:
-        """Return what became of each file and URL."""
+        """Return the state of each file and URL."""
         ...
 
     def health(self) -> tuple[HealthRow, ...]:
-        """Return every health check; alive means all of them."""
+        """Return every health check; the agent is alive when all pass."""
         ...
 
     def ready(self) -> tuple[HealthRow, ...]:
-        """Return what must hold before pods can be expected to run: runtime ready, sources seen."""
+        """Return the readiness checks: runtime ready, sources seen."""
         ...
 
     def log_target(self, pod: str, container: str, *, previous: bool) -> LogTarget:
@@ -479,7 +478,7 @@ class Window(Protocol):
         stdout: bool,
         stderr: bool,
     ) -> str:
-        """Prepare a command in a running container and return the URL of its streams, good once and soon."""
+        """Prepare a command in a running container and return the URL of its streams, valid once and for a short time."""
         ...
 
     def images(self) -> tuple[HeldImage, ...]:
@@ -487,7 +486,7 @@ class Window(Protocol):
         ...
 
     def pull_image(self, reference: str) -> HeldImage:
-        """Fetch an image and return it; takes as long as it takes."""
+        """Pull an image and return it; no time limit."""
         ...
 
     def remove_image(self, reference: str) -> HeldImage:
@@ -498,17 +497,17 @@ class Window(Protocol):
         ...
 
     def plan_collection(self) -> Collection:
-        """Return what collecting everything unused would do now, without doing it."""
+        """Return the plan of a garbage collection of all unused images, without running it."""
         ...
 
     def start_collection(self) -> str:
-        """Ask for a collection of everything unused and return the name of the run."""
+        """Start a garbage collection of all unused images and return the name of the run."""
         ...
 
     def collection(self, run: str) -> Collection | None:
-        """Return the collection of this run, None while nobody knows it: it was just asked for, or forgotten."""
+        """Return the collection of this run, None when it is not known yet, or not any more."""
         ...
 
     def image_gc(self) -> ImageGCRow:
-        """Return where the collection of unused images stands."""
+        """Return the state of image garbage collection."""
         ...

@@ -1,4 +1,4 @@
-"""Metrics as data, and the text that Prometheus reads of them (exposition format 0.0.4)."""
+"""Metrics as data, and their text for Prometheus (exposition format 0.0.4)."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -19,7 +19,7 @@ class MetricKind(StrEnum):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """One value of a metric. `at_ms` is when it was so, for what was sampled earlier than it is told."""
+    """One value of a metric. `at_ms`: the time of the sample, where it is older than the answer."""
 
     value: float
     labels: Labels = ()
@@ -29,7 +29,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
-    """All samples of one metric; none: it is not told at all."""
+    """All samples of one metric; a family without samples is left out."""
 
     name: str
     kind: MetricKind
@@ -49,7 +49,7 @@ def histogram(labels: Labels, bounds: Sequence[float], counts: Sequence[int], to
 
 
 def render(families: Iterable[Family]) -> bytes:
-    """Return the page of these metrics, in their order."""
+    """Return these metrics as text, in their order."""
     lines: list[str] = []
     for family in families:
         if not family.samples:

@@ -73,7 +73,8 @@ def trace(args: argparse.Namespace, client: Client) -> int:
     found, raw = client.get(Trace, ("trace", *_parts(args.path)), (("n", str(args.n)),))
     if not _print(raw, args):
         sys.stdout.write(
-            deliveries(found.deliveries, found.now, screen_of()) or f"{found.path} received nothing yet\n"
+            deliveries(found.deliveries, found.now, screen_of())
+            or f"{found.path} has received no message yet\n"
         )
     return 0
 
@@ -133,7 +134,7 @@ def _row(row: ActorRow, *, detail: bool) -> tuple[TableCell | str, ...]:
 
 
 def _name(row: ActorRow) -> str:
-    """Return an actor's name where its path does not say it: a pod's actor lives under the pod's UID."""
+    """Return an actor's display name where its path does not have it: the path of a pod's actor ends in the UID."""
     return "" if row.path.endswith(f"/{row.name}") else row.name
 
 
@@ -234,7 +235,7 @@ def card(one: OneActor, screen: Screen) -> str:
             "mailbox",
             f"{row.mailbox_depth} waiting"
             + (f", the oldest for {age(row.oldest_pending_s)}" if row.mailbox_depth else "")
-            + f"; never more than {row.mailbox_high_water}",
+            + f"; maximum {row.mailbox_high_water}",
         ),
         (
             "messages",
@@ -248,7 +249,7 @@ def card(one: OneActor, screen: Screen) -> str:
     if row.operations:
         lines.append("  in flight:")
         lines += [
-            f"    #{op.op} {clean(op.port)}.{clean(op.call)} for {age(op.age_s)}, given up in {age(op.deadline_in_s)}"
+            f"    #{op.op} {clean(op.port)}.{clean(op.call)} for {age(op.age_s)}, timeout in {age(op.deadline_in_s)}"
             for op in row.operations
         ]
     last = deliveries(one.deliveries, one.now, screen)

@@ -60,13 +60,13 @@ class AgentResponse:
             + self._http.send(h11.Data(data=body))
             + self._http.send(h11.EndOfMessage())
         )
-        # A refusal may come before all was sent; then reading it says more than the broken pipe.
+        # An error may arrive before the whole request is sent; it explains more than the broken pipe.
         with contextlib.suppress(OSError):
             sock.sendall(head)
         sock.settimeout(wait_s)
         event = self._next()
         if not isinstance(event, h11.InformationalResponse | h11.Response):
-            raise VerbError("what answers on the socket is not an agent")
+            raise VerbError("the server on the socket is not an agent")
         self.status = event.status_code
         self._headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
 
@@ -105,9 +105,7 @@ class AgentResponse:
         try:
             piece = self._receive()
         except TimeoutError:
-            raise VerbError(
-                f"the agent does not answer: nothing came within {self._wait_s or 0:g} s; its log may say why"
-            ) from None
+            raise VerbError(f"the agent did not answer within {self._wait_s or 0:g} s; see its log") from None
         except OSError:
             piece = b""
         if not piece:
@@ -125,7 +123,7 @@ class AgentResponse:
 
 
 class Client:
-    """Speaks to the agent behind one socket; each request is one connection."""
+    """A client of the agent behind one socket; each request has its own connection."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -156,7 +154,7 @@ class Client:
     def upgrade(
         self, parts: tuple[str, ...], query: tuple[tuple[str, str], ...], *, protocol: str, subprotocol: str
     ) -> Iterator[tuple[socket.socket, bytes]]:
-        """Ask for a connection in another protocol; give it, and what came on it already.
+        """Request a protocol upgrade; return the connection and the bytes already received on it.
 
         Raises `VerbError` when no agent answers, or it refuses.
         """
@@ -170,7 +168,7 @@ class Client:
             answer = self._accepted(AgentResponse(sock, asked, b"", UPGRADE_S))
             if answer.status != SWITCHING or answer.header("x-stream-protocol-version") != subprotocol:
                 raise VerbError(
-                    f"the agent cannot switch to {protocol} with {subprotocol}; is it of another version?"
+                    f"the agent cannot switch to {protocol} with {subprotocol}; is its version different?"
                 )
             yield sock, answer.rest()
 
@@ -183,7 +181,7 @@ class Client:
     def get(
         self, kind: type[T], parts: tuple[str, ...], query: tuple[tuple[str, str], ...] = ()
     ) -> tuple[T, bytes]:
-        """Ask for something and return it decoded and as it came."""
+        """Request something and return it decoded and raw."""
         with self.ask("GET", parts, query) as answer:
             body = answer.body()
         return decoded(body, kind), body
@@ -193,14 +191,14 @@ class Client:
             sock = connect_unix(self.path, ANSWER_S)
         except OperatingError as failure:
             raise VerbError(
-                f"no agent to talk to: {failure}; start one with 'nodeagent run', or say where it is with --root-dir"
+                f"cannot connect to the agent: {failure}; start it with 'nodeagent run', or set --root-dir"
             ) from None
         pid, uid = peer_of(sock)
         if uid not in (0, os.geteuid()):
             sock.close()
             raise VerbError(
-                f"what listens on {self.path} (process {pid}) runs as user {uid}, neither root nor you: it is not believed;"
-                " say where the agent is with --root-dir"
+                f"the server on {self.path} (process {pid}) runs as user {uid}, neither root nor you: not trusted;"
+                " set --root-dir to the agent's root directory"
             )
         return sock
 
@@ -215,7 +213,7 @@ def decoded(body: bytes, kind: type[T]) -> T:
 
 def unreadable(why: str) -> VerbError:
     """Return the error for an answer that cannot be read."""
-    return VerbError(f"cannot read the agent's answer ({why}); is it of another version?")
+    return VerbError(f"cannot read the agent's answer ({why}); is its version different?")
 
 
 def request(

@@ -1,6 +1,6 @@
 """The command line's verbs: what they are called, what they take, and who carries them out.
 
-Only the verb that was asked for is imported, so that ``nodeagent pods`` starts in a moment.
+Only the module of the requested verb is imported, so that ``nodeagent pods`` starts fast.
 """
 
 import argparse
@@ -35,15 +35,15 @@ def add_verbs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     actors.add_argument(
         "path", nargs="?", default="", metavar="PATH", help="only this actor and those below it"
     )
-    actors.add_argument("--tree", action="store_true", help="draw who is whose parent")
+    actors.add_argument("--tree", action="store_true", help="show parents and children as a tree")
     actors.add_argument("--state", default="", help="only actors in this state (ALIVE, RESTARTING, DEAD ...)")
     actors.add_argument(
-        "--detail", action="store_true", help="all figures; with PATH of one actor also its last deliveries"
+        "--detail", action="store_true", help="all details; with the PATH of one actor also its last messages"
     )
 
-    trace = _verb(subparsers, "trace", "show what an actor received last", where, outputs)
+    trace = _verb(subparsers, "trace", "show the last messages of an actor", where, outputs)
     trace.add_argument("path", metavar="PATH")
-    trace.add_argument("-n", type=_count, default=16, metavar="N", help="how many deliveries (default 16)")
+    trace.add_argument("-n", type=_count, default=16, metavar="N", help="how many messages (default 16)")
 
     pods = _verb(subparsers, "pods", "list pods", where, _output("table", "wide", "json"))
     pods.add_argument(
@@ -51,33 +51,35 @@ def add_verbs(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )  # habit from kubectl; it is so anyway
 
     top = _verb(
-        subparsers, "top", "list what the node and its pods use, the largest memory first", where, outputs
+        subparsers,
+        "top",
+        "show CPU, memory and disk usage of the node and its pods, sorted by memory",
+        where,
+        outputs,
     )
-    top.add_argument("--containers", action="store_true", help="a line for each container as well")
+    top.add_argument("--containers", action="store_true", help="also show each container")
 
     explain = _verb(
-        subparsers, "explain", "say what a pod waits for, since when, and what comes next", where, outputs
+        subparsers, "explain", "show what a pod waits for, since when, and the next steps", where, outputs
     )
     explain.add_argument(
         "pod",
         metavar="POD",
-        help="name or namespace/name; `eviction` is what the node is short of, and who would have to go",
+        help="name or namespace/name; `eviction` shows node pressure and the order of eviction",
     )
     explain.add_argument(
         "--dry-run",
         action="store_true",
-        help="with eviction: who would have to go if the node were short of anything else",
+        help="with eviction: show the order of eviction for every signal",
     )
     explain.set_defaults(refuse=explain.error)
 
-    events = _verb(subparsers, "events", "list what happened to a pod, or to all", where, outputs)
+    events = _verb(subparsers, "events", "list events of a pod, or of all pods and the node", where, outputs)
     events.add_argument("pod", nargs="?", default="", metavar="POD", help="name or namespace/name")
     events.add_argument("--type", default="", choices=("Normal", "Warning"), help="only these")
-    events.add_argument(
-        "-f", "--follow", action="store_true", help="go on, and print what happens as it happens"
-    )
+    events.add_argument("-f", "--follow", action="store_true", help="keep watching and print new events")
 
-    _verb(subparsers, "sources", "list where pods come from and what became of each file", where, outputs)
+    _verb(subparsers, "sources", "list manifest files and URLs with their state and problems", where, outputs)
     _add_logs(subparsers, where)
     _add_exec(subparsers, where)
 
@@ -94,26 +96,26 @@ def _add_images(
     where: argparse.ArgumentParser,
     outputs: argparse.ArgumentParser,
 ) -> None:
-    images = _verb(subparsers, "images", "list, fetch and remove images", where, outputs)
+    images = _verb(subparsers, "images", "list, pull and remove images", where, outputs)
     images.usage = "%(prog)s [ls | pull REF | rm REF | gc [--dry-run]] [-o table|json]"
     images.add_argument(
         "action",
         nargs="?",
         choices=("ls", "pull", "rm", "gc"),
         default="ls",
-        help="ls: list them (default); pull: fetch one; rm: remove one that no pod uses; gc: remove all that no pod uses",
+        help="ls: list images (default); pull: pull one; rm: remove an unused one; gc: remove all unused ones",
     )
     images.add_argument(
         "reference",
         nargs="?",
         default="",
         metavar="REF",
-        help="a name, or for rm also an id or its beginning",
+        help="name of an image; for rm also its id or a prefix of it",
     )
     images.add_argument(
         "--dry-run",
         action="store_true",
-        help="with gc: remove nothing, say what would go and why the rest stays",
+        help="with gc: remove nothing, only show which images would be removed and why others are kept",
     )
     images.set_defaults(refuse=images.error)
 
@@ -125,40 +127,44 @@ def _add_logs(
     logs.add_argument("pod", metavar="POD", help="name or namespace/name")
     logs.add_argument("container_name", nargs="?", default="", metavar="CONTAINER", help=argparse.SUPPRESS)
     logs.add_argument(
-        "-c", "--container", default="", metavar="C", help="which container (default: the only one)"
+        "-c", "--container", default="", metavar="C", help="container name (default: the only one)"
     )
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the container ends")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow the log until the container ends")
     logs.add_argument(
-        "-p", "--previous", action="store_true", help="of the container's last run before this one"
+        "-p", "--previous", action="store_true", help="print the log of the previous run of the container"
     )
     logs.add_argument("--tail", type=_tail, default=None, metavar="N", help="only the last N lines")
     logs.add_argument(
-        "--since", type=_span, default=None, metavar="D", help="only lines younger than 30s, 5m, 1h30m"
+        "--since",
+        type=_span,
+        default=None,
+        metavar="D",
+        help="only lines newer than a duration: 30s, 5m, 1h30m",
     )
-    logs.add_argument("--timestamps", action="store_true", help="begin each line with its time")
+    logs.add_argument("--timestamps", action="store_true", help="print the timestamp of each line")
 
 
 def _add_exec(
     subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", where: argparse.ArgumentParser
 ) -> None:
-    run = _verb(subparsers, "exec", "run a command in a container and print what it says", where)
+    run = _verb(subparsers, "exec", "run a command in a container", where)
     run.usage = "%(prog)s [-i] [-t] POD [-c C] [--timeout D] -- COMMAND [ARGUMENT ...]"
     run.add_argument("pod", metavar="POD", help="name or namespace/name")
     run.add_argument(
-        "-c", "--container", default="", metavar="C", help="which container (default: the only one)"
+        "-c", "--container", default="", metavar="C", help="container name (default: the only one)"
     )
     run.add_argument("-i", "--stdin", action="store_true", help="pass standard input to the command")
-    run.add_argument("-t", "--tty", action="store_true", help="give the command a terminal: yours")
+    run.add_argument("-t", "--tty", action="store_true", help="attach your terminal")
     run.add_argument(
         "--timeout",
         type=_span,
         default=None,
         metavar="D",
-        help="how long it may take (default 60s; not with -i or -t)",
+        help="time limit of the command (default 60s; not with -i or -t)",
     )
     run.set_defaults(argv=[])
     # argparse gives a list that may be empty to the first place where it could stand, so that it would never see what
-    # comes after "POD -c C --"; the part after the dashes is cut off before it looks.
+    # comes after "POD -c C --"; the part after the dashes is cut off before argparse parses.
     setattr(run, "parse_known_args", functools.partial(_parse_exec, run))  # noqa: B010 - mypy: no other way to replace it
 
 
@@ -181,7 +187,7 @@ def run_verb(args: argparse.Namespace, *, check: "Check | None" = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(
                 errors="replace"
-            )  # a terminal without our characters shows question marks, no traceback
+            )  # a terminal without these characters shows question marks, no traceback
     try:
         return _carry_out(args, check)
     except BrokenPipeError:
@@ -247,17 +253,23 @@ def _verb(
 def _where() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
-        "--root-dir", default=default_root_dir(), metavar="DIR", help="the agent's folder (%(default)s)"
+        "--root-dir",
+        default=default_root_dir(),
+        metavar="DIR",
+        help="root directory of the agent (%(default)s)",
     )
-    parser.add_argument("--socket", default="", metavar="FILE", help="the agent's admin socket itself")
+    parser.add_argument(
+        "--socket",
+        default="",
+        metavar="FILE",
+        help="admin socket of the agent (default: in the root directory)",
+    )
     return parser
 
 
 def _output(*forms: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument(
-        "-o", "--output", choices=forms, default=forms[0], help="how to print it (%(default)s)"
-    )
+    parser.add_argument("-o", "--output", choices=forms, default=forms[0], help="output format (%(default)s)")
     return parser
 
 
@@ -282,5 +294,5 @@ def _span(text: str) -> float:
     factors = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "": 1.0}
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|[smhd]|$)", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a span of time; write 30s, 5m or 1h30m")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 30s, 5m or 1h30m")
     return sum(float(number) * factors[unit] for number, unit in parts)

@@ -1,4 +1,4 @@
-"""``logs`` and ``exec``: what a container says, byte for byte."""
+"""``logs`` and ``exec``: the output of a container, byte for byte."""
 
 import argparse
 import base64
@@ -10,7 +10,7 @@ from runtime.cli.client import ANSWER_S, Client, VerbError, decoded
 from runtime.cli.podview import pod_parts
 
 EXEC_S = 60.0
-"""How long a command without streams may take when nobody says otherwise."""
+"""Default time limit of a command without streams."""
 
 
 class Ran(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ def exec(args: argparse.Namespace, client: Client) -> int:  # noqa: A001 - named
         stream.buffer.write(_bytes_of(said))
         stream.buffer.flush()
     if ran.truncated:
-        print("nodeagent: the output was too long and is cut", file=sys.stderr)
+        print("nodeagent: the output was too long and is truncated", file=sys.stderr)
     return ran.exit_code
 
 
@@ -61,7 +61,7 @@ def _bytes_of(text: str) -> bytes:
         return base64.b64decode(text)
     except ValueError:
         raise VerbError(
-            "cannot read the agent's answer: the output in it is not base64; is it of another version?"
+            "cannot read the agent's answer: the output in it is not base64; is its version different?"
         ) from None
 
 
@@ -69,7 +69,7 @@ def _exec_streams(args: argparse.Namespace, client: Client, parts: tuple[str, ..
     from runtime.cli import interactive  # noqa: PLC0415 - most commands need no streams
 
     if args.timeout is not None:
-        raise VerbError("exec has no --timeout with -i or -t: the command ends when it, or its input, does")
+        raise VerbError("--timeout cannot be used with -i or -t")
     wanted = interactive.wanted_streams(stdin=args.stdin, tty=args.tty)
     query = interactive.query_of(args.argv, wanted)
     with client.upgrade(parts, query, protocol=interactive.PROTOCOL, subprotocol=interactive.SUBPROTOCOL) as (

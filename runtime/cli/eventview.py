@@ -13,7 +13,7 @@ from runtime.cli.podview import print_json
 from runtime.cli.table import Column, TableCell, age, clean, screen_of, table
 
 LOOK_S = 1.0
-"""Between looks for new events."""
+"""Between two polls for new events."""
 
 Times = dict[tuple[str, str, str, str, str], int]
 """How often each event had happened when it was last printed."""

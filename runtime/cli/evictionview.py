@@ -1,4 +1,4 @@
-"""``explain eviction``: what the node is short of, what would be done now, and how each pod stands."""
+"""``explain eviction``: pressure, thresholds, the next eviction action, the rank of each pod."""
 
 import argparse
 import sys
@@ -22,7 +22,7 @@ def eviction(args: argparse.Namespace, client: Client) -> int:
 
 
 def explanation(found: EvictionRow, screen: Screen, *, dry_run: bool) -> str:
-    """Return where eviction stands, the answer first; `dry_run`: also who would go if more were short."""
+    """Return the state of eviction as text; `dry_run`: also the ranking for signals that are not short."""
     return "\n".join(_lines(found, screen, dry_run=dry_run)) + "\n"
 
 
@@ -43,14 +43,14 @@ def _lines(found: EvictionRow, screen: Screen, *, dry_run: bool) -> Iterator[str
     if found.thresholds:
         yield threshold_table(found.thresholds, screen).rstrip("\n")
     else:
-        yield "no thresholds: only limits of the pods' own are enforced"
+        yield "no thresholds configured: only local storage limits of pods are enforced"
     for signals, ranking in alike(found.short_of):
-        yield from _ranking(f"short of {' and '.join(signals)}, first to go first:", ranking, screen)
+        yield from _ranking(f"order of eviction for {' and '.join(signals)}:", ranking, screen)
     for signals, ranking in alike(found.if_short if dry_run else ()):
-        yield from _ranking(f"if it were short of {' or '.join(signals)}:", ranking, screen)
+        yield from _ranking(f"order of eviction if {' or '.join(signals)} were short:", ranking, screen)
     if not found.short_of and not dry_run and found.thresholds:
         yield ""
-        yield screen.paint("--dry-run shows who would go if the node were short of something", "faint")
+        yield screen.paint("--dry-run shows the order of eviction for every signal", "faint")
     yield from _happened(found, screen)
 
 
@@ -69,7 +69,7 @@ def _happened(found: EvictionRow, screen: Screen) -> Iterator[str]:
 
 
 def alike(rankings: tuple[RankingRow, ...]) -> Iterator[tuple[list[str], RankingRow]]:
-    """Yield rankings with the signals that they are for: those with the same pods in the same order are one."""
+    """Yield rankings with their signals; rankings with the same pods in the same order are merged."""
     left = list(rankings)
     while left:
         first = left[0]
@@ -81,17 +81,17 @@ def alike(rankings: tuple[RankingRow, ...]) -> Iterator[tuple[list[str], Ranking
 def _ranking(title: str, ranking: RankingRow, screen: Screen) -> Iterator[str]:
     yield ""
     yield screen.paint(title, "strong")
-    yield ranking_table(ranking, screen).rstrip("\n") if ranking.pods else "no pod is active"
+    yield ranking_table(ranking, screen).rstrip("\n") if ranking.pods else "no active pods"
 
 
 def threshold_table(thresholds: tuple[ThresholdRow, ...], screen: Screen) -> str:
-    """Return thresholds beside their readings."""
+    """Return a table of thresholds and readings."""
     columns = (
         Column("SIGNAL", least=10),
         Column("THRESHOLD", right=True),
         Column("KIND"),
-        Column("AT LEAST", right=True),
-        Column("OVER AT", right=True),
+        Column("MINIMUM", right=True),
+        Column("RECLAIM TO", right=True),
         Column("AVAILABLE", right=True),
         Column("OF", right=True),
         Column("READ", right=True),
@@ -137,7 +137,7 @@ def ranking_table(ranking: RankingRow, screen: Screen) -> str:
 
 
 def amount(number: int | None, *, is_bytes: bool) -> str:
-    """Write bytes or pieces; a dash for what nobody knows."""
+    """Format bytes or a count; a dash for an unknown number."""
     if number is None:
         return UNKNOWN
     return size(number) if is_bytes else str(number)

@@ -44,11 +44,11 @@ class Removed(msgspec.Struct, frozen=True, kw_only=True):
 def images(args: argparse.Namespace, client: Client) -> int:
     """Carry out ``nodeagent images``."""
     if args.dry_run and args.action != "gc":
-        args.refuse(f"--dry-run goes with gc, not with {args.action}")
+        args.refuse(f"--dry-run is only for gc, not for {args.action}")
     if args.action in {"pull", "rm"} and not args.reference.strip():
         args.refuse(f"{args.action} needs the image: nodeagent images {args.action} REF")
     if args.action in {"ls", "gc"} and args.reference:
-        args.refuse(f"{args.action} takes no image, {args.reference!r} is too much")
+        args.refuse(f"{args.action} takes no image: {args.reference!r}")
     match args.action:
         case "pull":
             return pull(args, client)
@@ -140,7 +140,7 @@ def collect(args: argparse.Namespace, client: Client) -> int:
     else:
         sys.stdout.write(collection_text(ended, screen_of()))
     if ended.failure:
-        raise VerbError(f"the collection failed: {clean(ended.failure)}")
+        raise VerbError(f"garbage collection failed: {clean(ended.failure)}")
     return 0
 
 
@@ -149,12 +149,12 @@ def doing(client: Client) -> str:
     try:
         now = client.get(ImageGCRow, ("images", "gc"))[0].under_way
     except VerbError:
-        now = None  # What goes on is only nice to know; the answer to the question itself is still awaited.
+        now = None  # Progress is optional; the answer to the request itself is still awaited.
     if now is None:
         return "collecting unused images"
     gone = sum(row.decision is ImageDecision.REMOVED for row in now.images)
     left = sum(row.decision is ImageDecision.REMOVE for row in now.images)
-    return f"{gone} removed, {left} to go: {now.doing}"
+    return f"{gone} removed, {left} left: {now.doing}"
 
 
 def collection_text(ended: Collection, screen: Screen) -> str:
@@ -190,8 +190,8 @@ def outcome(ended: Collection) -> str:
     text = f"{images_} removed, {size(ended.removed_bytes)} as the runtime counts"
     if ended.freed_bytes is None:
         return text
-    free = f"; {size(ended.after.available_bytes)} are free now" if ended.after else ""
-    freed = "nothing became free yet" if ended.freed_bytes <= 0 else f"{size(ended.freed_bytes)} became free"
+    free = f"; {size(ended.after.available_bytes)} free now" if ended.after else ""
+    freed = "no space was freed yet" if ended.freed_bytes <= 0 else f"{size(ended.freed_bytes)} freed"
     return f"{text}; {freed}{free}"
 
 
@@ -206,7 +206,7 @@ def patiently(
     body: bytes,
     what: Callable[[Client], str],
 ) -> bytes:
-    """Ask for something that takes its time; on a terminal, one line says what goes on and for how long."""
+    """Make a long request; on a terminal, one line shows its progress and duration."""
     screen = screen_of(sys.stderr)
     if screen.width is None:
         with client.ask(method, parts, query, body=body, wait_s=None) as answer:
@@ -231,7 +231,7 @@ class ProgressLine:
         self._screen, self._shown = screen, ""
 
     def show(self, text: str) -> None:
-        """Replace the line; a terminal that cannot go back on a line is told each new text once."""
+        """Replace the line; a terminal that cannot move back prints each new text once."""
         text = cut(clean(text), max(1, (self._screen.width or 80) - 1))
         if text != self._shown:
             pad = " " * max(0, columns_of(self._shown) - columns_of(text))

@@ -43,7 +43,7 @@ BACKLOG_BYTES = 64 << 10
 EXIT_CODE = re.compile(r"[0-9]{1,9}", re.ASCII)
 STATUS_LIMIT_BYTES = 64 << 10
 PIPE_BYTES = 64 << 10
-"""What a runtime can hold of input that nobody reads; with more, containerd 1.6 may never tell a command's end."""
+"""Input that a runtime buffers when the command does not read; with more, containerd 1.6 may never report its end."""
 LAST_WORD_S = 30.0
 """How long the status may take after a command got that much and its outputs were closed."""
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -79,7 +79,7 @@ class CommandStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exit_code(text: bytes) -> int:
-    """Return the exit code that a status tells. Raises `VerbError` for one that tells of another failure, or nothing."""
+    """Return the exit code of a status. Raises `VerbError` for another failure, or none."""
     try:
         outcome = from_json(text, CommandStatus)
     except UndecodableError:
@@ -90,14 +90,12 @@ def exit_code(text: bytes) -> int:
         if cause.reason == "ExitCode" and EXIT_CODE.fullmatch(cause.message):
             return int(cause.message)
     if not text:
-        raise VerbError("the connection to the container ended before the command did; it may run on")
-    raise VerbError(
-        f"the command failed: {outcome.message or outcome.reason or 'the runtime does not say why'}"
-    )
+        raise VerbError("the connection to the container ended before the command; the command may still run")
+    raise VerbError(f"the command failed: {outcome.message or outcome.reason or 'unknown reason'}")
 
 
 def wanted_streams(*, stdin: bool, tty: bool) -> Wanted:
-    """Return which streams to ask for; a terminal is only passed on where there is one, as with kubectl."""
+    """Return which streams to request; a terminal only if standard input is one, as kubectl does."""
     if tty and not _is_terminal(STDIN):
         print("Unable to use a TTY - input is not a terminal or the right kind of file", file=sys.stderr)
         tty = False
@@ -105,7 +103,7 @@ def wanted_streams(*, stdin: bool, tty: bool) -> Wanted:
 
 
 def query_of(command: list[str], wanted: Wanted) -> tuple[tuple[str, str], ...]:
-    """Return the query by which the agent is asked for the command."""
+    """Return the query of the exec request."""
     flags = [("stdin", wanted.stdin), ("stdout", True), ("stderr", not wanted.tty), ("tty", wanted.tty)]
     return (
         *(("command", word) for word in command),
@@ -130,7 +128,7 @@ def run_streams(sock: socket.socket, early: bytes, wanted: Wanted) -> int:
         except EndedBySignalError as ended:
             return 128 + ended.number
         except OperatingError as failure:
-            raise VerbError(f"the connection to the container is broken: {failure}") from None
+            raise VerbError(f"the connection to the container failed: {failure}") from None
 
 
 class _Streams:
@@ -141,7 +139,7 @@ class _Streams:
         self._out = bytearray()
         self._status = bytearray()
         self._error = self._open("error")
-        # Without standard input at all (closed by whoever started us) the command's own ends at once.
+        # Without standard input (closed by the parent) the command's standard input ends at once.
         self._stdin = self._open("stdin") if wanted.stdin else 0
         self._outputs = {self._open("stdout"): STDOUT}
         if wanted.tty:
@@ -150,7 +148,7 @@ class _Streams:
             self._outputs[self._open("stderr")] = STDERR
         self._size: Size | None = None
         self._running = {self._error, *self._outputs}
-        """Streams of which the peer has not said the last word."""
+        """Streams that the peer has not closed yet."""
         self._sent = 0
         """Bytes of input so far."""
         self._moved_at = time.monotonic()
@@ -188,8 +186,8 @@ class _Streams:
         found = dict(poll.poll(None if left_s is None else left_s * 1000))
         if not found and self._patience_s() == 0:
             raise VerbError(
-                f"the command closed its outputs, but for {LAST_WORD_S:g} s the container runtime has not told how it"
-                " ended: containerd forgets to when a command ends without reading its input"
+                f"the command closed its outputs, but the container runtime did not report its exit within {LAST_WORD_S:g} s:"
+                " containerd does not when a command ends without reading its input"
             )
         if self._resized in found:
             drain(self._resized)
@@ -205,8 +203,8 @@ class _Streams:
     def _patience_s(self) -> float | None:
         """Return how long nothing may happen any more, None where that may take as long as the command likes.
 
-        containerd waits for all input to be taken before it tells an end, and there are ends after which nobody takes
-        it. Its peer only sees outputs that were closed, input that was more than a pipe holds, and silence.
+        containerd reads all input before it reports the end of a command, and sometimes the input is never
+        read. The client only sees closed outputs, more input than a pipe holds, and silence.
         """
         if self._running != {self._error} or self._sent <= PIPE_BYTES:
             return None
@@ -224,7 +222,7 @@ class _Streams:
         return bool(data)
 
     def _write(self) -> None:
-        # A connection that is gone says so to the next reading, after what it still brought.
+        # The next read reports a closed connection, after the data it still delivered.
         with contextlib.suppress(OSError):
             del self._out[: self._sock.send(self._out)]
             self._moved_at = time.monotonic()
@@ -279,10 +277,10 @@ def _write_all(fd: int, data: bytes) -> None:
         try:
             view = view[os.write(fd, view) :]
         except BlockingIOError:
-            # Somebody who shares our terminal made it non-blocking.
+            # Another process that shares our terminal made it non-blocking.
             select.select([], [fd], [])
         except BrokenPipeError:
-            raise  # Whoever read it has what it wanted: that is no failure.
+            raise  # The reader has closed the pipe: no failure.
         except OSError as error:
             raise VerbError(f"cannot write the command's output: {error.strerror}") from None
 

@@ -1,4 +1,4 @@
-"""Where the agent keeps its things when nobody says otherwise, and so where a verb finds it."""
+"""Default root directory of the agent and of the verbs."""
 
 import os
 
@@ -10,7 +10,7 @@ def default_root_dir() -> str:
     if os.geteuid() == 0:
         return "/var/lib/nodeagent"
     state = os.environ.get("XDG_STATE_HOME", "")
-    if not state.startswith("/"):  # the specification says to ignore a relative one
+    if not state.startswith("/"):  # the specification ignores a relative one
         state = os.path.expanduser("~/.local/state")  # noqa: PTH111 - pathlib costs each verb its import
     return state + "/nodeagent"
 

@@ -28,16 +28,16 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pod_parts(pod: str) -> tuple[str, str]:
-    """Return namespace and name of a pod as the agent's paths want them; `-` is any namespace."""
+    """Return namespace and name of a pod for a request path; `-` is any namespace."""
     namespace, slash, name = pod.partition("/")
     parts = (namespace, name) if slash else ("-", namespace)
     if not all(parts) or "/" in parts[1]:
-        raise VerbError(f"{pod!r} is not a pod; write its name, or namespace/name")
+        raise VerbError(f"{pod!r} is not the name of a pod; give NAME or NAMESPACE/NAME")
     return parts
 
 
 def print_json(raw: bytes) -> int:
-    """Print an answer as the agent gave it, indented."""
+    """Print an answer of the agent as indented JSON."""
     sys.stdout.write(msgspec.json.format(raw, indent=2).decode() + "\n")
     return 0
 
@@ -49,7 +49,7 @@ def pods(args: argparse.Namespace, client: Client) -> int:
             return print_json(answer.body())
     found, _ = client.get(Pods, ("pods",), (("format", "rows"),))
     if not found.pods:
-        print("no pods; 'nodeagent sources' says where the agent looks for them")
+        print("no pods; see 'nodeagent sources'")
         return 0
     sys.stdout.write(pod_table(found.pods, screen_of(), wide=args.output == "wide"))
     return 0
@@ -100,13 +100,13 @@ def _pod_row(row: PodRow, *, wide: bool) -> tuple[TableCell | str, ...]:
 
 
 def explain(args: argparse.Namespace, client: Client) -> int:
-    """Carry out ``nodeagent explain``; a pod of the name ``eviction`` is asked for with its namespace."""
+    """Carry out ``nodeagent explain``; a pod named ``eviction`` needs its namespace."""
     if args.pod == EVICTION:
-        from runtime.cli.evictionview import eviction  # noqa: PLC0415  # only who asks for it waits for it
+        from runtime.cli.evictionview import eviction  # noqa: PLC0415  # loaded only when needed
 
         return eviction(args, client)
     if args.dry_run:
-        args.refuse("--dry-run goes with `explain eviction` only")
+        args.refuse("--dry-run is only for `explain eviction`")
     found, raw = client.get(Explanation, ("explain", *pod_parts(args.pod)))
     if args.output == "json":
         return print_json(raw)
@@ -115,7 +115,7 @@ def explain(args: argparse.Namespace, client: Client) -> int:
 
 
 def explanation(found: Explanation, screen: Screen) -> str:
-    """Return what a pod is up to, for somebody who was woken to read it: the answer first, the history last."""
+    """Return the explanation of a pod as text: the answer first, the history last."""
     return "\n".join(_explanation(found, screen)) + "\n"
 
 
@@ -124,15 +124,15 @@ def _explanation(found: Explanation, screen: Screen) -> Iterator[str]:
     yield ""
     yield from wrapped("State", found.state, screen)
     if found.waits_for:
-        since = "" if found.since_s is None else f", for {age(found.since_s)} now"
+        since = "" if found.since_s is None else f" (for {age(found.since_s)})"
         yield from wrapped("Waits for", found.waits_for.rstrip(".") + since, screen)
     else:
         yield from wrapped("Waits for", "nothing", screen)
-    upcoming = found.next or (
-        Step(in_s=0, what="nothing is planned; a change of the pod or its containers wakes it"),
-    )
-    for at, step in enumerate(sorted(upcoming, key=lambda step: step.in_s)):
-        when = f"in {age(step.in_s)}: " if step.in_s > 0 else ("now: " if found.next else "")
+    if not found.next:
+        yield from wrapped("Next", "nothing scheduled", screen)
+    for at, step in enumerate(sorted(found.next, key=lambda step: step.in_s)):
+        at_once = "then: " if found.waits_for else "now: "
+        when = f"in {age(step.in_s)}: " if step.in_s > 0 else at_once
         yield from wrapped("Next" if at == 0 else "", when + _step(step), screen)
     if found.sync_step in found.sync_steps:
         at, of = found.sync_steps.index(found.sync_step) + 1, len(found.sync_steps)
@@ -155,11 +155,11 @@ def _probe(probe: ProbeRow) -> str:
     parts = [f"{probe.what}: {probe.result}"]
     if probe.failures:
         times = "once" if probe.failures == 1 else f"{probe.failures} times in a row"
-        parts.append(f"failed {times}, for {age(probe.failing_s)} now")
+        parts.append(f"failed {times}, for {age(probe.failing_s)}")
     if probe.message:
-        parts.append(f"said: {probe.message}")
+        parts.append(f"message: {probe.message}")
     if probe.next_in_s is not None:
-        parts.append(f"asked next in {age(probe.next_in_s)}")
+        parts.append(f"next check in {age(probe.next_in_s)}")
     if probe.waits:
         parts.append(probe.waits)
     return "; ".join(parts)
@@ -175,14 +175,14 @@ def sources(args: argparse.Namespace, client: Client) -> int:
     if args.output == "json":
         return print_json(raw)
     if not found.sources:
-        print("no sources; give the agent one with --pod-manifest-path or --manifest-url")
+        print("no sources; set --pod-manifest-path or --manifest-url")
         return 0
     sys.stdout.write(source_table(found.sources, screen_of()))
     return 0
 
 
 def source_table(found: tuple[SourceRow, ...], screen: Screen) -> str:
-    """Return sources as a table, and below it each problem in full: they are what somebody came for."""
+    """Return sources as a table, followed by each problem in full."""
     style = {"accepted": "good", "waiting": "warn", "ignored": "faint"}
     rows: list[tuple[TableCell | str, ...]] = [
         (row.source, row.where, TableCell(row.status, style.get(row.status, "bad")), row.pod or "-")

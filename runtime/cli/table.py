@@ -59,7 +59,7 @@ class Screen(msgspec.Struct, frozen=True):
 
 
 def screen_of(stream: TextIO | None = None) -> Screen:
-    """Find out about the terminal behind `stream` (default: standard output), honouring ``NO_COLOR`` and ``TERM=dumb``."""
+    """Detect the terminal behind `stream` (default: standard output); respects ``NO_COLOR`` and ``TERM=dumb``."""
     target = sys.stdout if stream is None else stream
     try:
         if not target.isatty():
@@ -194,7 +194,7 @@ def _line(columns: tuple[Column, ...], widths: list[int], row: list[TableCell], 
 
 
 def age(seconds: float | None) -> str:
-    """Return a span as people say it: ``3ms``, ``45s``, ``5m12s``, ``3h4m``, ``2d5h``, ``40d``; ``-`` for none."""
+    """Return a duration for people: ``3ms``, ``45s``, ``5m12s``, ``3h4m``, ``2d5h``, ``40d``; ``-`` for None."""
     if seconds is None:
         return "-"
     if 0 < seconds < 1:
@@ -210,7 +210,7 @@ def age(seconds: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as people say them: ``912B``, ``1.4KiB``, ``23MiB``."""
+    """Return a size for people: ``912B``, ``1.4KiB``, ``23MiB``."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:

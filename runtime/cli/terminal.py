@@ -16,7 +16,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class EndedBySignalError(Exception):
-    """Somebody ended the verb with a signal."""
+    """A signal ended the verb."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"ended by signal {number}")
@@ -41,7 +41,7 @@ def size_of(fd: int) -> Size | None:
 
 @contextlib.contextmanager
 def raw(fd: int, *, keys: bool) -> Iterator[None]:
-    """Show what comes as it is, with `keys` also pass every key as it is, and set the terminal back afterwards.
+    """Print raw output; with `keys` also pass raw input; restore the terminal afterwards.
 
     What was typed ahead stays, and setting back does not wait for output that a stopped terminal does not take.
     """

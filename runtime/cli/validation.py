@@ -1,4 +1,4 @@
-"""``validate``: says what is wrong with files, without an agent and without running anything."""
+"""``validate``: reports problems of files, without an agent and without running anything."""
 
 import argparse
 import sys

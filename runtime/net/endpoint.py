@@ -27,7 +27,7 @@ class UnixListener:
         self._identity = identity
 
     def close(self) -> None:
-        """Stop listening and remove the socket file, unless somebody else's has taken its place."""
+        """Stop listening and remove the socket file, unless another process has replaced it."""
         with contextlib.suppress(OSError):
             self.sock.shutdown(socket.SHUT_RDWR)
         self.sock.close()
@@ -40,7 +40,7 @@ class UnixListener:
 def listen_unix(path: str) -> UnixListener:
     """Listen on `path` with mode 0600 from its first instant; the folder is made (0700) when missing.
 
-    A socket file that nobody listens on is replaced. Raises `AlreadyExistsError` naming the process that listens there,
+    A socket file without a listener is replaced. Raises `AlreadyExistsError` naming the process that listens there,
     `RejectedError` when something else than a socket is in the way, `DeniedError` or `UnavailableError` for the folder.
     """
     folder, name = _split(path)
@@ -50,7 +50,7 @@ def listen_unix(path: str) -> UnixListener:
     except OSError as error:
         raise _folder_failure(folder, error) from None
     try:
-        # Two agents that start at once must not both find the old socket stale: one looks and binds at a time.
+        # Two agents that start at once must not both find the old socket stale: they check and bind one at a time.
         fcntl.flock(at, fcntl.LOCK_EX)
         _clear_stale(at, name, path)
         return _bind(at, name, path)
@@ -102,7 +102,7 @@ def _clear_stale(at: int, name: str, path: str) -> None:
         try:
             probe.connect(f"/proc/self/fd/{at}/{name}")
         except BlockingIOError:
-            # Its queue is full: somebody is there, only too busy to say who.
+            # Its queue is full: a process listens, but is too busy to accept.
             raise AlreadyExistsError(
                 f"another agent already listens on {path}; stop it, or choose another --root-dir"
             ) from None
@@ -129,7 +129,7 @@ def peer_of(sock: socket.socket) -> tuple[int, int]:
 def connect_unix(path: str, timeout_s: float) -> socket.socket:
     """Connect to the socket at `path`, of any length.
 
-    Raises `NotFoundError` when there is none, `UnavailableError` when nobody listens, `DeniedError` when it is not ours.
+    Raises `NotFoundError` when there is none, `UnavailableError` without a listener, `DeniedError` when it is not ours.
     """
     folder, name = _split(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -145,7 +145,7 @@ def connect_unix(path: str, timeout_s: float) -> socket.socket:
         if isinstance(error, PermissionError):
             raise DeniedError(f"the socket {path} belongs to another user") from None
         if isinstance(error, ConnectionRefusedError):
-            raise UnavailableError(f"nobody listens on {path} any more") from None
+            raise UnavailableError(f"no process listens on {path}") from None
         raise UnavailableError(f"cannot connect to {path}: {error.strerror or error}") from None
     finally:
         if at >= 0:
@@ -169,7 +169,7 @@ def listen_tcp(address: str, port: int, *, setting: str = "healthzPort") -> sock
         sock.close()
         if error.errno == errno.EADDRINUSE:
             raise AlreadyExistsError(
-                f"cannot serve health on {where}: the port is in use; stop who uses it, or set {setting} (0 is off)"
+                f"cannot serve health on {where}: the port is in use; stop the process that uses it, or set {setting} (0 is off)"
             ) from None
         if error.errno == errno.EACCES:
             raise DeniedError(f"cannot serve health on {where}: not permitted; set {setting}") from None

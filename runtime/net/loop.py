@@ -16,7 +16,7 @@ from typing import Protocol
 from api.ids import Instant
 
 LONGEST_WAIT_S = 3600.0
-"""A selector refuses to wait for more than some 24 days at a time; a later instant is looked at again."""
+"""A selector waits at most some 24 days; a later instant is checked again then."""
 
 After = Callable[[float, Callable[[], None]], None]
 """Has something done in so many seconds."""
@@ -132,7 +132,7 @@ class Loop:
                 while self._timers and self._timers[0][0] <= time.monotonic():
                     self._call(heapq.heappop(self._timers)[2])
         finally:
-            # Also after a bug: whoever waits is told instead of waiting for ever.
+            # Also after a bug: waiting callers get an error instead of waiting for ever.
             with self._lock:
                 left = list(self._submitted)
                 self._submitted.clear()

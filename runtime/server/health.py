@@ -1,4 +1,4 @@
-"""``/healthz``, ``/livez`` and ``/readyz`` as Kubernetes writes them, except that a failure says why.
+"""``/healthz``, ``/livez`` and ``/readyz`` in Kubernetes' format, with the reason of a failure.
 
 ```text
 /healthz                  200 ok            | 500 [+]ping ok / [-]<name> failed: <who, on what, since when> / healthz check failed
@@ -33,7 +33,7 @@ def health_response(window: Window, request: Request) -> Response:
     """Answer one of the three routes."""
     if request.method not in {"GET", "HEAD"}:
         raise RequestRefusedError(
-            405, "MethodNotAllowed", f"{request.path} can only be read", "use GET", allow="GET, HEAD"
+            405, "MethodNotAllowed", f"{request.path} is read-only", "use GET", allow="GET, HEAD"
         )
     route, *rest = request.segments
     rows = (PING, *(window.ready() if route == "readyz" else window.health()))
@@ -82,8 +82,8 @@ def _all(route: str, request: Request, rows: tuple[HealthRow, ...]) -> Response:
 
 
 def _why(row: HealthRow) -> str:
-    # One check is one line: a detail with line breaks must not look like another check.
-    return " ".join(row.detail.split()) or "it did not say why"
+    # One check is one line: line breaks in a detail must not look like another check.
+    return " ".join(row.detail.split()) or "no reason given"
 
 
 def _text(status: int, text: str) -> Response:

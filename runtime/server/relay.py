@@ -71,8 +71,8 @@ class Relay:
 def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
     """Make the client's handshake with the runtime at `url`; a relative URL is resolved against `host`.
 
-    No error names the URL itself, for whoever has it has the command. Raises `RejectedError` for a URL that is not
-    plain HTTP, `UnavailableError` when nobody answers there or the answer is no upgrade.
+    No error contains the URL itself: it gives access to the command. Raises `RejectedError` for a URL that is not
+    plain HTTP, `UnavailableError` when the connection is refused or the answer is no upgrade.
     """
     try:
         parts = urlsplit(urljoin(f"http://{host}/", url))
@@ -81,8 +81,8 @@ def open_relay(url: str, request: Request, *, host: str = "127.0.0.1") -> Relay:
         parts, address = urlsplit(""), ("", 0)
     if parts.scheme != "http" or not address[0]:
         raise RejectedError(
-            "the container runtime serves its streams at an address that is not plain http; "
-            "turn TLS of its streaming server off (containerd: enable_tls_streaming = false)"
+            "the streaming address of the container runtime must be plain http; "
+            "switch TLS of its streaming server off (containerd: enable_tls_streaming = false)"
         )
     where = f"[{address[0]}]:{address[1]}" if ":" in address[0] else f"{address[0]}:{address[1]}"
     try:
@@ -118,7 +118,7 @@ class _Way(msgspec.Struct):
     sink: socket.socket
     bytes_: bytearray
     ended: bool = False
-    """The source said that nothing more comes."""
+    """The source sent end of file."""
     over: bool = False
     """All has arrived, or never will."""
 
@@ -164,7 +164,7 @@ def _carry(there: _Way, back: _Way, idle_s: float) -> None:
     gone: set[int] = set()
     moved_at = time.monotonic()
     while not (there.over and back.over):
-        # A runtime that has said its last word has nothing to wait for: only the client's leaving is outstanding.
+        # After the runtime's end of file only the client's is outstanding.
         limit_s = min(idle_s, LINGER_S) if back.over else idle_s
         left = moved_at + limit_s - time.monotonic()
         if left <= 0:
@@ -190,7 +190,7 @@ def _poll_of(there: _Way, back: _Way, gone: set[int]) -> select.poll:
 
 
 def _serve(out: _Way, into: _Way, seen: int, gone: set[int]) -> None:
-    """Read from and write to one socket: `out` carries what it says, `into` what it is told."""
+    """Read from and write to one socket: `out` carries received bytes, `into` bytes to send."""
     hangup = seen & (select.POLLHUP | select.POLLERR | select.POLLNVAL)
     if hangup:
         gone.add(out.source.fileno())
@@ -223,19 +223,19 @@ def read_answer(http: h11.Connection, sock: socket.socket, where: str, upgrade: 
         while (event := http.next_event()) is h11.NEED_DATA:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise UnavailableError(f"{endpoint} did not answer as HTTP does")
+                raise UnavailableError(f"{endpoint} sent an invalid HTTP answer")
             sock.settimeout(left)
             piece = sock.recv(16 << 10)
             if not piece:
                 raise UnavailableError(f"{endpoint} ended the connection without an answer")
             http.receive_data(piece)
     except h11.RemoteProtocolError:
-        raise UnavailableError(f"{endpoint} did not answer as HTTP does") from None
+        raise UnavailableError(f"{endpoint} sent an invalid HTTP answer") from None
     assert isinstance(event, h11.InformationalResponse | h11.Response)
     if event.status_code != SWITCHING:
         raise UnavailableError(
             f"{endpoint} answered {event.status_code} instead of switching to {upgrade}:"
-            " it may have forgotten the command; try again"
+            " the command may have expired; retry"
         )
     pairs = ((name.decode(), value.decode("latin-1")) for name, value in event.headers.raw_items())
     return tuple((name, value) for name, value in pairs if name.lower() in ANSWER_HEADERS)

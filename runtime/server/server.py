@@ -1,12 +1,12 @@
-"""Serves requests from a bounded number of daemon threads, one per connection, none while nobody asks.
+"""Serves requests on a bounded number of daemon threads, one per connection, none while idle.
 
 ```text
 accept thread (blocked in the kernel while idle) --connection--> thread: read, answer, close
                                  too many at once --------------> the slowest request that is still arriving is dropped,
-                                                                  with none such: 503 that says what they are busy with
+                                                                  with none such: 503 that says which requests hold the places
 ```
 
-A view that hangs holds its own thread only. What takes long (a followed log, a command) may use three quarters of the
+A view that hangs holds its own thread only. Long requests (a followed log, a command) may use three quarters of the
 places, so that there is always one left to ask what is going on.
 """
 
@@ -25,7 +25,7 @@ Answer = Callable[[Request], Response]
 """Answers one request; raises `RequestRefusedError` for one that is answered with an error."""
 
 OnBug = Callable[[str, BaseException], None]
-"""Told about a request (``GET /explain/default/web``) whose answer failed in a way nobody foresaw."""
+"""Called for a request (``GET /explain/default/web``) whose answer failed with an unexpected exception."""
 
 ACCEPT_PAUSE_S = 0.2
 """Pause after a failed accept (no file descriptors left), so that the loop does not spin."""
@@ -98,18 +98,18 @@ class Server:
                 self._stopping.wait(ACCEPT_PAUSE_S)
                 continue
             if not self._let_in(conn):
-                self._turn_away(conn)
+                self._reject(conn)
                 continue
             try:
                 threading.Thread(target=self._serve, args=(conn,), name=self._name, daemon=True).start()
             except RuntimeError:  # no more threads on this machine
-                self._turn_away(conn)
+                self._reject(conn)
                 self._forget(conn)
 
     def _let_in(self, conn: socket.socket) -> bool:
-        """Give a connection a place; in a full house that of the request that has been arriving for the longest time.
+        """Give a connection a place; when all are taken, the place of the request that has been arriving longest.
 
-        So nobody keeps others out by sending nothing. A request that was read whole is never dropped.
+        So no client keeps others out by sending nothing. A completely read request is never dropped.
         """
         dropped = None
         with self._lock:
@@ -125,7 +125,7 @@ class Server:
                 dropped.shutdown(socket.SHUT_RDWR)
         return True
 
-    def _turn_away(self, conn: socket.socket) -> None:
+    def _reject(self, conn: socket.socket) -> None:
         # One small write into an empty socket buffer: it fits or the client is gone, the accept thread never waits.
         with contextlib.suppress(OSError), conn:
             with contextlib.suppress(BlockingIOError):
@@ -141,7 +141,7 @@ class Server:
             with conn:
                 self._visit(conn)
         except OSError:
-            pass  # The client left or stopped reading: nobody to tell.
+            pass  # The client closed the connection or stopped reading.
         finally:
             self._forget(conn)
 
@@ -188,12 +188,12 @@ class Server:
             return refused.response
         except Exception as error:  # noqa: BLE001 - the HTTP view is where bugs must not reach a person as a traceback
             self._on_bug(what, error)
-            # The text of an unforeseen exception may hold anything, also what nobody should see.
+            # The text of an unexpected exception may contain secrets.
             return RequestRefusedError(
                 500,
                 "InternalError",
                 f"the agent failed to answer {what}: {type(error).__name__}",
-                "this is a bug; the agent's log has one line about it",
+                "this is a bug; see the agent's log",
             ).response
 
     def _admit(self, conn: socket.socket, request: Request, what: str) -> None:
@@ -210,5 +210,8 @@ class Server:
 def _too_busy(limit: int, busy: tuple[str, ...]) -> RequestRefusedError:
     shown = "; ".join(busy[:8]) + ("; ..." if len(busy) > 8 else "")
     return RequestRefusedError(
-        503, "TooBusy", f"all {limit} places of this socket are taken; try again soon", f"busy with: {shown}"
+        503,
+        "TooBusy",
+        f"all {limit} connections of this socket are in use; retry soon",
+        f"busy with: {shown}",
     )

@@ -123,7 +123,7 @@ class Admin:
 
     @staticmethod
     def is_long(request: Request) -> bool:
-        """Say whether the answer may take as long as a container lives."""
+        """Return whether the answer may take as long as a container lives."""
         return (
             request.segments[:1] == ("exec",)
             or (request.segments[:1] == ("logs",) and flag(request, "follow"))
@@ -149,7 +149,7 @@ class Admin:
         raise RequestRefusedError(
             405,
             "MethodNotAllowed",
-            f"{request.method} {request.path} is not possible",
+            f"{request.method} {request.path} is not supported",
             f"use {allow}",
             allow=allow,
         )
@@ -252,7 +252,7 @@ class Admin:
             asked = from_json(request.body, PullBody)
         except UndecodableError as error:
             raise RequestRefusedError(
-                400, "BadBody", f"the body names no image: {error}", 'send {"image": "registry/name:tag"}'
+                400, "BadBody", f"the body has no image: {error}", 'send {"image": "registry/name:tag"}'
             ) from None
         image = _reference(asked.image, '{"image": "registry/name:tag"}')
         return _json({"pulled": self._window.pull_image(image)})
@@ -272,16 +272,14 @@ class Admin:
                 return _json(found)
             unknown_since = unknown_since if found is None else now
             if now - unknown_since > UNKNOWN_LIMIT_S:
-                lost = "the image manager does not know of the run: it was restarted, or hangs"
-                raise RequestRefusedError(
-                    503, "Unavailable", lost, "GET /images/gc says where it stands; ask again"
-                )
+                lost = "ImageGCManager does not know the run: it was restarted, or hangs"
+                raise RequestRefusedError(503, "Unavailable", lost, "see GET /images/gc, and retry")
             time.sleep(COLLECT_PAUSE_S)
         raise RequestRefusedError(
             504,
             "TimedOut",
-            f"the collection goes on for more than {COLLECT_LIMIT_S:g} s",
-            "GET /images/gc tells",
+            f"the garbage collection takes more than {COLLECT_LIMIT_S:g} s",
+            "see GET /images/gc",
         )
 
     def _logs(self, request: Request) -> Response:
@@ -305,7 +303,7 @@ class Admin:
         try:
             current = self._window.log_target(pod, container, previous=False)
         except OperatingError as failure:
-            # Gone is an end; not knowing (the runtime does not answer) is none.
+            # A removed container ends the log; an unreachable runtime does not.
             return failure.kind in {FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT}
         return current.path == target.path and current.running
 
@@ -364,7 +362,7 @@ class Admin:
 
 
 def is_below(path: str, prefix: str) -> bool:
-    """Say whether an actor is at `prefix` or below it; ``/node/po`` is not a prefix of ``/node/pods``."""
+    """Return whether an actor is at `prefix` or below it; ``/node/po`` is not a prefix of ``/node/pods``."""
     wanted = "/" + prefix.strip("/")
     return wanted in {"/", path} or path.startswith(wanted + "/")
 
@@ -388,7 +386,7 @@ def _actor(row: ActorRow, *, detail: bool) -> dict[str, Any]:
 
 def _reference(text: str, expected: str) -> str:
     if not text.strip():
-        raise RequestRefusedError(400, "BadQuery", "no image is named", f"give its id or a name: {expected}")
+        raise RequestRefusedError(400, "BadQuery", "image required", f"give its id or a name: {expected}")
     return text.strip()
 
 

@@ -2,7 +2,7 @@
 
 A connection carries one request and is closed after the answer: no pipelining, no chunked request bodies. h11 knows the
 protocol; here are deadlines, limits, and which requests are taken. A head that does not arrive within its deadline ends the connection, however slowly it drips. A request
-may ask to go on in another protocol; a view that grants it answers with a `Tunnel`, which has the connection from then
+may request a protocol upgrade; a view that grants it answers with a `Tunnel`, which has the connection from then
 on, and all others answer as if it had not been asked.
 """
 
@@ -28,7 +28,7 @@ READ_S = 10.0
 WRITE_S = 10.0
 """How long an answer may find no room in the client's socket."""
 STREAM_WRITE_S = 600.0
-"""The same for a followed log: its reader may be somebody who scrolls."""
+"""The same for a followed log: its reader may scroll."""
 
 PHRASES = {
     200: "OK",
@@ -75,11 +75,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     query: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     hangup: int = -1
-    """The connection's file descriptor, for answers that go on until the client leaves."""
+    """The connection's file descriptor, for answers that last until the client leaves."""
     upgrade: str = ""
-    """The protocol that the client wants to go on with, as it wrote it; empty for none."""
+    """The protocol of the upgrade request, as written; empty for none."""
     handshake: Headers = ()
-    """What it said about that protocol, in its order; a name may come more than once."""
+    """The versions of that protocol, in the client's order; a name may occur more than once."""
     early: bytes = b""
     """What it sent in that protocol already, before it knew."""
 
@@ -106,12 +106,12 @@ class Pieces(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
         ...
 
 
 class Tunnel(Protocol):
-    """Another protocol that a connection goes on with."""
+    """The protocol that takes over a connection."""
 
     @property
     def headers(self) -> Headers:
@@ -123,7 +123,7 @@ class Tunnel(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
         ...
 
 
@@ -204,7 +204,7 @@ class Exchange:
             self._http.receive_data(piece)
         if not isinstance(event, h11.Request):
             return None
-        # h11 minds the size of a head that goes on; this one may have come whole.
+        # h11 limits a head that arrives in pieces; this one may have arrived at once.
         if (
             len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
             > HEAD_LIMIT_BYTES
@@ -268,7 +268,7 @@ class Exchange:
         if response.pieces is None:
             self._send(head + response.body, WRITE_S)
             return
-        # The head goes out first: whoever follows a quiet log is to see at once that it works.
+        # The head is sent first: the reader of a quiet log sees at once that it works.
         self._send(head, WRITE_S)
         for piece in response.pieces:
             if piece:
@@ -299,7 +299,7 @@ def refusal(error: h11.RemoteProtocolError) -> RequestRefusedError:
     """Return what answers bytes that are no request."""
     if error.error_status_hint == HEAD_TOO_LARGE:
         return too_large()
-    return RequestRefusedError(400, "BadRequest", f"this is no HTTP request: {shortened(str(error))}")
+    return RequestRefusedError(400, "BadRequest", f"not an HTTP request: {shortened(str(error))}")
 
 
 def too_large() -> RequestRefusedError:
@@ -312,10 +312,10 @@ def too_large() -> RequestRefusedError:
 def request_line(head: h11.Request) -> tuple[str, str]:
     """Return method and target. Raises `RequestRefusedError`."""
     if head.http_version not in {b"1.1", b"1.0"}:
-        raise RequestRefusedError(505, "VersionNotSupported", "only HTTP/1.1 and HTTP/1.0 are spoken here")
+        raise RequestRefusedError(505, "VersionNotSupported", "only HTTP/1.1 and HTTP/1.0 are supported")
     method, target = head.method.decode(), head.target.decode("latin-1")
     if method not in METHODS:
-        raise RequestRefusedError(501, "NotImplemented", "the request's method is not known here")
+        raise RequestRefusedError(501, "NotImplemented", "the request's method is not supported")
     if not target.startswith("/"):
         raise RequestRefusedError(400, "BadRequest", "the request's target is not a path")
     return method, target
@@ -327,7 +327,7 @@ def values(head: h11.Request, name: bytes) -> tuple[str, ...]:
 
 
 def handshake(head: h11.Request) -> Headers:
-    """Return what a request says about the protocol that it wants to go on with."""
+    """Return the upgrade fields of a request."""
     pairs = ((name.decode(), value.decode("latin-1")) for name, value in head.headers)
     return tuple((name, value) for name, value in pairs if name in HANDSHAKE)
 

@@ -129,7 +129,7 @@ def test_a_stale_socket_is_replaced_and_anything_else_is_not(tmp_path):
     path = tmp_path / "s.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
-    with pytest.raises(UnavailableError, match="nobody listens"):
+    with pytest.raises(UnavailableError, match="no process listens"):
         connect_unix(str(path), 1)
     listen_unix(str(path)).close()
     path.write_text("precious")
@@ -222,8 +222,8 @@ def test_top_shows_the_largest_first_and_names_what_is_wrong(agent):
 def test_eviction_is_explained_the_answer_first(agent):
     text = verb(agent, "explain", "eviction").stdout.decode()
     lines = text.splitlines()
-    assert lines[0] == "Now:        pod default/web would be evicted for memory.available"
-    assert lines[1] == "Pressure:   MemoryPressure, felt now"
+    assert lines[0] == "Now:        evict pod default/web for memory.available"
+    assert lines[1] == "Pressure:   MemoryPressure, observed now"
     [memory] = [line.split() for line in lines if line.startswith("memory.available")]
     assert memory == [
         "memory.available",
@@ -239,13 +239,13 @@ def test_eviction_is_explained_the_answer_first(agent):
     ]
     rows = [line.split(maxsplit=4) for line in lines if line.startswith("default/")]
     assert rows[0] == ["default/web", "2.0GiB", "0B", "0", "next"]
-    assert rows[1][4] == "nobody knows what it uses"
-    assert "if it were short of" not in text
+    assert rows[1][4] == "usage unknown"
+    assert "were short:" not in text
     assert "default/hog for nodefs.available, 70s ago" in text
-    assert "Kernel:     tells at once when a memory threshold is crossed" in lines
+    assert "Kernel:     notifies when a memory threshold is crossed" in lines
     assert "OOM kills:  default/web/main: hog (7), 3 s ago, limit of /kubepods" in lines
     assert (
-        "if it were short of pid.available:"
+        "order of eviction if pid.available were short:"
         in verb(agent, "explain", "eviction", "--dry-run").stdout.decode()
     )
     assert msgspec.json.decode(verb(agent, "explain", "eviction", "-o", "json").stdout)["short_of"]
@@ -678,16 +678,14 @@ def test_a_collection_is_waited_for_and_told(agent):
     assert agent.window.asked_runs == ["run-1"]
     assert lines[1].split()[:4] == ["docker.io/library/old:1", "cdcdcdcdcdcd", "7.0MiB", "removed"]
     assert "used by default/web-node1/nginx" in lines[2]
-    assert (
-        lines[-1] == "1 image removed, 7.0MiB as the runtime counts; 6.0MiB became free; 40GiB are free now"
-    )
+    assert lines[-1] == "1 image removed, 7.0MiB as the runtime counts; 6.0MiB freed; 40GiB free now"
 
 
 def test_a_collection_that_failed_ends_with_one_and_a_line(agent):
     agent.window.gc_failure = "cannot remove image x: it is busy"
     ended = verb(agent, "images", "gc")
     assert ended.returncode == 1
-    assert ended.stderr == b"nodeagent: the collection failed: cannot remove image x: it is busy\n"
+    assert ended.stderr == b"nodeagent: garbage collection failed: cannot remove image x: it is busy\n"
     assert b"1 image removed" in ended.stdout
     agent.window.looks = 0
     assert verb(agent, "images", "gc", "-o", "json").returncode == 1
@@ -743,7 +741,7 @@ def test_exec_gives_output_and_exit_code_of_the_command(agent):
     assert agent.window.ran[0][2] == ("ls", "-c", "--", "x")
     refused = verb(agent, "exec", "-it", "loop", "--", "sh")
     assert refused.returncode == 1
-    assert b"the embedded runtime has no streaming yet; leave -i and -t out" in refused.stderr
+    assert b"the embedded runtime does not support streaming yet; remove -i and -t" in refused.stderr
 
 
 def test_logs_go_through_as_they_are(agent, log):
@@ -762,7 +760,7 @@ def test_no_agent_is_one_clear_line(tmp_path):
         assert ran.returncode == 1
         assert ran.stdout == b""
         assert ran.stderr.count(b"\n") == 1
-        assert b"no agent to talk to" in ran.stderr
+        assert b"cannot connect to the agent" in ran.stderr
 
 
 def test_a_closed_pipe_ends_a_verb_quietly(agent):

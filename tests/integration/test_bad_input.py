@@ -42,7 +42,7 @@ BROKEN = {
     "an alias bomb": (BOMB.encode(), ("alias",)),
     "duplicate keys": (
         b"apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  name: b\n",
-        (":5:", "duplicate key 'name'", "each may stand once in an object"),
+        (":5:", "duplicate key 'name'", "each key is allowed once in an object"),
     ),
     "a Deployment": (DEPLOYMENT.encode(), ("kind", "Deployment", "Pod")),
     "two documents": (b"kind: Pod\n---\nkind: Pod\n", (":2", "document")),

@@ -94,7 +94,7 @@ def test_validate_tells_of_a_file_that_is_not_there_in_one_line(agent):
     assert "no such file" in line
 
 
-def test_validate_goes_on_after_a_file_that_can_not_be_read(agent):
+def test_validate_goes_on_after_a_file_that_cannot_be_read(agent):
     good = agent.folder / "good.yaml"
     good.write_text(json.dumps(pod("good", FOREVER)))
     ended = agent.verb_alone("validate", str(agent.folder / "missing.yaml"), str(good))
@@ -143,7 +143,7 @@ def test_a_verb_without_an_agent_is_one_clear_line(agent, words):
     ended = agent.verb(*words)
     assert (ended.returncode, ended.stdout) == (1, "")
     [line] = ended.stderr.splitlines()
-    assert line.startswith("nodeagent: no agent to talk to:")
+    assert line.startswith("nodeagent: cannot connect to the agent:")
     assert str(agent.root / "nodeagent.sock") in line
     assert "nodeagent run" in line
     assert "--root-dir" in line
@@ -155,7 +155,7 @@ def test_a_verb_after_a_killed_agent_is_one_clear_line(agent):
     ended = agent.verb("pods")
     assert ended.returncode == 1
     [line] = ended.stderr.splitlines()
-    assert "nobody listens" in line
+    assert "no process listens" in line
 
 
 def test_a_pod_that_is_not_there_is_one_clear_line(agent):
@@ -189,10 +189,10 @@ def test_a_field_of_the_configuration_that_does_not_exist_is_an_error_with_its_p
     )
 
 
-def test_a_field_of_the_configuration_that_is_not_honoured_is_a_warning_with_its_path(agent):
+def test_a_field_of_the_configuration_that_is_not_supported_is_a_warning_with_its_path(agent):
     agent.configure(podCIDR="10.0.0.0/24")
     agent.start()
-    [line] = [line for line in agent.stderr().splitlines() if "not honoured" in line]
+    [line] = [line for line in agent.stderr().splitlines() if "not supported yet" in line]
     assert "podCIDR" in line
     assert "WARN" in line
 
@@ -217,7 +217,7 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
     ids=lambda flag: flag[0],
 )
 def test_a_flag_of_a_later_build_is_refused_in_one_line(agent, flag):
-    refused(agent.run(*flag), flag[0], "does not have", "leave the flag out")
+    refused(agent.run(*flag), flag[0], "is not supported yet", "remove the flag")
 
 
 def test_an_endpoint_that_is_none_is_refused_in_one_line(agent):

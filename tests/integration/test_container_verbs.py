@@ -106,7 +106,7 @@ def test_streams_that_the_runtime_does_not_have_or_nobody_could_have_are_one_cle
     agent.until_status("web", "Running")
     agent.until_status("job", "Error")
     for pod, why in (
-        ("web", "the embedded runtime has no streaming yet; leave -i and -t out"),
+        ("web", "the embedded runtime does not support streaming yet; remove -i and -t"),
         ("job", "not running"),
         ("nowhere", 'no pod "nowhere"'),
     ):

@@ -1,4 +1,4 @@
-"""Pods that ask for what can not be, or must not be, on either runtime: bounded, explained, and their neighbour notices nothing."""
+"""Pods that ask for what cannot be, or must not be, on either runtime: bounded, explained, and their neighbour notices nothing."""
 
 import ctypes
 import os
@@ -59,7 +59,7 @@ def test_a_probe_that_floods_and_a_hook_that_hangs_are_cut_off_and_explained(hou
     told = house.until_waits(
         "web", "the preStop hook of container main: exec sh -c exec sleep 1000001 (at most "
     )
-    assert told["kill"].endswith("with 4 s of grace")
+    assert told["kill"].endswith("grace period 4 s")
     house.agent.until_gone("web", deadline_s=40.0)
 
 
@@ -88,7 +88,7 @@ def test_a_socket_where_a_folder_should_be_starts_nothing_and_is_explained(house
             volumes=[{"name": "v", "hostPath": {"path": str(listener), "type": kind}}],
         )
         told = house.until_waits(name, f"{listener} {text}")
-        assert "main: waits, ContainerCreating" in told["containers"][0]
+        assert "main: waiting: ContainerCreating" in told["containers"][0]
         assert house.status(name)["phase"] == "Pending"
     assert listener.is_socket()
 

@@ -56,7 +56,7 @@ def test_ready_waits_for_a_source_that_does_not_speak_and_names_it(agent, free_p
     assert status in (500, 503), body
     # The file source speaks at once; until then both are named.
     agent.until(
-        lambda: "not heard yet from: http\n" in over_tcp(free_port, "/readyz")[1], "the URL alone is named"
+        lambda: "no list yet from: http\n" in over_tcp(free_port, "/readyz")[1], "the URL alone is named"
     )
     assert over_tcp(free_port, "/livez")[0] == 200
 
@@ -98,9 +98,7 @@ def test_everything_answers_while_the_keeper_of_a_pod_hangs(agent, free_port):
     assert keeper in agent.keepers()
     os.kill(keeper, signal.SIGSTOP)
     agent.drop("hung")
-    agent.until(
-        lambda: "the outcome of: StopContainer" in agent.explain("hung")["waits_for"], "its stop hangs"
-    )
+    agent.until(lambda: "to exit; SIGKILL" in agent.explain("hung")["waits_for"], "its stop hangs")
     answers_everything(agent, free_port)
     # One that hangs delays itself only.
     agent.put("late", FOREVER)

@@ -48,16 +48,16 @@ def test_each_step_before_the_own_containers_is_explained(house):
     )
     told = house.until_waits("web", "init container first to end")
     assert told["since_s"] is not None
-    assert told["containers"][0].startswith("first (init): runs since")
-    assert told["containers"][1].startswith("side (sidecar): waits, PodInitializing")
-    assert told["containers"][3].startswith("main: waits, PodInitializing")
+    assert told["containers"][0].startswith("first (init): running for")
+    assert told["containers"][1].startswith("side (sidecar): waiting: PodInitializing")
+    assert told["containers"][3].startswith("main: waiting: PodInitializing")
     first.touch()
     told = house.until_waits("web", "startup probe of container side to succeed")
     assert "first (init): ended with exit code 0" in told["containers"][0]
     assert house.conditions("web")["Initialized"] == ("False", "ContainersNotInitialized")
     up.touch()
     told = house.until_waits("web", "back-off of container last, which ended with exit code 3")
-    assert told["containers"][2].startswith("last (init): waits, CrashLoopBackOff")
+    assert told["containers"][2].startswith("last (init): waiting: CrashLoopBackOff")
     assert told["next"][0]["in_s"] > 0
     assert house.diary()[0] == "first"
     assert "main" not in house.diary()
@@ -67,7 +67,7 @@ def test_each_step_before_the_own_containers_is_explained(house):
     assert house.diary()[-2:] == ["last", "main"]
     assert "(init): ended with exit code 0" in told["containers"][2]
     house.kill("web", "side")
-    line = house.until_line("web", "side", "runs since", "last ended with exit code 137")
+    line = house.until_line("web", "side", "running for", "last ended with exit code 137")
     assert "1 restart" in line
 
 
@@ -86,12 +86,12 @@ def test_sidecars_that_wait_for_their_turn_to_be_stopped_say_for_whom(house):
     house.agent.drop("web")
     told = house.until_waits(
         "web",
-        "StopContainer container main",
+        "container main to exit",
         "container one, whose turn is after containers main, two",
         "container two, whose turn is after container main",
     )
-    assert told["kill"].startswith("removed from its source: asked for by /node/pods")
-    assert "with 60 s of grace" in told["kill"]
+    assert told["kill"].startswith("removed from its source, ")
+    assert "grace period 60 s" in told["kill"]
     house.agent.until(lambda: house.diary() == ["main"], "only the main was told to stop")
     gates["main"].touch()
     told = house.until_waits("web", "container one, whose turn is after container two")
@@ -116,7 +116,7 @@ def test_what_a_restart_rule_does_is_explained(house):
     house.until_content("web")
     house.gate("go").touch()
     for name in ("main", "asks"):
-        line = house.until_line("web", name, "runs since", "RestartingAllContainers")
+        line = house.until_line("web", name, "running for", "RestartingAllContainers")
         assert "1 restart" in line
     tried.unlink()
 
@@ -168,7 +168,7 @@ def test_each_state_of_a_containers_probes_is_explained(house):
     assert house.conditions("web")["Ready"][0] == "True"
     ill.touch()
     until(lambda: house.agent.status("web").get("restartCount") == 1, "it is restarted", 30.0)
-    house.until_line("web", "main", "runs since", "last ended with exit code 0 (Completed)", "1 restart")
+    house.until_line("web", "main", "running for", "last ended with exit code 0 (Completed)", "1 restart")
     assert "Container main failed liveness probe, will be restarted" in house.events("web", "Killing")
     assert any(
         text.startswith("Liveness probe failed: feels ill") for text in house.events("web", "Unhealthy")
@@ -200,7 +200,7 @@ def test_hooks_are_explained_while_they_run_and_so_is_the_grace_that_is_left(hou
         "it waits longer",
     )
     assert "postStart hook" in later["waits_for"]
-    assert "second: waits, ContainerCreating" in later["containers"][1]
+    assert "second: waiting: ContainerCreating" in later["containers"][1]
     start.touch()
     told = house.until_content("web")
     assert any("postStart hook of container main" in step["what"] for step in told["tried"])
@@ -208,14 +208,14 @@ def test_hooks_are_explained_while_they_run_and_so_is_the_grace_that_is_left(hou
     told = house.until_waits("web", "the preStop hook of container main: exec sh -c", "s more)")
     left = re.search(r"main: exec .*\(at most (\d+) s more\)", told["waits_for"], re.DOTALL)
     assert 20 <= int(left[1]) <= 40
-    assert told["kill"].startswith("removed from its source: asked for by /node/pods")
-    assert told["kill"].endswith("with 40 s of grace")
-    assert told["state"] == "it is being stopped for good: removed from its source"
+    assert told["kill"].startswith("removed from its source, ")
+    assert told["kill"].endswith("grace period 40 s")
+    assert told["state"] == "terminating: removed from its source"
     house.until_waits("web", "the preStop hook of container main")
     # The other container was not held up by the hook.
     house.until_line("web", "second", "ended with exit code")
     stop.touch()
-    told = house.until_waits("web", "the outcome of: StopContainer container main")
+    told = house.until_waits("web", "container main to exit")
     assert any(
         "preStop hook of container main" in step["what"] and step["result"].startswith("ok")
         for step in told["tried"]
@@ -286,10 +286,10 @@ def test_a_critical_pod_and_the_one_that_makes_room_for_it_name_each_other(house
     house.until_content("lesser")
     house.put("top", house.container("main", FOREVER, **asks), priority=2_000_001_000)
     told = house.until_waits("top", "room on the node", "default/lesser-")
-    assert told["state"].startswith("it has no actor")
-    told = house.until_waits("lesser", "StopContainer container main")
-    assert told["kill"].startswith("pre-empted: asked for by /node/pods")
-    assert told["state"] == "it is being stopped for good: pre-empted"
+    assert told["state"].startswith("no actor")
+    told = house.until_waits("lesser", "container main to exit")
+    assert told["kill"].startswith("pre-empted, ")
+    assert told["state"] == "terminating: pre-empted"
     assert house.events("lesser", "Preempting") == ["Preempted in order to admit critical pod"]
     house.agent.until(lambda: house.diary() == ["term"], "it was told to stop")
     end.touch()
@@ -319,10 +319,10 @@ def test_the_end_of_a_pod_is_explained_and_stays(house, code, phase, word):
     house.put("job", house.container("main", f"exit {code}"), restartPolicy="Never")
     house.agent.until_status("job", word)
     told = house.until_said("job", lambda t: t["state"], phase)
-    assert told["state"] == f"{phase}; nothing of it will run again"
+    assert told["state"] == f"{phase}, no container will be started again"
     assert told["kill"].startswith("ran to its end")
     assert f"ended with exit code {code}" in told["containers"][0]
-    assert "not to be started again" in told["containers"][0]
+    assert "will not be started again" in told["containers"][0]
     assert told["waits_for"] == "finished; kept until it is removed from its source"
     found = house.conditions("job")
     assert found["Ready"] == ("False", "PodCompleted" if code == 0 else "PodFailed")
@@ -341,7 +341,7 @@ def test_a_volume_that_is_not_there_yet_is_what_a_pod_waits_for(house):
     )
     told = house.until_waits("web", f"{missing} is not a directory")
     assert told["next"][0]["in_s"] > 0
-    assert "main: waits, ContainerCreating" in told["containers"][0]
+    assert "main: waiting: ContainerCreating" in told["containers"][0]
     assert any("hostPath type check failed" in text for text in house.events("web", "FailedMount"))
     missing.mkdir()
     told = house.until_content("web", 60.0)
@@ -371,9 +371,7 @@ def test_a_resize_that_waits_or_can_never_be_is_explained_and_given_once_there_i
     house.until_content("grows")
     before = house.agent.mains("grows")
     put_growing(house, 600)
-    told = house.until_waits(
-        "grows", "room for the amounts that it asks for now", "resource: cpu, requested: 600"
-    )
+    told = house.until_waits("grows", "free resources for its resize", "resource: cpu, requested: 600")
     assert told["since_s"] is not None
     assert any(text.startswith("resize Deferred: ") for text in told["problems"])
     assert any("cpu is used by: default/holds-" in text for text in told["problems"])
@@ -387,7 +385,7 @@ def test_a_resize_that_waits_or_can_never_be_is_explained_and_given_once_there_i
     assert house.conditions("grows")["PodResizePending"] == ("True", "Infeasible")
     assert not told["waits_for"]
     put_growing(house, 600)
-    house.until_waits("grows", "room for the amounts that it asks for now")
+    house.until_waits("grows", "free resources for its resize")
     house.agent.drop("holds")
     told = house.until_content("grows")
     assert not told["problems"]
@@ -396,19 +394,19 @@ def test_a_resize_that_waits_or_can_never_be_is_explained_and_given_once_there_i
     assert house.agent.mains("grows") == before
 
 
-# ---------------------------------------------------------------- 8. what can not be carried out
+# ---------------------------------------------------------------- 8. what cannot be carried out
 
 
-def test_what_can_not_be_carried_out_is_explained_with_the_standard_reason(house):
+def test_what_cannot_be_carried_out_is_explained_with_the_standard_reason(house):
     source = {"resourceFieldRef": {"containerName": "other", "resource": "limits.cpu"}}
     house.put("env", house.container("main", FOREVER, env=[{"name": "N", "valueFrom": source}]))
     house.put("image", {**house.container("main", FOREVER), "image": "Not//An:Image"})
     house.put("program", {**house.container("main", FOREVER), "command": ["no-such-program"]})
     house.agent.until_status("env", "CreateContainerConfigError")
     told = house.until_waits("env", "container other not found")
-    assert "main: waits, CreateContainerConfigError: container other not found" in told["containers"][0]
+    assert "main: waiting: CreateContainerConfigError: container other not found" in told["containers"][0]
     house.agent.until_status("image", "InvalidImageName")
-    house.until_line("image", "main", "waits, InvalidImageName", "Not//An:Image")
+    house.until_line("image", "main", "waiting: InvalidImageName", "Not//An:Image")
     house.until_line("program", "main", "exit code 128 (StartError)", "no-such-program")
     house.agent.until_status("program", "CrashLoopBackOff")
     house.until_waits("program", "back-off of container main, which ended with exit code 128")

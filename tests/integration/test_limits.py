@@ -68,7 +68,7 @@ def test_too_few_descriptors_kill_no_pod_and_are_told(limited):
     limited.stop()
     limited.nofile = f"{FEW}:{FEW}"
     limited.start()
-    line = limited.until(lambda: said(limited, "room for descriptors"), "it says what it can hold")[-1]
+    line = limited.until(lambda: said(limited, "open file limit"), "it says what it can hold")[-1]
     assert f"open_files={FEW}" in line
     assert f"pods_at_most={FEW - OWN - SPARE}" in line
     verbose = limited.until(

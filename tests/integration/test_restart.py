@@ -234,7 +234,7 @@ def test_an_agent_killed_at_any_writing_of_the_ledger_loses_nothing(agent, side,
 
 def test_a_plan_of_faults_is_announced_and_a_wrong_one_is_refused(agent):
     agent.start(env=plan(agent, KillProcess(port="runtime", call="NoSuchCall")))
-    assert "faults are planned" in agent.stderr()
+    assert "fault injection is on" in agent.stderr()
     agent.stop()
     path = agent.folder / "wrong.json"
     for text in (
@@ -246,7 +246,7 @@ def test_a_plan_of_faults_is_announced_and_a_wrong_one_is_refused(agent):
         path.write_text(text)
         ended = agent.run(env={"NODEAGENT_FAULTS": str(path)})
         assert ended.returncode == 1
-        assert "NODEAGENT_FAULTS: cannot read a plan of faults: " in ended.stderr
+        assert "NODEAGENT_FAULTS: cannot read the plan of faults: " in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
     missing = agent.run(env={"NODEAGENT_FAULTS": str(agent.folder / "missing")})
     assert "there is no such file" in missing.stderr
@@ -268,7 +268,7 @@ def test_a_cgroup_that_a_killed_agent_left_is_removed_by_the_next(agent):
         pytest.skip("needs a cgroup hierarchy that may be written to, as root has one")
     main = agent.mains("web")
     agent.kill9()
-    # As a keeper leaves it whose maker died before it said what to keep, and a nursery that could not tidy up.
+    # As a keeper leaves it whose maker died before it said what to keep, and a keeper server that could not tidy up.
     strays = [group / name for group in groups for name in ("0" * 32, "nursery-999999999")]
     for stray in strays:
         (stray / "keeper").mkdir(parents=True)

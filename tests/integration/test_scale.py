@@ -68,7 +68,7 @@ def test_a_hundred_pods_start_fast_cost_little_and_leave_nothing(agent, capsys):
     agent.until(lambda: len(list(pages.iterdir())) == PODS, "the events of each pod are written down")
     for folder in (agent.logs, agent.root / "pods", agent.root / "run" / "sandboxes", *sections.values()):
         agent.until(lambda folder=folder: not list(folder.iterdir()), f"{folder} is empty")
-    # The nursery alone is left; it goes with the agent, and the fixture proves that.
+    # Only the keeper server is left; it goes with the agent, and the fixture proves that.
     agent.until(lambda: not agent.pod_keepers(), "no keeper is left")
     for names in agent.corners().values():
         [corner] = names

@@ -86,7 +86,7 @@ def test_a_removed_pod_gets_its_grace_and_no_more(agent):
     agent.drop("deaf")
     agent.drop("slow")
     agent.until_status("deaf", "Terminating")
-    assert "2 s of grace" in agent.explain("deaf")["kill"]
+    assert "grace period 2 s" in agent.explain("deaf")["kill"]
     agent.until_gone("slow")
     slow_s = time.monotonic() - begun
     assert path.read_text().endswith("slow off\nslow gone\n")
@@ -148,7 +148,7 @@ def test_a_manifest_folder_that_is_missing_counts_as_empty_and_is_told(agent):
     agent.until_status("web", "Running")
 
 
-def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
+def test_a_manifest_path_that_cannot_be_read_stops_no_pod(agent):
     agent.put("web", FOREVER)
     agent.start()
     agent.until_status("web", "Running")
@@ -165,7 +165,7 @@ def test_a_manifest_path_that_can_not_be_read_stops_no_pod(agent):
     row = agent.until(lambda: agent.row("web")["why"] and agent.row("web"), "the pod is shown")
     assert row["status"] == "Waiting"
     assert "file" in row["why"]
-    assert "something of it runs" in agent.explain("web")["state"]
+    assert "container runtime, running" in agent.explain("web")["state"]
     link.symlink_to(away)
     link.replace(agent.manifests)
     agent.until_status("web", "Running")

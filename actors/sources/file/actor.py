@@ -1,8 +1,8 @@
-"""The file source: reads a folder or file of manifests and tells the merge which pods it wants."""
+"""The file source: reads a folder or file of manifests and sends the list of pods to the merge."""
 
 from actors.sources.file.core import CHANGES, LEDGER, MANIFESTS, PERIOD_S, begin, decide
 from actors.sources.file.state import FileState, changed_rows
-from actors.sources.row import tell_rows
+from actors.sources.row import log_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -13,7 +13,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class FileSource(CoreActor[SourceMessage]):
-    """Reads `path` every `period_s` and whenever `changes` announces a file; tells the merge at `config`."""
+    """Reads `path` every `period_s` and whenever `changes` announces a file; sends `PodsSeen` to the merge at `config`."""
 
     state: FileState
 
@@ -46,7 +46,7 @@ class FileSource(CoreActor[SourceMessage]):
         )
 
     def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[FileState]:
-        """Ask the core, and tell the operator what became of which file."""
+        """Decide on one message and log the state of each changed file."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
-        tell_rows(ctx.log, changed_rows(self.state, decision.state))
+        log_rows(ctx.log, changed_rows(self.state, decision.state))
         return decision

@@ -1,10 +1,10 @@
-"""Decides when to read the manifest path, what to tell the merge, and what to remember of it.
+"""Decides when to read the manifest path, what to send to the merge, and what to store of it.
 
 ```text
 RecallAll -> ReadManifests at once, then every period, at each FileSettled, and to confirm what only a reading showed
                   |
                   v
-          listing.py: what counts -> PodsSeen (the whole list) to the merge -> Remember / Forget what files said
+          listing.py: accepted content -> PodsSeen (the whole list) to the merge -> Remember / Forget file contents
 ```
 
 The state is this source's alone; what must outlive it is in the ledger's section `manifests`: the last right content
@@ -113,7 +113,7 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
         case Outcome():
             return absorb_outcome(state, message, now)
         case Restarted(path=path) if path == state.config:
-            return replace(state, told=False)
+            return replace(state, sent=False)
         case Alarm() | Heard() | Restarted() | ChildDied():
             return state
         case _:
@@ -121,7 +121,7 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
 
 
 def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileState:
-    """Return what is known after a call ended. One of an earlier incarnation says nothing."""
+    """Return the state after a call ended. An outcome of an earlier incarnation is ignored."""
     if outcome.op == state.recalling:
         return absorb_memory(state, outcome)
     if state.reading is not None and outcome.op == state.reading.op:
@@ -168,7 +168,7 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
 
 
 def remembered(state: FileState, memo: Memo) -> FileEntry:
-    """Return a file as it was when it was last right. What it says now is still to be read."""
+    """Return a file with its last valid content. Its current content is still to be read."""
     read = read_pod(memo.document, origin_of(state, memo.path))
     if read.pod is None:
         return FileEntry(path=memo.path)
@@ -210,7 +210,7 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
     actions: list[Action] = []
     if state.subscription.is_due(now):
         actions.append(Listen(stream=CHANGES))
-        # What changed while nobody listened was not announced.
+        # Changes before the subscription were not announced.
         subscription = state.subscription.opened(now)
         state = replace(state, subscription=subscription, read_at=min(state.read_at, now))
     if not state.recalled:
@@ -223,9 +223,9 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
         actions.append(call(op, MANIFESTS, ReadManifests(path=state.path), READ_DEADLINE_S))
         reading = Reading(op=op, started_at=now, announced=state.announced)
         state = replace(state, reading=reading, announced=())
-    if state.listed and not state.told:
+    if state.listed and not state.sent:
         actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
-        state = replace(state, told=True)
+        state = replace(state, sent=True)
     if state.lost:
         actions.append(Tell(to=paths.EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
         state = replace(state, lost=())
@@ -256,7 +256,7 @@ def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
 
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
-    """Return when to look again at the latest, were nothing to come."""
+    """Return the latest time of the next decision."""
     times = [*state.subscription.wakes()]
     if state.recalled and state.reading is None:
         times.append(next_reading(state))
@@ -266,7 +266,7 @@ def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | No
 
 
 def wanted_writes(state: FileState) -> tuple[Unwritten, ...]:
-    """Return what the ledger will not hold as it should once what is being written is there."""
+    """Return the ledger writes that are missing when those in flight are done."""
     if not state.remembers or not state.listed:
         return ()
     stored = {one.path: one for one in state.stored}

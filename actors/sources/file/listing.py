@@ -3,7 +3,7 @@
 | a reading shows | and | then |
 |---|---|---|
 | other bytes | it is the first, or the file was announced as settled | they count |
-| other bytes | nobody announced them | they count when a reading a second later shows the same |
+| other bytes | not announced | they count when a reading a second later shows the same |
 | no file any more | it is the first | it is gone |
 | no file any more | announced, or not | it is gone when a reading a moment later misses it too |
 | nothing, for it failed | | nothing is gone before two more readings miss it |
@@ -13,7 +13,7 @@
 The first reading counts at once: what it shows was nearly always written long before, a file that is being written just
 then is announced when its writer is done, and waiting would delay every pod of a node that boots.
 
-A folder on another file system than before is one that was unmounted, most often, and its emptiness says nothing.
+A folder on another file system than before was most often unmounted; its emptiness is not a removal of manifests.
 
 A file that is gone waits even when it was announced, because editors save by renaming the old file away and writing a
 new one: in between, the pod must not be killed.
@@ -28,7 +28,7 @@ from api.kube.objects.pod import Pod
 from api.ports.manifests import ManifestFile, ManifestListing
 
 SETTLE_S = 1.0
-"""Between two equal readings of what nobody announced."""
+"""Between two equal readings of an unannounced change."""
 GONE_S = 0.1
 """Between two readings that miss a file whose removal was announced."""
 
@@ -77,7 +77,7 @@ def take_listing(state: FileState, listing: ManifestListing, reading: Reading, n
         failure=None,
         failures=0,
         # A periodic reading repeats the list even when it is the same: that repairs a lost one.
-        told=state.told and bool(reading.announced) and pods == state.pods,
+        sent=state.sent and bool(reading.announced) and pods == state.pods,
     )
 
 
@@ -117,12 +117,12 @@ def take_absence(entry: FileEntry, reading: Reading, now: Instant, *, first: boo
 
 
 def confirmed(pending: Pending | None, digest: str, reading: Reading) -> bool:
-    """Tell whether this is the second reading, late enough, to show the same."""
+    """Return whether this is the second reading, late enough, that shows the same."""
     return pending is not None and pending.digest == digest and reading.started_at >= pending.due_at
 
 
 def accept(entry: FileEntry, file: ManifestFile, origin: Origin) -> FileEntry:
-    """Take in a file's content: its pod, or what is wrong with it beside the pod that it had before."""
+    """Absorb a file's content: its pod, or its problems while the previous pod stays."""
     taken = replace(entry, digest=file.digest, pending=None, problems=file.problems, warnings=())
     if file.document is None:
         return taken
@@ -164,7 +164,7 @@ def resolve(files: list[FileEntry]) -> tuple[tuple[FileEntry, ...], tuple[Pod, .
 
 
 def keeps_name(entry: FileEntry) -> bool:
-    """Tell whether a file's pod has the name that the file held already; a file that took another name did not."""
+    """Return whether a file's pod has the name that the file already had; a file that took another name has not."""
     return entry.good is not None and entry.held == full_name(entry.good.pod)
 
 

@@ -12,11 +12,11 @@ from api.ports.manifests import Problem
 from api.shown.introspection import SourceRow
 
 SECTION = "manifests"
-"""Ledger section of `Memo`, owned by the file source: what each file said when it was last right."""
+"""Ledger section of `Memo`, owned by the file source: the last valid content of each file."""
 
 
 class Good(msgspec.Struct, frozen=True, kw_only=True):
-    """What a file said when it was last right."""
+    """The last valid content of a file."""
 
     digest: str
     document: bytes
@@ -30,7 +30,7 @@ class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """A change that only a reading showed: it counts when a reading from `due_at` on shows the same."""
 
     digest: str
-    """Empty: the file is gone. Of the path itself: the place that it is said to be."""
+    """Empty: the file is gone. For the path itself: its place."""
     due_at: Instant
 
 
@@ -60,7 +60,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Memo(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger's page of one file."""
+    """The ledger entry of one file."""
 
     path: str
     digest: str
@@ -72,7 +72,7 @@ class Memo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ledger holds of one file, without the content."""
+    """The ledger entry of one file, without the content."""
 
     path: str
     digest: str
@@ -80,7 +80,7 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Write(msgspec.Struct, frozen=True, kw_only=True):
-    """A call on the ledger in flight; `stored` is what it holds after that, None for nothing."""
+    """A ledger call in flight; `stored` is the entry after it, None for none."""
 
     op: OpId
     path: str
@@ -88,7 +88,7 @@ class Write(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Unwritten = tuple[str, Memo | None]
-"""A file, and what the ledger is to hold of it: None for nothing."""
+"""A file and its new ledger entry, None for none."""
 
 
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,7 +103,7 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     recalled: bool = False
     recall_problem: str = ""
     lost: tuple[str, ...] = ()
-    """Entries of the ledger that could not be read, to be told as events of the node."""
+    """Unreadable entries of the ledger, to be reported as events of the node."""
     files: tuple[FileEntry, ...] = ()
     ignored: tuple[Problem, ...] = ()
     missing: bool = False
@@ -114,8 +114,8 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...] = ()
     """What the source wants: the good pods without rivals, in the order of their files."""
     listed: bool = False
-    """One reading was complete: before that nothing is told."""
-    told: bool = False
+    """One reading was complete: before that nothing is sent."""
+    sent: bool = False
     reading: Reading | None = None
     announced: tuple[str, ...] = ()
     read_at: Instant = 0.0
@@ -126,13 +126,13 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """To changes."""
     stored: tuple[Stored, ...] = ()
     unwritten: tuple[Unwritten, ...] | None = None
-    """What the ledger is still to be told, in this order; None when that is to be found out again."""
+    """Ledger writes to do, in order; None: to be computed again."""
     writes: tuple[Write, ...] = ()
     write_at: Instant = 0.0
 
 
 def memo_key(path: str) -> str:
-    """Return the ledger key of a file: a path may hold what a key may not."""
+    """Return the ledger key of a file: a path may contain characters that a key may not."""
     return hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
@@ -147,7 +147,7 @@ def rows(state: FileState) -> tuple[SourceRow, ...]:
 
 
 def path_row(state: FileState) -> SourceRow | None:
-    """Return the row of the manifest path itself, None when there is nothing to say."""
+    """Return the row of the manifest path itself, None when it has no problem."""
     said = []
     status = "accepted"
     if state.failure is not None:
@@ -181,9 +181,9 @@ def file_row(entry: FileEntry) -> SourceRow:
     elif entry.problems:
         status = "broken"
         if entry.good is not None:
-            said = (*said, "its previous pod is kept until the file is right again or removed")
+            said = (*said, "its previous pod is kept until the file is fixed or removed")
     if entry.rival:
-        # Both are flagged, whatever else is to be said of them: one name for two pods is never meant.
+        # Both files are flagged: one name for two pods is never intended.
         status = "duplicate"
         which = "this one is kept" if entry.held else "this one is not run"
         said = (
@@ -198,7 +198,7 @@ SAID = ("files", "ignored", "failure", "listed", "missing", "subscription", "rec
 
 
 def changed_rows(before: FileState, after: FileState) -> tuple[SourceRow, ...]:
-    """Return the rows that say something else than before: what an operator wants to be told, once one reading was made."""
+    """Return the rows that changed, once one reading was complete."""
     if not after.listed or all(getattr(before, name) is getattr(after, name) for name in SAID):
         return ()
     known = set(rows(before)) if before.listed else set()

@@ -1,7 +1,7 @@
-"""The URL source: fetches manifests and tells the merge which pods it wants."""
+"""The URL source: fetches manifests and sends the list of pods to the merge."""
 
 from actors.sources.http.core import PERIOD_S, URLS, HttpState, begin, changed_rows, decide
-from actors.sources.row import tell_rows
+from actors.sources.row import log_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
@@ -12,7 +12,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class HttpSource(CoreActor[SourceMessage]):
-    """Fetches `url` every `period_s` and tells the merge at `config`. The values of `headers` are never shown."""
+    """Fetches `url` every `period_s` and sends `PodsSeen` to the merge at `config`. The values of `headers` are never shown."""
 
     state: HttpState
 
@@ -44,7 +44,7 @@ class HttpSource(CoreActor[SourceMessage]):
         )
 
     def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[HttpState]:
-        """Ask the core, and tell the operator what changed."""
+        """Decide on one message and log what changed."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
-        tell_rows(ctx.log, changed_rows(self.state, decision.state))
+        log_rows(ctx.log, changed_rows(self.state, decision.state))
         return decision

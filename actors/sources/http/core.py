@@ -46,8 +46,8 @@ class HttpState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last body, right or wrong."""
     pods: tuple[Pod, ...] = ()
     seen: bool = False
-    """The URL gave one list that was right, be it empty: before that nothing is told."""
-    told: bool = False
+    """The URL gave one valid list, even an empty one: before that nothing is sent."""
+    sent: bool = False
     problems: tuple[Problem, ...] = ()
     warnings: tuple[Problem, ...] = ()
     fetching: OpId | None = None
@@ -98,7 +98,7 @@ def absorb(state: HttpState, message: SourceMessage | KernelMessage, now: Instan
             fetch_at = now + policy.wait_s(failures)
             return replace(state, failure=failure, failures=failures, fetch_at=fetch_at)
         case Restarted(path=path) if path == state.config:
-            return replace(state, told=False)
+            return replace(state, sent=False)
         case Alarm() | Outcome() | Heard() | StreamEnded() | Restarted() | ChildDied():
             return state
         case _:
@@ -108,7 +108,7 @@ def absorb(state: HttpState, message: SourceMessage | KernelMessage, now: Instan
 def take_answer(state: HttpState, answer: FetchedManifests) -> HttpState:
     """Take in a body; what is wanted changes only with one that is wholly right."""
     # Each answer repeats the list to the merge: that repairs a lost one.
-    state = replace(state, failure=None, failures=0, told=False)
+    state = replace(state, failure=None, failures=0, sent=False)
     if answer.unchanged or answer.digest == state.digest:
         return state
     state = replace(state, digest=answer.digest, problems=answer.problems, warnings=())
@@ -130,9 +130,9 @@ def plan(state: HttpState, now: Instant, new_op: NewOp) -> Decision[HttpState]:
         call = FetchManifests(url=state.url, headers=state.headers, known_digest=state.digest)
         actions.append(Start(op=op, port=URLS, call=call, deadline_s=FETCH_DEADLINE_S))
         state = replace(state, fetching=op)
-    if state.seen and not state.told:
+    if state.seen and not state.sent:
         actions.append(Tell(to=state.config, message=PodsSeen(source=HTTP, pods=state.pods)))
-        state = replace(state, told=True)
+        state = replace(state, sent=True)
     return Decision(
         state=state, actions=tuple(actions), wake_at=state.fetch_at if state.fetching is None else None
     )
@@ -163,6 +163,6 @@ def rows(state: HttpState) -> tuple[SourceRow, ...]:
 
 
 def changed_rows(before: HttpState, after: HttpState) -> tuple[SourceRow, ...]:
-    """Return the rows that say something else than before."""
+    """Return the rows that changed."""
     known = set(rows(before))
     return tuple(row for row in rows(after) if row not in known)

@@ -10,7 +10,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class PodConfig(CoreActor[PodConfigMessage]):
-    """Merges what all sources want and tells `subscribers`, each in its mode."""
+    """Merges the lists of all sources and sends changes to `subscribers`, each in its mode."""
 
     state: ConfigState
 
@@ -18,13 +18,13 @@ class PodConfig(CoreActor[PodConfigMessage]):
         self._subscribers = subscribers
 
     def begin(self, ctx: Context) -> Decision[ConfigState]:
-        """Tell the subscribers that nothing is known yet."""
+        """Send the subscribers an empty snapshot: no source has been read yet."""
         for path, _ in self._subscribers:
             ctx.watch(path)
         return begin(self._subscribers, ctx.incarnation)
 
     def decide(self, message: PodConfigMessage | KernelMessage, ctx: Context) -> Decision[ConfigState]:
-        """Ask the core, and tell the operator of names that are wanted twice."""
+        """Decide on one message and log pod names that occur twice."""
         decision = decide(self.state, message, ctx.wall())
         known_paths = {subscriber.path for subscriber in self.state.subscribers}
         for subscriber in decision.state.subscribers:

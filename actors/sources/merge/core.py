@@ -1,13 +1,13 @@
-"""Merges the lists of all sources and tells subscribers what changed, numbered and in order.
+"""Merges the lists of all sources and sends numbered, ordered changes to subscribers.
 
 ```text
 sources --PodsSeen--> absorb (merge.py) --+--> PodsChanged / PodsSnapshot --> subscribers
 subscribers --Subscribe, SnapshotWanted --+
 ```
 
-State: what each source wants and how far each subscriber was told. All of it is lost with an incarnation, and nothing
+State: the list of each source and what each subscriber has been sent. All of it is lost with an incarnation, and nothing
 of it needs to be kept: sources watch this actor and send their lists again. Until a source did, it is missing from
-`PodsSnapshot.seen`, so that nobody takes its pods for removed.
+`PodsSnapshot.seen`, so that its pods are not taken for removed.
 """
 
 from typing import assert_never
@@ -39,14 +39,14 @@ class SourceState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubscriberState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one subscriber was told."""
+    """What one subscriber has been sent."""
 
     path: Path
     mode: NotificationMode
     number: int
     """Of the last message to it."""
     kept: bool = False
-    """Subscribed by the assembly: told also while it is dead, for it may only not have started yet."""
+    """Subscribed by the assembly: also receives messages while it is dead, since it may not have started yet."""
 
 
 class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,12 +62,12 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def begin(subscribers: tuple[tuple[Path, NotificationMode], ...], incarnation: int) -> Decision[ConfigState]:
-    """Begin an incarnation: every subscriber learns that no source was heard yet."""
+    """Begin an incarnation: every subscriber learns that no source has been read yet."""
     state, actions = ConfigState(incarnation=incarnation), list[Action]()
     for path, mode in subscribers:
         number = incarnation * NUMBERS_PER_INCARNATION
-        told, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
-        state = with_subscriber(state, told)
+        updated, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
+        state = with_subscriber(state, updated)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
@@ -75,7 +75,7 @@ def begin(subscribers: tuple[tuple[Path, NotificationMode], ...], incarnation: i
 def decide(
     state: ConfigState, message: PodConfigMessage | KernelMessage, wall: WallNs
 ) -> Decision[ConfigState]:
-    """Take in one message and tell whoever has to know."""
+    """Absorb one message and send the resulting changes."""
     match message:
         case PodsSeen():
             return take_list(state, message, wall)
@@ -83,7 +83,7 @@ def decide(
             after, actions = subscribed(state, message.subscriber, message.mode)
             return Decision(state=after, actions=actions)
         case SnapshotWanted():
-            # Whoever asks without being subscribed lost its subscription with an earlier incarnation.
+            # A sender without a subscription lost it with an earlier incarnation.
             after, actions = snapshot_to(state, message.asked_by, subscribe=True)
             return Decision(state=after, actions=actions)
         case Restarted():
@@ -99,7 +99,7 @@ def decide(
 
 
 def take_list(state: ConfigState, message: PodsSeen, wall: WallNs) -> Decision[ConfigState]:
-    """Merge one list and tell every subscriber, each in its mode."""
+    """Merge one list and send every subscriber its changes."""
     before = state.source(message.source)
     if message.restored and before.seen:
         # The source itself has spoken; a checkpoint is older than that.
@@ -116,16 +116,16 @@ def take_list(state: ConfigState, message: PodsSeen, wall: WallNs) -> Decision[C
     state = replace(state, sources=tuple(sorted((*others, after), key=lambda s: s.source)))
     actions: list[Action] = []
     for subscriber in state.subscribers:
-        told, more = tell_changes(state, subscriber, message.source, changes, first=first)
-        state = with_subscriber(state, told)
+        updated, more = send_changes(state, subscriber, message.source, changes, first=first)
+        state = with_subscriber(state, updated)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
 
-def tell_changes(
+def send_changes(
     state: ConfigState, subscriber: SubscriberState, source: str, changes: Changes, *, first: bool
 ) -> tuple[SubscriberState, tuple[Action, ...]]:
-    """Return the messages that tell one subscriber of one list's changes."""
+    """Return the messages to one subscriber for one list's changes."""
     ops = changes.in_order(first=first)
     if not ops:
         return subscriber, ()
@@ -135,8 +135,8 @@ def tell_changes(
         case NotificationMode.SNAPSHOT_AND_UPDATES:
             whole = first or changes.came_or_went()
         case NotificationMode.INCREMENTAL:
-            # After a restart this actor does not know what the subscriber was told before it, so changes alone
-            # could not say which of a source's pods are gone by now: its first list is told as a whole.
+            # After a restart this actor does not know what the subscriber received before, so changes alone
+            # would not show which pods of a source are gone: its first list is sent as a whole.
             whole = first and state.incarnation > 0
         case _:
             assert_never(subscriber.mode)
@@ -153,29 +153,29 @@ def tell_changes(
 
 
 def snapshot(state: ConfigState, subscriber: SubscriberState) -> tuple[SubscriberState, tuple[Action, ...]]:
-    """Return the message that tells one subscriber everything."""
+    """Return a message with everything for one subscriber."""
     message = PodsSnapshot(
         number=subscriber.number + 1,
         seen=tuple(s.source for s in state.sources if s.seen),
         pods=tuple(SourcedPod(source=s.source, pod=pod) for s in state.sources for pod in s.pods),
     )
-    told = replace(subscriber, number=message.number)
-    return told, (Tell(to=subscriber.path, message=message),)
+    updated = replace(subscriber, number=message.number)
+    return updated, (Tell(to=subscriber.path, message=message),)
 
 
 def subscribed(
     state: ConfigState, path: Path, mode: NotificationMode
 ) -> tuple[ConfigState, tuple[Action, ...]]:
-    """Subscribe `path`, or change its mode, and tell it everything."""
+    """Subscribe `path`, or change its mode, and send it everything."""
     known = next((s for s in state.subscribers if s.path == path), None)
     if known is None:
         known = SubscriberState(path=path, mode=mode, number=state.incarnation * NUMBERS_PER_INCARNATION)
-    told, actions = snapshot(state, replace(known, mode=mode))
-    return with_subscriber(state, told), actions
+    updated, actions = snapshot(state, replace(known, mode=mode))
+    return with_subscriber(state, updated), actions
 
 
 def snapshot_to(state: ConfigState, path: Path, *, subscribe: bool) -> tuple[ConfigState, tuple[Action, ...]]:
-    """Tell the subscriber at `path` everything; a stranger only when it asked (`subscribe`)."""
+    """Send the subscriber at `path` everything; a stranger only when it asked (`subscribe`)."""
     known = next((s for s in state.subscribers if s.path == path), None)
     if known is not None:
         return subscribed(state, path, known.mode)
@@ -184,10 +184,10 @@ def snapshot_to(state: ConfigState, path: Path, *, subscribe: bool) -> tuple[Con
     return state, ()
 
 
-def with_subscriber(state: ConfigState, told: SubscriberState) -> ConfigState:
-    """Return a copy that remembers how far a subscriber was told."""
-    others = tuple(s for s in state.subscribers if s.path != told.path)
-    return replace(state, subscribers=tuple(sorted((*others, told), key=lambda s: s.path)))
+def with_subscriber(state: ConfigState, updated: SubscriberState) -> ConfigState:
+    """Return a copy that records what a subscriber has been sent."""
+    others = tuple(s for s in state.subscribers if s.path != updated.path)
+    return replace(state, subscribers=tuple(sorted((*others, updated), key=lambda s: s.path)))
 
 
 def rows(state: ConfigState) -> tuple[SourceRow, ...]:

@@ -18,7 +18,7 @@ ANNOTATION_SOURCE = "kubernetes.io/config.source"
 ANNOTATION_SEEN = "kubernetes.io/config.seen"
 ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 LOCAL = (ANNOTATION_SOURCE, ANNOTATION_MIRROR, ANNOTATION_SEEN)
-"""Annotations that say something about the node, not about the pod: no change of one is a change of the pod."""
+"""Annotations about the node, not the pod: a change of one is not a change of the pod."""
 
 NS = 1_000_000_000
 
@@ -44,14 +44,14 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[Dropped, ...] = ()
 
     def came_or_went(self) -> bool:
-        """Tell whether the set of UIDs is another one."""
+        """Return whether the set of UIDs differs."""
         return bool(self.removed or self.added or self.restored)
 
     def in_order(self, *, first: bool) -> tuple[tuple[PodOp, tuple[Pod, ...]], ...]:
-        """Return the changes in the order in which they are told.
+        """Return the changes in the order of sending.
 
         REMOVE comes before ADD so that a new UID may take an old one's name. `first` is the source's first list: it
-        is told even when it changes nothing, as an empty ADD, for that is what makes a source ready.
+        is sent even when it changes nothing, as an empty ADD, for that is what makes a source ready.
         """
         ops = [
             (PodOp.REMOVE, self.removed),
@@ -60,12 +60,12 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
             (PodOp.UPDATE, self.updated),
             (PodOp.DELETE, self.deleted),
         ]
-        told = [(op, pods) for op, pods in ops if pods]
+        changes = [(op, pods) for op, pods in ops if pods]
         if first and not (self.added or self.updated or self.deleted):
-            told.append((PodOp.ADD, ()))
+            changes.append((PodOp.ADD, ()))
         if self.reconciled:
-            told.append((PodOp.RECONCILE, self.reconciled))
-        return tuple(told)
+            changes.append((PodOp.RECONCILE, self.reconciled))
+        return tuple(changes)
 
 
 def full_name(pod: Pod) -> str:
@@ -154,7 +154,7 @@ def first_seen(pod: Pod, source: str, seen: str, *, restored: bool) -> tuple[Pod
 
 
 def changed(old: Pod, new: Pod) -> tuple[PodOp | None, Pod]:
-    """Classify the newer view of a known pod and return the pod as it is to be stored."""
+    """Classify the newer version of a known pod and return the pod to store."""
     if not differs(old, new):
         if old.status == new.status:
             return None, old
@@ -173,7 +173,7 @@ def changed(old: Pod, new: Pod) -> tuple[PodOp | None, Pod]:
 
 
 def differs(old: Pod, new: Pod) -> bool:
-    """Tell whether a pod means something else now: status, generation and local annotations do not count."""
+    """Return whether a pod's meaning changed: status, generation and local annotations do not count."""
     before, after = old.metadata, new.metadata
     return (
         before.deletion_timestamp != after.deletion_timestamp

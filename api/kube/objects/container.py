@@ -313,7 +313,7 @@ class Container(ApiObject, frozen=True, kw_only=True):
 
 
 class EphemeralContainer(ApiObject, frozen=True, kw_only=True):
-    """A container added to a running pod to look into it; never restarted."""
+    """A container added to a running pod for debugging; never restarted."""
 
     args: tuple[str, ...] = ()
     command: tuple[str, ...] = ()

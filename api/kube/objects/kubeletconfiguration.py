@@ -40,7 +40,7 @@ class KubeletAuthentication(ApiObject, frozen=True, kw_only=True):
 
 
 class WebhookAuthorization(ApiObject, frozen=True, kw_only=True):
-    """How long answers of the API server hold."""
+    """How long answers of the API server are cached."""
 
     cache_authorized_ttl: Duration | None = msgspec.field(name="cacheAuthorizedTTL", default=None)
     cache_unauthorized_ttl: Duration | None = msgspec.field(name="cacheUnauthorizedTTL", default=None)

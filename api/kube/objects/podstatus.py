@@ -78,7 +78,7 @@ class LinuxContainerUser(ApiObject, frozen=True, kw_only=True):
 
 
 class ContainerUser(ApiObject, frozen=True, kw_only=True):
-    """As whom the first process runs."""
+    """The user of the first process."""
 
     linux: LinuxContainerUser | None = None
 

@@ -1,9 +1,9 @@
-"""How Kubernetes objects look on the wire: the base of all of them and their scalar types.
+"""Wire format of Kubernetes objects: the base of all of them and their scalar types.
 
 Rules that every object keeps:
 
 - attributes are snake case, wire names camel case, given by hand where camel case would miss them (`hostPID`);
-- what is unset is not written: None for a number or object that may be unset, an empty text, list or map;
+- what is unset is not written: None for a number or object that may be unset, an empty string, list or map;
 - what Kubernetes always writes (`restartCount: 0`) has a `default_factory`, which an encoder never leaves out;
 - decoding never fails for want of a field; `api.kube.validation` says which ones are missing;
 - lists are tuples and maps are `StrMap`, so that an object can be compared, hashed and sent.

@@ -1,4 +1,4 @@
-"""Rules that objects must keep: every problem at once, each with path, what was found and what is expected."""
+"""Validation of objects: every problem at once, each with its path, what is there and what must be there."""
 
 from api.kube.validation.pod import validate_pod
 from api.kube.validation.staticpod import static_pod_problems

@@ -25,7 +25,7 @@ PROTOCOLS = ("TCP", "UDP", "SCTP")
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 RULES_LIMIT = 20
 KNOWN_LIMIT = 200
-"""Characters of a list of what would have been right."""
+"""Characters of a list of allowed names."""
 CODES_LIMIT = 255
 ENV_FIELDS = (
     "metadata.name",
@@ -47,7 +47,7 @@ ENV_RESOURCES = tuple(
 
 
 class PodContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container's rules need to know of its pod."""
+    """Fields of a pod that the rules of its containers need."""
 
     volumes: frozenset[str]
     claims: frozenset[str]
@@ -58,7 +58,7 @@ class PodContext(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def surroundings(spec: PodSpec) -> PodContext:
-    """Return what the rules of `spec`'s containers need to know of it."""
+    """Return the fields of `spec` that the rules of its containers need."""
     return PodContext(
         volumes=frozenset(volume.name for volume in spec.volumes),
         claims=frozenset(claim.name for claim in spec.resource_claims),
@@ -72,7 +72,7 @@ def surroundings(spec: PodSpec) -> PodContext:
 def check_container(
     check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext
 ) -> None:
-    """Check what holds for every container."""
+    """Check the rules of every container."""
     check.matches(f"{path}.name", container.name, names.LABEL)
     image = container.image
     if check.required(f"{path}.image", image.strip(), "the name of an image") and image != image.strip():
@@ -105,7 +105,7 @@ def check_container(
 
 
 def check_regular(check: Check, container: Container, path: str, pod: PodContext) -> None:
-    """Check one of the pod's own containers."""
+    """Check a regular container."""
     check_container(check, container, path, pod)
     check_handlers(check, container, path, pod)
     check_restart(check, container, path)
@@ -127,8 +127,8 @@ def check_init(check: Check, container: Container, path: str, pod: PodContext) -
         if value is not None:
             check.note(
                 f"{path}.{name}",
-                f"a {name}",
-                "none: only an init container with restartPolicy Always has it",
+                name,
+                "nothing: only an init container with restartPolicy Always may have it",
             )
 
 
@@ -150,10 +150,14 @@ def check_ephemeral(check: Check, container: EphemeralContainer, path: str, pod:
     }
     for name, value in forbidden.items():
         if value:
-            check.note(f"{path}.{name}", f"{name}", "none: an ephemeral container has none")
+            check.note(f"{path}.{name}", name, "nothing: an ephemeral container may not have it")
     for index, mount in enumerate(container.volume_mounts):
         if mount.sub_path or mount.sub_path_expr:
-            check.note(f"{path}.volumeMounts[{index}]", "a sub path", "none: an ephemeral container has none")
+            check.note(
+                f"{path}.volumeMounts[{index}]",
+                "a subPath",
+                "nothing: an ephemeral container may not have it",
+            )
 
 
 def check_handlers(check: Check, container: Container, path: str, pod: PodContext) -> None:
@@ -178,7 +182,7 @@ def check_ports(check: Check, ports: tuple[ContainerPort, ...], path: str, on_ho
             check.wrong(
                 f"{place}.hostPort",
                 port.host_port,
-                f"{port.container_port}, the containerPort, under hostNetwork",
+                f"equal to containerPort ({port.container_port}) under hostNetwork",
             )
     check.unique(path, (port.name for port in ports), "name", "a name")
 
@@ -186,13 +190,13 @@ def check_ports(check: Check, ports: tuple[ContainerPort, ...], path: str, on_ho
 def check_environment(
     check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext
 ) -> None:
-    """Check variables; what a variable holds is never repeated."""
+    """Check variables; no problem repeats a value."""
     for index, variable in enumerate(container.env):
         place = f"{path}.env[{index}]"
         if check.required(f"{place}.name", variable.name, "a name") and not names.ENV_NAME.accepts(
             variable.name
         ):
-            # Whoever writes NAME=value as a name means a value, which may be secret.
+            # A name written as NAME=value holds a value, which may be secret.
             check.note(
                 f"{place}.name",
                 f"{shown(variable.name.partition('=')[0])} and more",
@@ -216,7 +220,7 @@ def check_source(check: Check, variable: EnvVar, path: str, pod: PodContext) -> 
     if source is None:
         return
     if variable.value:
-        check.note(path, "a value beside valueFrom", "either value or valueFrom")
+        check.note(path, "both value and valueFrom", "either value or valueFrom")
     chosen = {
         "fieldRef": source.field_ref,
         "resourceFieldRef": source.resource_field_ref,
@@ -257,7 +261,7 @@ def check_references(check: Check, source: EnvVarSource, path: str, pod: PodCont
 
 
 def check_mounts(check: Check, container: Container | EphemeralContainer, path: str, pod: PodContext) -> None:
-    """Check mounts and block devices: each of a volume of the pod, each at its own place."""
+    """Check mounts and block devices: each names a volume of the pod, each has its own path."""
     privileged = container.security_context is not None and container.security_context.privileged is True
     for index, mount in enumerate(container.volume_mounts):
         check_mount(check, mount, f"{path}.volumeMounts[{index}]", pod, privileged=privileged)
@@ -279,29 +283,35 @@ def check_mounts(check: Check, container: Container | EphemeralContainer, path: 
 def check_mount(check: Check, mount: VolumeMount, path: str, pod: PodContext, *, privileged: bool) -> None:
     """Check one mount."""
     if check.required(f"{path}.name", mount.name, "the name of a volume") and mount.name not in pod.volumes:
-        known = shortened(", ".join(sorted(pod.volumes)), KNOWN_LIMIT) or "there are none"
+        known = shortened(", ".join(sorted(pod.volumes)), KNOWN_LIMIT) or "it has none"
         check.wrong(f"{path}.name", mount.name, f"the name of one of the pod's volumes ({known})")
     check.required(f"{path}.mountPath", mount.mount_path, "a path in the container")
     check.relative(f"{path}.subPath", mount.sub_path)
     check.relative(f"{path}.subPathExpr", mount.sub_path_expr)
     if mount.sub_path and mount.sub_path_expr:
-        check.wrong(f"{path}.subPathExpr", mount.sub_path_expr, "either subPath or subPathExpr")
+        check.note(f"{path}.subPathExpr", "both subPath and subPathExpr", "either subPath or subPathExpr")
     check.one_of(
         f"{path}.mountPropagation", mount.mount_propagation, ("None", "HostToContainer", "Bidirectional")
     )
     if mount.mount_propagation == "Bidirectional" and not privileged:
         check.wrong(
-            f"{path}.mountPropagation", mount.mount_propagation, "a privileged container for Bidirectional"
+            f"{path}.mountPropagation",
+            mount.mount_propagation,
+            "None or HostToContainer unless the container is privileged",
         )
     check.one_of(
         f"{path}.recursiveReadOnly", mount.recursive_read_only, ("Disabled", "IfPossible", "Enabled")
     )
     if mount.recursive_read_only in ("IfPossible", "Enabled"):
         if not mount.read_only:
-            check.wrong(f"{path}.recursiveReadOnly", mount.recursive_read_only, "readOnly: true beside it")
+            check.wrong(
+                f"{path}.recursiveReadOnly", mount.recursive_read_only, "Disabled unless readOnly is true"
+            )
         if mount.mount_propagation not in ("", "None"):
             check.wrong(
-                f"{path}.recursiveReadOnly", mount.recursive_read_only, "no mountPropagation beside it"
+                f"{path}.recursiveReadOnly",
+                mount.recursive_read_only,
+                "Disabled unless mountPropagation is None",
             )
 
 
@@ -310,7 +320,7 @@ def check_restart(check: Check, container: Container, path: str) -> None:
     check.one_of(f"{path}.restartPolicy", container.restart_policy, RESTART_POLICIES)
     rules = container.restart_policy_rules
     if rules and not container.restart_policy:
-        check.required(f"{path}.restartPolicy", "", "a restart policy, since there are restartPolicyRules")
+        check.required(f"{path}.restartPolicy", "", "a restart policy, since restartPolicyRules is set")
     if len(rules) > RULES_LIMIT:
         check.note(f"{path}.restartPolicyRules", f"{len(rules)} rules", f"at most {RULES_LIMIT}")
     for index, rule in enumerate(rules):
@@ -322,7 +332,7 @@ def check_rule(check: Check, rule: ContainerRestartRule, path: str) -> None:
     check.one_of(f"{path}.action", rule.action, ("Restart", "RestartAllContainers"), optional=False)
     codes = rule.exit_codes
     if codes is None:
-        check.required(f"{path}.exitCodes", None, "which exit codes the rule is for")
+        check.required(f"{path}.exitCodes", None, "the exit codes of the rule")
         return
     check.one_of(f"{path}.exitCodes.operator", codes.operator, ("In", "NotIn"), optional=False)
     place = f"{path}.exitCodes.values"

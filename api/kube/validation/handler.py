@@ -1,4 +1,4 @@
-"""Rules of probes and hooks: exactly one handler, numbers in their range, ports that can exist."""
+"""Rules of probes and hooks: exactly one handler, numbers in range, valid ports."""
 
 import re
 from typing import Literal
@@ -29,7 +29,7 @@ def check_port(check: Check, port: IntOrString | None, path: str) -> None:
         check.required(path, None, PORT_EXPECTED)
     elif isinstance(port, str):
         if not names.PORT_NAME.accepts(port):
-            hint = " (a number stands without quotes)" if port.isdigit() else ""
+            hint = " (write a number without quotes)" if port.isdigit() else ""
             check.wrong(path, port, PORT_EXPECTED + hint)
     elif not 1 <= port <= 65535:
         check.wrong(path, port, PORT_EXPECTED)
@@ -83,7 +83,9 @@ def check_probe(check: Check, probe: Probe | None, path: str, kind: ProbeKind) -
         if probe.termination_grace_period_seconds is not None:
             found = probe.termination_grace_period_seconds
             check.wrong(
-                f"{path}.terminationGracePeriodSeconds", found, "nothing: a readiness probe ends no container"
+                f"{path}.terminationGracePeriodSeconds",
+                found,
+                "nothing: a readiness probe stops no container",
             )
         return
     check.within(f"{path}.terminationGracePeriodSeconds", probe.termination_grace_period_seconds, 1)
@@ -92,7 +94,7 @@ def check_probe(check: Check, probe: Probe | None, path: str, kind: ProbeKind) -
 
 
 def check_lifecycle(check: Check, lifecycle: Lifecycle | None, path: str, grace_s: int | None) -> None:
-    """Check hooks and stop signal; a pause may not outlast the pod's grace period `grace_s`."""
+    """Check hooks and stop signal; a sleep must fit into the pod's grace period `grace_s`."""
     if lifecycle is None:
         return
     for name, hook in (("postStart", lifecycle.post_start), ("preStop", lifecycle.pre_stop)):

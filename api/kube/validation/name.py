@@ -1,4 +1,4 @@
-"""The forms of names that Kubernetes knows."""
+"""The syntax of Kubernetes names."""
 
 import ipaddress
 import re
@@ -11,14 +11,14 @@ QUALIFIED_PART = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """A form: a pattern, a longest length, and words for it."""
+    """A pattern, a maximum length, and their description for users."""
 
     pattern: str
     longest: int
     expected: str
 
     def accepts(self, value: str) -> bool:
-        """Return whether `value` has this form."""
+        """Return whether `value` is valid."""
         return len(value) <= self.longest and re.fullmatch(self.pattern, value, re.ASCII) is not None
 
 
@@ -56,13 +56,13 @@ CONFIG_KEY = Rule(
 SYSCTL = Rule(
     r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:[./][a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*",
     253,
-    "a kernel parameter such as net.core.somaxconn",
+    "a sysctl such as net.core.somaxconn",
 )
 HTTP_TOKEN = Rule(r"[-A-Za-z0-9]+", 1024, "an HTTP header name: letters, digits and '-'")
 
 
 def is_ip(text: str) -> bool:
-    """Return whether a text is an IPv4 or IPv6 address in its usual form."""
+    """Return whether a string is an IPv4 or IPv6 address in its usual form."""
     try:
         ipaddress.ip_address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rules of where a pod may run: selectors, affinities, tolerations, spreading."""
+"""Rules of placement: selectors, affinities, tolerations, topology spread."""
 
 from api.kube.objects.meta import LabelSelector
 from api.kube.objects.placement import (
@@ -22,7 +22,7 @@ LABEL_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 def check_placement(check: Check, spec: PodSpec) -> None:
-    """Check all that decides where the pod may run."""
+    """Check every field that decides where the pod may run."""
     check.labels("spec.nodeSelector", spec.node_selector)
     for index, toleration in enumerate(spec.tolerations):
         check_toleration(check, toleration, f"spec.tolerations[{index}]")
@@ -42,13 +42,13 @@ def check_toleration(check: Check, toleration: Toleration, path: str) -> None:
     check.one_of(f"{path}.operator", toleration.operator, ("Exists", "Equal", "Lt", "Gt"))
     check.one_of(f"{path}.effect", toleration.effect, EFFECTS)
     if not toleration.key and toleration.operator != "Exists":
-        check.wrong(f"{path}.operator", toleration.operator, "Exists, since no key is given")
+        check.wrong(f"{path}.operator", toleration.operator, "Exists where key is unset")
     if toleration.operator == "Exists" and toleration.value:
-        check.wrong(f"{path}.value", toleration.value, "nothing, since the operator is Exists")
+        check.wrong(f"{path}.value", toleration.value, "nothing where the operator is Exists")
     if toleration.operator != "Exists":
         check.matches(f"{path}.value", toleration.value, names.LABEL_VALUE, optional=True)
     if toleration.toleration_seconds is not None and toleration.effect != "NoExecute":
-        check.wrong(f"{path}.effect", toleration.effect, "NoExecute, since tolerationSeconds is given")
+        check.wrong(f"{path}.effect", toleration.effect, "NoExecute where tolerationSeconds is set")
 
 
 def check_spread(check: Check, constraint: TopologySpreadConstraint, path: str) -> None:
@@ -59,7 +59,7 @@ def check_spread(check: Check, constraint: TopologySpreadConstraint, path: str) 
     check.within(f"{path}.minDomains", constraint.min_domains, 1)
     if constraint.min_domains is not None and constraint.when_unsatisfiable != "DoNotSchedule":
         check.wrong(
-            f"{path}.minDomains", constraint.min_domains, "nothing, unless whenUnsatisfiable is DoNotSchedule"
+            f"{path}.minDomains", constraint.min_domains, "nothing unless whenUnsatisfiable is DoNotSchedule"
         )
     check.one_of(f"{path}.nodeAffinityPolicy", constraint.node_affinity_policy, NODE_POLICIES)
     check.one_of(f"{path}.nodeTaintsPolicy", constraint.node_taints_policy, NODE_POLICIES)
@@ -97,17 +97,17 @@ def check_term(check: Check, term: NodeSelectorTerm, path: str) -> None:
         check.one_of(f"{place}.key", condition.key, ("metadata.name",), optional=False)
         check.one_of(f"{place}.operator", condition.operator, ("In", "NotIn"), optional=False)
         if len(condition.values) != 1:
-            check.note(f"{place}.values", f"{len(condition.values)} values", "exactly one")
+            check.note(f"{place}.values", f"{len(condition.values)} values", "exactly one value")
 
 
 def check_values(check: Check, operator: str, values: tuple[str, ...], path: str) -> None:
-    """Check that a condition has as many values as its operator takes."""
+    """Check that the number of values fits the operator."""
     if operator in ("In", "NotIn"):
         check.required(path, values, f"at least one value for {operator}")
     elif operator in ("Exists", "DoesNotExist") and values:
-        check.note(path, f"{len(values)} values", f"none for {operator}")
+        check.note(path, f"{len(values)} values", f"empty for {operator}")
     elif operator in ("Gt", "Lt") and (len(values) != 1 or not values[0].lstrip("-").isdigit()):
-        check.note(path, f"{len(values)} values", f"exactly one whole number for {operator}")
+        check.note(path, f"{len(values)} values", f"exactly one integer for {operator}")
 
 
 def check_neighbours(check: Check, wanted: PodAffinity | PodAntiAffinity | None, path: str) -> None:
@@ -123,7 +123,7 @@ def check_neighbours(check: Check, wanted: PodAffinity | PodAntiAffinity | None,
 
 
 def check_neighbour(check: Check, term: PodAffinityTerm, path: str) -> None:
-    """Check which pods a term means, and what counts as near."""
+    """Check which pods a term selects, and its topology."""
     check.matches(f"{path}.topologyKey", term.topology_key, names.QUALIFIED)
     check_selector(check, term.label_selector, f"{path}.labelSelector")
     check_selector(check, term.namespace_selector, f"{path}.namespaceSelector")

@@ -28,7 +28,7 @@ HOST_NAME_LIMIT = 64
 
 
 def validate_pod(pod: Pod) -> tuple[FieldProblem, ...]:
-    """Return everything that is wrong with a Pod whose defaults are filled in, in the order of its fields."""
+    """Return all problems of a defaulted Pod, in the order of its fields."""
     check = Check()
     check_meta(check, pod.metadata)
     check_spec(check, pod.spec)
@@ -73,7 +73,7 @@ def check_spec(check: Check, spec: PodSpec) -> None:
 
 
 def check_containers(check: Check, spec: PodSpec) -> None:
-    """Check all containers, their names across kinds, and that no two want one port of the host."""
+    """Check all containers: each by its kind, unique names across kinds, unique host ports."""
     pod = surroundings(spec)
     check.required("spec.containers", spec.containers, "at least one container")
     named: dict[str, str] = {}
@@ -87,14 +87,14 @@ def check_containers(check: Check, spec: PodSpec) -> None:
             else:
                 check_regular(check, container, path, pod)
             if container.name and container.name in named:
-                expected = f"a name of its own ({named[container.name]} has it)"
+                expected = f"a unique name ({named[container.name]} has the same)"
                 check.wrong(f"{path}.name", container.name, expected)
             named.setdefault(container.name, path)
     check_host_ports(check, spec)
 
 
 def check_host_ports(check: Check, spec: PodSpec) -> None:
-    """Check that no two containers that run side by side want the same port of the host."""
+    """Check that no two containers that run at the same time have the same host port."""
     sidecars = [
         (f"spec.initContainers[{index}]", one)
         for index, one in enumerate(spec.init_containers)
@@ -107,7 +107,7 @@ def check_host_ports(check: Check, spec: PodSpec) -> None:
             key = (port.protocol, port.host_ip, port.host_port)
             place = f"{path}.ports[{index}].hostPort"
             if port.host_port and key in taken:
-                check.wrong(place, port.host_port, f"a port that is free ({taken[key]} has it)")
+                check.wrong(place, port.host_port, f"a free host port ({taken[key]} has the same)")
             taken.setdefault(key, place)
 
 
@@ -156,15 +156,15 @@ def check_identity(check: Check, spec: PodSpec) -> None:
     check.one_of("spec.preemptionPolicy", spec.preemption_policy, ("Never", "PreemptLowerPriority"))
     for index, gate in enumerate(spec.readiness_gates):
         check.matches(f"spec.readinessGates[{index}].conditionType", gate.condition_type, names.QUALIFIED)
-    for index, hold in enumerate(spec.scheduling_gates):
-        check.matches(f"spec.schedulingGates[{index}].name", hold.name, names.QUALIFIED)
-    check.unique("spec.schedulingGates", (hold.name for hold in spec.scheduling_gates), "name", "a name")
+    for index, scheduling in enumerate(spec.scheduling_gates):
+        check.matches(f"spec.schedulingGates[{index}].name", scheduling.name, names.QUALIFIED)
+    check.unique("spec.schedulingGates", (one.name for one in spec.scheduling_gates), "name", "a name")
     if spec.os is not None:
         check.one_of("spec.os.name", spec.os.name, ("linux", "windows"), optional=False)
 
 
 def check_host_names(check: Check, spec: PodSpec) -> None:
-    """Check the pod's names and the extra ones in its hosts file."""
+    """Check the pod's host names and host aliases."""
     check.matches("spec.hostname", spec.hostname, names.LABEL, optional=True)
     check.matches("spec.subdomain", spec.subdomain, names.LABEL, optional=True)
     override = spec.hostname_override
@@ -177,7 +177,7 @@ def check_host_names(check: Check, spec: PodSpec) -> None:
             ("setHostnameAsFQDN", bool(spec.set_hostname_as_fqdn)),
         ):
             if on:
-                check.wrong("spec.hostnameOverride", override, f"nothing, since {name} is true")
+                check.wrong("spec.hostnameOverride", override, f"nothing where {name} is true")
     for index, alias in enumerate(spec.host_aliases):
         path = f"spec.hostAliases[{index}]"
         if check.required(f"{path}.ip", alias.ip, "an IP address") and not names.is_ip(alias.ip):
@@ -187,7 +187,7 @@ def check_host_names(check: Check, spec: PodSpec) -> None:
 
 
 def check_claims(check: Check, spec: PodSpec) -> None:
-    """Check the pod's claims on devices."""
+    """Check the pod's resource claims."""
     for index, claim in enumerate(spec.resource_claims):
         path = f"spec.resourceClaims[{index}]"
         check.matches(f"{path}.name", claim.name, names.LABEL)

@@ -1,4 +1,4 @@
-"""Rules of resources: amounts that are none below zero, requests within limits."""
+"""Rules of resources: no negative quantities, requests within limits."""
 
 from collections.abc import Mapping
 
@@ -28,16 +28,14 @@ def check_resources(
         limit = limits.get(name)
         if limit is not None and request > limit:
             place = joined(f"{path}.requests", name)
-            check.wrong(
-                place, resources.requests[name], f"at most the limit, {shown(resources.limits[name])}"
-            )
+            check.wrong(place, resources.requests[name], f"at most the limit {shown(resources.limits[name])}")
         elif name not in STANDARD and (limit is None or request != limit):
-            # What can not be shared or overcommitted is requested and limited alike.
+            # Request and limit of a resource that cannot be overcommitted must be equal.
             place = joined(f"{path}.requests", name)
             check.wrong(
                 place,
                 resources.requests[name],
-                f"the same amount in limits: {shortened(name)} can not be overcommitted",
+                f"equal to the limit ({shortened(name)} cannot be overcommitted)",
             )
     seen: set[tuple[str, str]] = set()
     for index, claim in enumerate(resources.claims):
@@ -45,7 +43,7 @@ def check_resources(
         if check.required(f"{place}.name", claim.name, "the name of a claim") and claim.name not in claims:
             check.wrong(f"{place}.name", claim.name, "the name of one of the pod's resourceClaims")
         if (claim.name, claim.request) in seen:
-            check.wrong(place, claim.name, "each claim once")
+            check.wrong(place, claim.name, "a claim that is unique in this list")
         seen.add((claim.name, claim.request))
 
 
@@ -55,7 +53,7 @@ def check_pod_level(
     containers: tuple[Container, ...],
     inits: tuple[Container, ...],
 ) -> None:
-    """Check that what a pod asks for as a whole holds what its containers ask for: requests in sum, each single limit."""
+    """Check pod-level resources: requests cover the sum of its containers' requests, limits cover each container's limit."""
     beside = tuple(one for one in inits if one.restart_policy == "Always")
     for name in POD_LEVEL:
         request = readable(whole.requests.get(name))
@@ -63,21 +61,19 @@ def check_pod_level(
         total = sum((one for one in asked if one is not None), quantity.ZERO)
         if request is not None and total > request:
             place = joined("spec.resources.requests", name)
-            check.wrong(
-                place, whole.requests[name], f"at least {total}, what its containers request together"
-            )
+            check.wrong(place, whole.requests[name], f"at least {total}, the sum of its containers' requests")
         limit = readable(whole.limits.get(name))
         for group, many in (("initContainers", inits), ("containers", containers)):
             for index, one in enumerate(many):
                 own = readable(one.resources.limits.get(name))
                 if limit is not None and own is not None and own > limit:
                     place = joined(f"spec.{group}[{index}].resources.limits", name)
-                    text = f"at most the limit of the pod as a whole, {shown(whole.limits[name])}"
+                    text = f"at most the limit of the pod, {shown(whole.limits[name])}"
                     check.wrong(place, one.resources.limits[name], text)
 
 
 def readable(text: str | None) -> quantity.Amount | None:
-    """Return an amount, None when there is none; what is none is told where it stands."""
+    """Return a quantity, None when it is unset or invalid (which is a problem of its own)."""
     try:
         return quantity.parse(text) if text is not None else None
     except quantity.QuantityError:
@@ -87,7 +83,7 @@ def readable(text: str | None) -> quantity.Amount | None:
 def check_amounts(
     check: Check, amounts: Mapping[str, str], path: str, standard: tuple[str, ...] = STANDARD
 ) -> dict[str, quantity.Amount]:
-    """Check names and amounts; return those that are well."""
+    """Check names and quantities; return the valid ones."""
     good = {}
     for name, text in amounts.items():
         place = joined(path, name)
@@ -102,6 +98,6 @@ def check_amounts(
         if amount is None:
             continue
         if "/" in name and amount.nanos % quantity.NANO:
-            check.wrong(place, text, "a whole number")
+            check.wrong(place, text, "an integer")
         good[name] = amount
     return good

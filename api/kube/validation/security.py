@@ -1,4 +1,4 @@
-"""Rules of rights: users, profiles, capabilities, kernel parameters, and what excludes what."""
+"""Rules of security contexts: users, profiles, capabilities, sysctls, and which exclude each other."""
 
 from api.kube.objects.container import AppArmorProfile, SeccompProfile, SecurityContext
 from api.kube.objects.pod import PodSecurityContext, PodSpec
@@ -11,23 +11,21 @@ SYS_ADMIN = ("CAP_SYS_ADMIN", "SYS_ADMIN")
 
 
 def check_container_security(check: Check, context: SecurityContext, path: str, *, host_users: bool) -> None:
-    """Check a container's rights."""
+    """Check a container's security context."""
     check.within(f"{path}.runAsUser", context.run_as_user, 0, ID_LIMIT)
     check.within(f"{path}.runAsGroup", context.run_as_group, 0, ID_LIMIT)
     check_profile(check, context.seccomp_profile, f"{path}.seccompProfile")
     check_profile(check, context.app_armor_profile, f"{path}.appArmorProfile")
     check.one_of(f"{path}.procMount", context.proc_mount, ("Default", "Unmasked"))
     if context.proc_mount == "Unmasked" and host_users:
-        check.wrong(f"{path}.procMount", context.proc_mount, "Default, unless the pod has hostUsers: false")
+        check.wrong(f"{path}.procMount", context.proc_mount, "Default unless hostUsers is false")
     if context.allow_privilege_escalation is False:
         place = f"{path}.allowPrivilegeEscalation"
         if context.privileged:
-            check.note(place, "false beside privileged: true", "no privileged: true beside it")
+            check.note(place, "false", "true where privileged is true")
         added = context.capabilities.add if context.capabilities is not None else ()
         if any(capability in SYS_ADMIN for capability in added):
-            check.note(
-                place, "false beside the capability SYS_ADMIN", "no SYS_ADMIN in capabilities.add beside it"
-            )
+            check.note(place, "false", "true where capabilities.add has SYS_ADMIN")
 
 
 def check_profile(check: Check, profile: SeccompProfile | AppArmorProfile | None, path: str) -> None:
@@ -39,13 +37,13 @@ def check_profile(check: Check, profile: SeccompProfile | AppArmorProfile | None
     if profile.type == "Localhost":
         check.required(place, profile.localhost_profile.strip(), "the name of a profile on the node")
     elif profile.localhost_profile:
-        check.wrong(place, profile.localhost_profile, "none, unless the type is Localhost")
+        check.wrong(place, profile.localhost_profile, "nothing unless the type is Localhost")
     if isinstance(profile, SeccompProfile):
         check.relative(place, profile.localhost_profile)
 
 
 def check_pod_security(check: Check, context: PodSecurityContext | None, spec: PodSpec, path: str) -> None:
-    """Check the pod's rights and kernel parameters."""
+    """Check the pod's security context and sysctls."""
     check_namespaces(check, spec)
     if context is None:
         return
@@ -63,24 +61,24 @@ def check_pod_security(check: Check, context: PodSecurityContext | None, spec: P
         place = f"{path}.sysctls[{index}].name"
         check.matches(place, sysctl.name, names.SYSCTL)
         if spec.host_network and dotted(sysctl.name).startswith("net."):
-            check.wrong(place, sysctl.name, "no network parameter under hostNetwork")
+            check.wrong(place, sysctl.name, "a sysctl outside net.* under hostNetwork")
         if spec.host_ipc and dotted(sysctl.name).startswith(
             ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")
         ):
-            check.wrong(place, sysctl.name, "no IPC parameter under hostIPC")
-    check.unique(f"{path}.sysctls", (dotted(one.name) for one in context.sysctls), "name", "a parameter")
+            check.wrong(place, sysctl.name, "a sysctl outside the IPC namespace under hostIPC")
+    check.unique(f"{path}.sysctls", (dotted(one.name) for one in context.sysctls), "name", "a sysctl")
 
 
 def dotted(sysctl: str) -> str:
-    """Return a kernel parameter with dots between its parts, whichever separator was written first."""
+    """Return a sysctl with dots between its parts, whichever separator comes first."""
     first = next((char for char in sysctl if char in "./"), ".")
     return sysctl if first == "." else sysctl.translate(str.maketrans("./", "/."))
 
 
 def check_namespaces(check: Check, spec: PodSpec) -> None:
-    """Check which of the host's namespaces go together."""
+    """Check which host namespaces exclude each other."""
     if spec.share_process_namespace and spec.host_pid:
-        check.note("spec.shareProcessNamespace", "true beside hostPID: true", "one of the two")
+        check.note("spec.shareProcessNamespace", "true", "false where hostPID is true")
     if spec.host_users is False:
         for name, on in (
             ("hostNetwork", spec.host_network),
@@ -90,6 +88,6 @@ def check_namespaces(check: Check, spec: PodSpec) -> None:
             if on:
                 check.note(
                     "spec.hostUsers",
-                    f"false beside {name}: true",
-                    f"no {name} in a user namespace of its own",
+                    "false",
+                    f"true where {name} is true",
                 )

@@ -1,11 +1,11 @@
-"""What a static pod may not have: it never passes an API server, so nobody resolves its references to API objects."""
+"""References to API objects, which a static pod may not have: it never passes an API server that would resolve them."""
 
 from collections.abc import Iterator
 
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.pod import Pod
 from api.kube.objects.volume import Volume, VolumeProjection
-from api.problem import FieldProblem, shown
+from api.problem import UNSET, FieldProblem, shown
 
 
 def static_pod_problems(pod: Pod) -> tuple[FieldProblem, ...]:
@@ -18,7 +18,7 @@ def static_pod_problems(pod: Pod) -> tuple[FieldProblem, ...]:
         FieldProblem(
             path=path,
             found=f"a reference to {what}",
-            expected=f"none: static pods may not reference {resource}",
+            expected=f"{UNSET}: static pods may not reference {resource}",
         )
         for path, what, resource in found
     )
@@ -28,7 +28,7 @@ Reference = tuple[str, str, str]
 
 
 def in_spec(pod: Pod) -> Iterator[Reference]:
-    """Yield the references that stand in the spec itself."""
+    """Yield the references in the spec itself."""
     spec = pod.spec
     account = spec.service_account_name or spec.service_account
     if account:
@@ -96,7 +96,7 @@ def in_own_source(volume: Volume, path: str) -> Iterator[Reference]:
 
 
 def in_remote_source(volume: Volume, path: str) -> Iterator[Reference]:
-    """Yield the references of a volume on another machine: mostly the secret to reach it with."""
+    """Yield the references of a network volume, mostly the secret for access."""
     if volume.csi is not None and volume.csi.node_publish_secret_ref is not None:
         secret = volume.csi.node_publish_secret_ref.name
         yield f"{path}.csi.nodePublishSecretRef", f"secret {shown(secret)}", "secrets"

@@ -1,4 +1,4 @@
-"""Rules of volumes: a unique name, exactly one source, and each source's own needs."""
+"""Rules of volumes: a unique name, exactly one source, the fields that each source requires."""
 
 import re
 from collections import Counter
@@ -37,7 +37,7 @@ def check_volume(check: Check, volume: Volume, path: str) -> None:
     fields = zip(volume.__struct_fields__, volume.__struct_encode_fields__, strict=True)
     sources = [wire for field, wire in fields if field != "name" and getattr(volume, field) is not None]
     if len(sources) > 1:
-        check.note(path, " and ".join(sources), "one source per volume")
+        check.note(path, " and ".join(sources), "one volume source")
     if volume.host_path is not None:
         check_host_path(check, volume.host_path, f"{path}.hostPath")
     if volume.empty_dir is not None:
@@ -47,7 +47,7 @@ def check_volume(check: Check, volume: Volume, path: str) -> None:
             check.wrong(
                 f"{path}.emptyDir.medium",
                 volume.empty_dir.medium,
-                "nothing, Memory, HugePages or HugePages-<size>",
+                "unset, Memory, HugePages or HugePages-<size>",
             )
     if volume.downward_api is not None:
         check.within(f"{path}.downwardAPI.defaultMode", volume.downward_api.default_mode, 0, 0o777)
@@ -75,12 +75,12 @@ def check_named(check: Check, volume: Volume, path: str) -> None:
 
 
 def check_remote(check: Check, volume: Volume, path: str) -> None:
-    """Check the sources that lie on another machine."""
+    """Check network volumes."""
     if volume.csi is not None:
         check.required(f"{path}.csi.driver", volume.csi.driver, "the name of a CSI driver")
     if volume.ephemeral is not None:
         template = volume.ephemeral.volume_claim_template
-        check.required(f"{path}.ephemeral.volumeClaimTemplate", template, "what claim to make")
+        check.required(f"{path}.ephemeral.volumeClaimTemplate", template, "the claim to create")
     if volume.nfs is not None:
         check.required(f"{path}.nfs.server", volume.nfs.server, "a host name or address")
         if (
@@ -109,20 +109,20 @@ def check_host_path(check: Check, source: HostPathVolumeSource, path: str) -> No
 
 
 def check_files(check: Check, mode: int | None, items: tuple[KeyToPath, ...], path: str) -> None:
-    """Check modes and the files that keys become."""
+    """Check modes and the files that keys are projected to."""
     check.within(f"{path}.defaultMode", mode, 0, 0o777)
     check_items(check, items, f"{path}.items")
 
 
 def check_items(check: Check, items: tuple[KeyToPath, ...], path: str) -> None:
-    """Check the files that keys become."""
+    """Check the files that keys are projected to."""
     for index, item in enumerate(items):
         check.required(f"{path}[{index}].key", item.key, "a key")
         check_file(check, item.path, item.mode, f"{path}[{index}]")
 
 
 def check_file(check: Check, file: str, mode: int | None, path: str) -> None:
-    """Check where a file is to lie and its mode."""
+    """Check the path and the mode of a file."""
     if check.required(f"{path}.path", file, "a relative path"):
         check.relative(f"{path}.path", file)
         if file.startswith("..") and not file.startswith("../") and file != "..":

@@ -2,10 +2,10 @@ r"""The built-in container runtime: pods as plain processes of the host, without
 
 ::
 
-    agent:  EmbeddedRuntime --socketpair--> nursery --fork--> keeper (one per pod)
+    agent:  EmbeddedRuntime --socketpair--> keeper server --fork--> keeper (one per pod)
                   \________ unix socket, frames of JSON ________/   |
                                                                processes, logs, records
 
 `driver` is the port ``runtime`` and has the others; `keeper` is what outlives the agent. This file imports nothing: the
-nursery loads `keeper` through it and must stay small.
+keeper server loads `keeper` through it and must stay small.
 """

@@ -30,8 +30,8 @@ from runtime.drivers.embedded import record as records
 from runtime.drivers.embedded.fleet import Fleet
 from runtime.drivers.embedded.image import EmbeddedImages, require_own_user, require_runnable
 from runtime.drivers.embedded.keeper.text import reason
+from runtime.drivers.embedded.keeperserver import KeeperServer
 from runtime.drivers.embedded.kept import Kept
-from runtime.drivers.embedded.nest import Nest
 from runtime.drivers.embedded.streaming import EmbeddedStreams
 from runtime.drivers.embedded.volume import require_mountable
 from runtime.net.address import host_address
@@ -44,13 +44,13 @@ OPEN_AGAIN_S = 1.0
 """Between tries to read what pods there are."""
 CLOSE_PATIENCE_S = 2.0
 MAX_OUTPUT_BYTES = 16 << 20
-"""Limit of an exec's output per stream, whatever was asked for."""
+"""Output limit of an exec per stream, at most."""
 MOUNTS = 3
 """The protocol version from which on a keeper mounts a container's volumes."""
 NO_NEW_PRIVILEGES = 4
 """The protocol version from which on a keeper takes from a container what would let it gain privileges."""
 REOPENS_LOGS = 2
-"""The protocol version from which on a keeper opens a log anew when asked."""
+"""The protocol version from which on a keeper can reopen a log."""
 NO_TIMEOUT_S = 365 * 86400.0
 
 Push = Callable[[Message], None]
@@ -105,14 +105,14 @@ class RuntimeEvents:
         return undo
 
     def push(self, uid: Uid) -> None:
-        """Tell every listener that something of a pod changed."""
+        """Notify every subscriber that a pod changed."""
         with self._lock:
             listeners = list(self._listeners)
         for push, _ in listeners:
             push(c.RuntimeChanged(uid=uid))
 
     def end(self, failure: Failure) -> None:
-        """Tell every listener that no more comes."""
+        """End every subscription."""
         with self._lock:
             listeners, self._listeners = self._listeners, []
         for _, ended in listeners:
@@ -128,7 +128,7 @@ def cgroup_name(root: str) -> str:
 class EmbeddedRuntime:
     """The embedded runtime on one root folder. Pods outlive it; a later one on the same folder adopts them.
 
-    `root` is any absolute path. Its thread and its nursery start with the first use. Without `cgroups` none is touched,
+    `root` is any absolute path. Its thread and its keeper server start with the first use. Without `cgroups` none is touched,
     as on a machine that does not permit them. Containers have the soft limit of open files `open_files`; 0: this process's.
     """
 
@@ -144,8 +144,10 @@ class EmbeddedRuntime:
         self._started = False
         self._closed = False
         self._loop = Loop("embedded-runtime", self._on_end)
-        self._nest = Nest(self._loop, self._root / "run", cgroup_name(root) if cgroups else "", open_files)
-        self._fleet = Fleet(self._loop, self._root, self.events.push, self._nest.places)
+        self._keeper_server = KeeperServer(
+            self._loop, self._root / "run", cgroup_name(root) if cgroups else "", open_files
+        )
+        self._fleet = Fleet(self._loop, self._root, self.events.push, self._keeper_server.places)
         self._trouble: Failure | None = None
         self._over: Failure | None = None
         """Why no call is taken any more."""
@@ -185,7 +187,9 @@ class EmbeddedRuntime:
             self._loop.after(OPEN_AGAIN_S, self._open)
             return
         self._trouble = None
-        self._nest.when_ready(lambda failure: None if failure else self._fleet.sweep_groups())
+        self._keeper_server.when_ready(
+            lambda failure: None if failure else self._fleet.remove_unused_groups()
+        )
 
     def _on_end(self) -> None:
         """Leave in order, also after a bug on the thread."""
@@ -194,12 +198,12 @@ class EmbeddedRuntime:
                 kind=FailureKind.CANCELLED, message="the embedded runtime's driver was closed"
             )
         else:
-            self._over = _unavailable("the embedded runtime's thread ended by a bug; restart the agent")
+            self._over = _unavailable("the embedded runtime's thread failed (a bug); restart the agent")
         for ticket in list(self._open_tickets):
             ticket.fail(self._over)
         self._open_tickets.clear()
         self._fleet.close()
-        self._nest.close()
+        self._keeper_server.close()
         if not self._closed:
             self.events.end(self._over)
 
@@ -235,7 +239,7 @@ class EmbeddedRuntime:
 
     def _cancel(self, ticket: Ticket) -> None:
         if not ticket.is_open or not isinstance(ticket.call, c.ExecInContainer | c.StopContainer):
-            # What changes a pod is seen through: half of it would help nobody.
+            # A change of a pod is completed: half of it is no use.
             return
         if ticket.withdraw:
             ticket.withdraw()
@@ -280,12 +284,12 @@ class EmbeddedRuntime:
                 self._exec(ticket, call)
             case c.UpdateContainer():
                 raise RejectedError(
-                    f"container {call.container_id}: the embedded runtime confines no container by itself"
+                    f"container {call.container_id}: the embedded runtime has no resource limits"
                 )
             case c.ReopenContainerLog():
                 self._reopen_log(ticket, call)
             case usagecall.ReadContainerStats():
-                raise RejectedError("the embedded runtime counts nothing itself: the kernel does")
+                raise RejectedError("the embedded runtime has no container statistics of its own")
             case c.RuntimeStatus():
                 self._status(ticket)
             case _:
@@ -295,12 +299,12 @@ class EmbeddedRuntime:
         def answer(failure: Failure | None) -> None:
             trouble = failure or self._trouble
             sentences = [trouble.message] if trouble else []
-            if self._nest.permitted is not None:
-                sentences += self._nest.permitted.refused
+            if self._keeper_server.permitted is not None:
+                sentences += self._keeper_server.permitted.refused
             if os.geteuid() != 0:
                 sentences.append(f"not root: every container runs as user {os.geteuid()}")
             sentences += self._fleet.troubles()
-            sentences += [f"set aside as damaged: {what}" for what in self._fleet.damaged]
+            sentences += [f"damaged, moved aside: {what}" for what in self._fleet.damaged]
             info = c.RuntimeInfo(
                 name="embedded", version=VERSION, ready=trouble is None, detail="; ".join(sentences)
             )
@@ -309,7 +313,7 @@ class EmbeddedRuntime:
         if self._trouble is not None:
             answer(None)
         else:
-            self._nest.when_ready(answer)
+            self._keeper_server.when_ready(answer)
 
     def _run_sandbox(self, ticket: Ticket, call: c.RunSandbox) -> None:
         spec = call.spec
@@ -320,11 +324,11 @@ class EmbeddedRuntime:
                 if there == spec:
                     self._show(ticket, spec.uid)
                 else:
-                    message = f"sandbox of {spec.namespace}/{spec.name} attempt {spec.attempt} is there already, made otherwise"
+                    message = f"sandbox of {spec.namespace}/{spec.name} attempt {spec.attempt} already exists with another spec"
                     self._fail(ticket, Failure(kind=FailureKind.ALREADY_EXISTS, message=message))
                 return
         if key in self._running:
-            # An earlier call for the same is still under way: look again when it ended.
+            # An earlier call for the same is still in flight: check again when it has ended.
             self._running[key].append(ticket)
             return
         if not spec.log_directory.startswith("/") or "\0" in spec.log_directory:
@@ -333,7 +337,7 @@ class EmbeddedRuntime:
             )
         kept = self._fleet.add(os.urandom(16).hex())
         try:
-            link = self._nest.hatch(kept.id, kept.folder, kept.fail_all)
+            link = self._keeper_server.fork_keeper(kept.id, kept.folder, kept.fail_all)
         except OSError as error:
             self._fleet.discard(kept)
             raise UnavailableError(
@@ -408,7 +412,7 @@ class EmbeddedRuntime:
         return kept, identity
 
     def _relay(self, ticket: Ticket, uid: Uid, kept: Kept, op: str, **fields: Any) -> None:
-        """Ask the keeper and complete the call with what the pod looks like then."""
+        """Call the keeper and complete the call with the resulting state of the pod."""
 
         def answer(_: dict[str, Any] | None, failure: Failure | None) -> None:
             if failure is not None:
@@ -437,7 +441,7 @@ class EmbeddedRuntime:
             )
         if spec.security.no_new_privileges and not kept.speaks(NO_NEW_PRIVILEGES):
             raise RejectedError(
-                f"container {spec.name}: its pod's keeper is of an older agent and cannot honour allowPrivilegeEscalation:"
+                f"container {spec.name}: its pod's keeper is of an older agent and does not support allowPrivilegeEscalation:"
                 " false; recreate the pod",
                 reason="CreateContainerError",
             )
@@ -504,11 +508,11 @@ class EmbeddedRuntime:
     def _reopen_log(self, ticket: Ticket, call: c.ReopenContainerLog) -> None:
         kept, identity = self._find(call.uid, call.container_id)
         if not kept.is_live:
-            raise ConflictError(f"container {call.container_id} does not run, so it writes no log")
+            raise ConflictError(f"container {call.container_id} is not running")
         if not kept.speaks(REOPENS_LOGS):
             raise RejectedError(
-                f"container {call.container_id}: its keeper is of an older agent and cannot open a log anew when asked;"
-                " a container that is made by this agent can"
+                f"container {call.container_id}: its keeper is of an older agent and cannot reopen a log;"
+                " restart the pod"
             )
         self._relay(ticket, call.uid, kept, "reopen_log", container=identity)
 
@@ -519,7 +523,7 @@ class EmbeddedRuntime:
                 f"container {call.container_id}: the command to run is empty or holds a NUL byte"
             )
         if not kept.is_live:
-            raise ConflictError(f"container {call.container_id} does not run, so no command can run in it")
+            raise ConflictError(f"container {call.container_id} is not running")
 
         def answer(body: dict[str, Any] | None, failure: Failure | None) -> None:
             if failure is not None or body is None:
@@ -553,4 +557,4 @@ def _unavailable(message: str) -> Failure:
 
 
 def _ignore(_: object) -> None:
-    """Drop a result that nobody needs."""
+    """Drop a result that no caller waits for."""

@@ -2,8 +2,8 @@ r"""All sandboxes of one root folder: finding them again, settling what a dead k
 
 ::
 
-    found on disk --connect--> live --stopped, said goodbye--> kept on disk --remove--> gone
-                  \--nobody there--> settling (kill what it left) --> kept on disk
+    found on disk --connect--> live --stopped, goodbye--> kept on disk --remove--> gone
+                  \--no listener--> settling (kill its processes) --> kept on disk
 """
 
 import os
@@ -22,15 +22,15 @@ from runtime.drivers.embedded.kept import Kept
 from runtime.net.loop import Loop
 
 ADOPTION_PATIENCE_S = 3.0
-"""How long listings wait at the start for keepers that were found and do not speak."""
+"""How long listings wait at the start for keepers that were found and have not answered."""
 SETTLE_LIMIT_S = 10.0
 LOOK_AGAIN_S = 0.2
-"""Between looks at the machine's processes when one could not be made."""
+"""Between scans of the machine's processes when one failed."""
 STORE_AGAIN_S = 2.0
-"""Between tries to write a record that a keeper told and could not write."""
+"""Between retries to write a record that a keeper sent and could not write."""
 REMOVE_LIMIT_S = 10.0
 MAX_DAMAGED = 16
-"""Damaged records that are set aside for people; older ones are dropped."""
+"""Damaged records that are kept for inspection; older ones are dropped."""
 
 Gone = Callable[[Failure | None], None]
 
@@ -55,7 +55,7 @@ class Fleet:
         self._adopted = False
         self._waiting: list[Callable[[], None]] = []
         self.damaged: list[str] = []
-        """What was set aside at the start, for people."""
+        """Damaged records of the start, for users."""
 
     # -- views
 
@@ -71,7 +71,7 @@ class Fleet:
         return self._kept.get(identity)
 
     def of_container(self, identity: str) -> Kept | None:
-        """Return the sandbox that holds a container, by the container's bare id."""
+        """Return the sandbox of a container, by the container's bare id."""
         return self._kept.get(self._container_ids.get(identity, ""))
 
     def of_pod(self, uid: Uid) -> list[Kept]:
@@ -95,7 +95,7 @@ class Fleet:
     def troubles(self) -> tuple[str, ...]:
         """Return which keepers cannot be reached now and why, as one sentence; nothing when all can."""
         found = [k.trouble for k in self._kept.values() if k.trouble]
-        return (f"{found[0]} ({len(found)} such pods); it is tried again",) if found else ()
+        return (f"{found[0]} ({len(found)} such pods); retrying",) if found else ()
 
     # -- the start
 
@@ -110,7 +110,7 @@ class Fleet:
             except OSError as error:
                 raise UnavailableError(
                     f"the embedded runtime's folder {folder} cannot be made or read: {error.strerror}; "
-                    "choose another --root-dir or make it writable; it is tried again"
+                    "choose another --root-dir or make it writable; retrying"
                 ) from None
         damaged = self._load(found)
         for kept in list(self._kept.values()):
@@ -140,7 +140,7 @@ class Fleet:
             except OSError as error:
                 self._kept.clear()
                 raise UnavailableError(
-                    f"the record of sandbox {kept.id} cannot be read now: {error.strerror}; it is tried again"
+                    f"the record of sandbox {kept.id} cannot be read now: {error.strerror}; retrying"
                 ) from None
         return damaged
 
@@ -155,14 +155,14 @@ class Fleet:
         kept.disconnect()
         self.remove(kept, lambda _: None)
 
-    def sweep_groups(self) -> None:
+    def remove_unused_groups(self) -> None:
         """Remove cgroups of sandboxes that never came to be."""
         for place in self._places():
             cgroup.sweep(place, tuple(self._kept))
 
     def close(self) -> None:
         """Leave all keepers to themselves."""
-        self.sweep_groups()
+        self.remove_unused_groups()
         for kept in self._kept.values():
             kept.disconnect()
 
@@ -216,7 +216,7 @@ class Fleet:
 
     def _on_loss(self, kept: Kept) -> None:
         if kept.id in self._removing:
-            # The removal looks for the end of the process by itself.
+            # The removal waits for the end of the process.
             return
         self._settle(kept)
 
@@ -228,7 +228,7 @@ class Fleet:
             kept.fail_all(
                 Failure(
                     kind=FailureKind.UNAVAILABLE,
-                    message=f"the keeper of sandbox {kept.id} could not be started: {kept.fatal or self._last_words(kept) or 'it ended at once'}",
+                    message=f"the keeper of sandbox {kept.id} could not be started: {kept.fatal or self._last_error(kept) or 'it ended at once'}",
                 )
             )
             self._kept.pop(kept.id, None)
@@ -243,18 +243,18 @@ class Fleet:
         begun = bool(self._settling)
         self._settling[kept.id] = time.monotonic() + SETTLE_LIMIT_S
         if not begun:
-            self._sweep()
+            self._kill_leftovers()
 
-    def _sweep(self) -> None:
-        """Kill what dead keepers left, in one look over all processes; again until there is nothing."""
+    def _kill_leftovers(self) -> None:
+        """Kill the remaining processes of dead keepers, in one scan of all processes; repeat until none is left."""
         now = time.monotonic()
         try:
             left = self._left_behind()
             alive = {i for i in self._settling if self._kept[i].keeper_is_alive()}
         except OSError:
-            # Who is there cannot be told: nobody is taken for gone.
+            # The processes cannot be listed: none is taken for gone.
             self._settling = dict.fromkeys(self._settling, now + SETTLE_LIMIT_S)
-            self._loop.after(LOOK_AGAIN_S, self._sweep)
+            self._loop.after(LOOK_AGAIN_S, self._kill_leftovers)
             return
         for identity, limit in list(self._settling.items()):
             kept = self._kept[identity]
@@ -270,7 +270,7 @@ class Fleet:
                     kept, records.abandoned(kept.record, time.time_ns(), self._obituary(kept))
                 )
         if self._settling:
-            self._loop.after(0.01, self._sweep)
+            self._loop.after(0.01, self._kill_leftovers)
         self._check_adopted()
 
     def _left_behind(self) -> dict[str, list[process.ProcessStat]]:
@@ -280,7 +280,7 @@ class Fleet:
         ]
         found: dict[str, list[process.ProcessStat]] = {}
         if not here:
-            # The machine was started anew: numbers in older records name other processes now.
+            # After a restart of the machine, process ids in older records belong to other processes.
             return found
         wanted = {k.id for k in here}
         pids: dict[int, str] = {}
@@ -303,10 +303,10 @@ class Fleet:
         if kept.record is not None and kept.record.boot != process.boot_id():
             return "the machine was restarted while it ran; how it ended is not known"
         text = "the keeper process of its pod ended unexpectedly; how the container ended is not known"
-        words = self._last_words(kept)
+        words = self._last_error(kept)
         return f"{text} ({words})" if words else text
 
-    def _last_words(self, kept: Kept) -> str:
+    def _last_error(self, kept: Kept) -> str:
         """Return why a keeper ended by a bug or a lack, if it could still write that down."""
         try:
             lines = (kept.folder / store.CRASH).read_text(errors="replace").strip().splitlines()
@@ -328,7 +328,7 @@ class Fleet:
         )
 
     def _store(self, kept: Kept) -> None:
-        """Have the last record of a keeper that is gone on disk: what it told is known to nobody else."""
+        """Write the last record of a dead keeper to disk: no other process has it."""
         if kept.record is None or self._kept.get(kept.id) is not kept or kept.id in self._removing:
             return
         try:

@@ -76,12 +76,12 @@ def answer(call: AnyImageCall) -> msgspec.Struct:
 
 
 def host_row(user: int) -> ImageRow:
-    """Return the built-in image as it is listed: it runs as the agent's own user."""
+    """Return the built-in image for listings: it runs as the agent's own user."""
     return ImageRow(id=HOST_IMAGE, names=(f"{HOST_IMAGE}:latest",), pinned=True, user=user)
 
 
 def is_host_image(image: str) -> bool:
-    """Tell whether a reference names the built-in image, whatever its tag."""
+    """Return whether a reference names the built-in image, whatever its tag."""
     parsed = _REFERENCE.fullmatch(image)
     return parsed is not None and parsed["path"] == HOST_IMAGE and not parsed["digest"]
 
@@ -96,7 +96,7 @@ def require_host_image(image: str) -> None:
     if not is_host_image(image):
         raise RejectedError(
             f"image {image!r} cannot run here: the embedded runtime runs only its built-in image {HOST_IMAGE} (commands"
-            " on the host's own files). containerd or CRI-O would run it:"
+            " on the host's own files). use containerd or CRI-O:"
             " --container-runtime-endpoint unix:///run/containerd/containerd.sock",
             reason="ErrImagePull",
         )

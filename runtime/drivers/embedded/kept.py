@@ -1,4 +1,4 @@
-"""One sandbox as the driver holds it: its last record, the connection to its keeper, what was asked of it."""
+"""One sandbox in the driver: its last record, the connection to its keeper, requests in flight."""
 
 import contextlib
 import os
@@ -19,13 +19,13 @@ from runtime.net.loop import Loop
 
 RECONNECT_S = 0.5
 NOBODY = (ConnectionRefusedError, FileNotFoundError, NotADirectoryError)
-"""What a connection fails with when there is no keeper; anything else says nothing about the keeper."""
+"""Errors of a connection without a keeper; any other is not about the keeper."""
 
 Answer = Callable[[dict[str, Any] | None, Failure | None], None]
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """What a keeper begins with: who it is, and which versions of the protocol it speaks."""
+    """The first message of a keeper: its identity and the protocol versions it supports."""
 
     pid: int
     start: int
@@ -50,11 +50,11 @@ class Kept:
         self.keeper: records.KeeperRow | None = None
         self.is_joining = False
         self.is_settling = False
-        """The keeper died without a word; what it left is being killed."""
+        """The keeper died; its remaining processes are being killed."""
         self.trouble = ""
-        """Why the keeper cannot be reached now, empty when it can or none is there; it is tried again meanwhile."""
+        """Why the keeper cannot be reached now, empty when it can or none is there; retried meanwhile."""
         self.fatal = ""
-        """What the nursery said when it could not make this keeper."""
+        """The keeper server's error when it could not fork this keeper."""
         self._loop = loop
         self._changed = changed
         self._lost = lost
@@ -79,9 +79,9 @@ class Kept:
         return self.is_live and self.record is not None and self.record.sandbox.state == "ready"
 
     def connect(self) -> bool:
-        """Connect to the keeper's socket; return False when nobody listens there.
+        """Connect to the keeper's socket; return False when no process listens there.
 
-        Where that cannot be told now, as without descriptors, it is tried again, and calls fail with the `trouble`.
+        Where that is unknown, as without descriptors, it is retried, and calls fail with the `trouble`.
         """
         self.trouble = ""
         try:
@@ -89,7 +89,7 @@ class Kept:
         except NOBODY:
             return False
         except BlockingIOError:
-            # Somebody listens and does not accept: a keeper that hangs is still a keeper.
+            # A process listens and does not accept: a hanging keeper is still a keeper.
             self._connect_later()
             return True
         except OSError as error:
@@ -106,7 +106,7 @@ class Kept:
 
     def _open_connection(self) -> socket.socket:
         """Return a connection to the keeper's socket. Raises OSError."""
-        # A socket's address holds 108 bytes: a descriptor stands for the folder, however long its path.
+        # A socket's address has at most 108 bytes: a descriptor stands for the folder, however long its path.
         place = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
         try:
             sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -145,7 +145,7 @@ class Kept:
             return number
         data = frame.pack({"id": number, "op": op} | fields)
         if len(data) > frame.MAX_REQUEST_BYTES:
-            text = f"a keeper takes requests of {frame.MAX_REQUEST_BYTES} bytes, and this one ({op}) has {len(data)}; ask for less"
+            text = f"a keeper takes requests of {frame.MAX_REQUEST_BYTES} bytes, and this one ({op}) has {len(data)}; reduce the request"
             answer(None, Failure(kind=FailureKind.REJECTED, message=text))
             return number
         self._asked[number] = answer
@@ -160,11 +160,11 @@ class Kept:
         return number in self._asked
 
     def speaks(self, version: int) -> bool:
-        """Return whether the keeper knows this version of the protocol; one that has said nothing yet may."""
+        """Return whether the keeper supports this version of the protocol; one that has not sent its hello may."""
         return self._version is None or self._version >= version
 
     def disconnect(self) -> None:
-        """Leave the keeper to itself; those who wait are not told."""
+        """Disconnect from the keeper; waiting calls are not answered."""
         if self._sock is not None:
             self._loop.forget(self._sock)
             self._sock.close()
@@ -184,7 +184,7 @@ class Kept:
             process.kill_exactly(seen)
 
     def keeper_is_alive(self) -> bool:
-        """Return whether the keeper's process still exists. Raises OSError where that cannot be told."""
+        """Return whether the keeper's process still exists. Raises OSError where that cannot be determined."""
         row = self._keeper_row()
         return row is not None and process.is_alive(row.pid, row.start)
 
@@ -247,8 +247,8 @@ class Kept:
             answer = self._asked.get(number) if isinstance(number, int) else None
             result, failure = _outcome(body) if answer is not None else (None, None)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
-            # What no keeper says costs the call that it answers, where that can be told.
-            text = f"the keeper of sandbox {self.id} said what cannot be understood: {type(error).__name__}: {error}"
+            # An invalid answer fails the call that it belongs to, where that is known.
+            text = f"the keeper of sandbox {self.id} sent an invalid message: {type(error).__name__}: {error}"
             hello = record = result = None
             body = {}
             failure = Failure(kind=FailureKind.UNAVAILABLE, message=text)
@@ -288,7 +288,7 @@ class Kept:
         except BlockingIOError:
             pass
         except OSError:
-            # The reading side notices the same and tells everybody.
+            # The reading side notices the same and fails all calls.
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
             self._unsent.clear()

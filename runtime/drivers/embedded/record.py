@@ -65,7 +65,7 @@ class SandboxRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(body: Any) -> SandboxRecord:
-    """Read a record from JSON data; raise msgspec.ValidationError for what is none."""
+    """Decode a record from JSON; raise msgspec.ValidationError for an invalid one."""
     return msgspec.convert(body, ready(SandboxRecord))
 
 

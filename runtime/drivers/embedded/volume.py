@@ -1,4 +1,4 @@
-"""What keeps a container of plain processes from mounting a volume, said before anything is started."""
+"""Why a container of plain processes cannot mount a volume, checked before anything is started."""
 
 import os
 import stat
@@ -19,7 +19,7 @@ def require_mountable(spec: ContainerSpec) -> None:
         return
     if not may_mount():
         raise RejectedError(
-            f"container {spec.name}: volumeMounts needs a table of mounts of its own, which the agent's user may not make"
+            f"container {spec.name}: volumeMounts needs a mount namespace, which the agent's user may not create"
             " on this machine; run the agent as root, or remove volumeMounts",
             reason=REASON,
         )
@@ -35,12 +35,12 @@ def trouble(mount: Mount, mounts: tuple[Mount, ...]) -> str:
     """Return what keeps one mount from being made, empty when nothing is seen."""
     path = os.path.normpath(mount.container_path)
     if path == "/":
-        return "is the root of the host, over which nothing can be mounted; choose a folder below it"
+        return "is the root of the host, which cannot be mounted over; choose a folder below it"
     if mount.propagation is MountPropagation.BIDIRECTIONAL:
-        return "asks for mountPropagation Bidirectional, which plain processes of the host do not need; remove it"
+        return "has mountPropagation Bidirectional, which the embedded runtime does not support; remove it"
     outer = (os.path.normpath(other.container_path) for other in mounts if other is not mount)
     if any(path.startswith(f"{other}/") for other in outer):
-        # It is looked for in the volume that is mounted around it.
+        # Its path is inside another mounted volume.
         return ""
     try:
         source, target = kind_of(mount.host_path), kind_of(path)
@@ -71,7 +71,7 @@ def kind_of(path: str) -> int | None:
 
 
 def may_mount() -> bool:
-    """Tell whether this process may make tables of mounts."""
+    """Return whether this process may create mount namespaces."""
     for line in Path("/proc/self/status").read_bytes().splitlines():
         if line.startswith(b"CapEff:"):
             return bool(int(line.split()[1], 16) >> CAP_SYS_ADMIN & 1)

@@ -40,7 +40,7 @@ class NodeCredentialFiles:
         )
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002  # small local files
-        """Carry out a call. Files are read anew each time: they may be exchanged while the agent runs."""
+        """Carry out a call. Files are read at each call: they may change while the agent runs."""
         if not isinstance(call, ReadNodeCredentials):
             raise RejectedError(f"port credentials: {type(call).__name__} is no call of this port")
         problems: list[Problem] = []
@@ -59,7 +59,7 @@ class NodeCredentialFiles:
 
 def _content(path: Path) -> bytes | None:
     try:
-        # Not blocking: a pipe in its place must not hold the thread.
+        # Not blocking: a pipe in its place must not block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (FileNotFoundError, NotADirectoryError):
         return None

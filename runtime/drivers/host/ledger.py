@@ -2,7 +2,7 @@
 
 ```text
 ledger/<section>/<key>                one sealed entry (runtime.codec), mode 0600, folders 0700
-ledger/<section>/<key>.damaged-<n>    one that could not be read, set aside for people
+ledger/<section>/<key>.damaged-<n>    an unreadable one, moved aside for inspection
 ledger/<section>/.new-*               a write in progress; a crash may leave one, the next reading of all removes it
 ```
 
@@ -246,7 +246,7 @@ def _fsync_folder(folder: Path) -> None:
 def _read(path: Path) -> bytes:
     """Read a plain file; raises `DamagedError` for anything else, or one over the limit."""
     try:
-        # A named pipe in this place must not hold up a start.
+        # A named pipe in this place must not block the start.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():

@@ -16,7 +16,7 @@ IN_THE_WAY = frozenset({errno.EBUSY, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDI
 
 
 def translate(error: OSError, what: str) -> OperatingError:
-    """Return `error`, met while trying to do `what` (a path included), as an operating error that says what to do."""
+    """Return `error`, raised by `what` (with its path), as an operating error with a remedy."""
     why = f"{what}: {error.strerror or error}"
     if error.errno in FULL:
         if error.errno in (errno.EMFILE, errno.ENFILE):

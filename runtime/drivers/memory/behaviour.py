@@ -3,7 +3,7 @@
 The words are read from left to right, as a shell script would run:
 
 ```text
-run                     run until told to stop
+run                     run until stopped
 sleep S                 wait S seconds
 print TEXT STREAM       write one line; STREAM is stdout or stderr
 exit N                  end with this exit code
@@ -75,7 +75,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Behave = Callable[[ContainerSpec], Behaviour]
-"""Decides what a container does; a simulation may bring its own, for example one that looks at the attempt."""
+"""Decides what a container does; a simulation may have its own, for example one that depends on the attempt."""
 
 
 def killed_by(signal: int, reason: str = "", message: str = "") -> ProcessExit:

@@ -28,7 +28,7 @@ class MemoryCgroups:
         self.writes: list[str] = []
         """Paths of which values were changed, in order."""
         self.busy: set[str] = set()
-        """Paths in which a process is that can not be killed."""
+        """Paths in which a process is that cannot be killed."""
         self.refused = False
         """Whether nothing may be written."""
         self.controllers: tuple[str, ...] = LIMITING
@@ -78,18 +78,18 @@ class MemoryCgroups:
         if path in self.busy:
             raise ConflictError(f"processes are still in the cgroup {path}")
         if self.refused and path in self.groups:
-            return PodCgroupRemoved(refused=(f"cgroup {path} can not be removed: it stays, empty",))
+            return PodCgroupRemoved(refused=(f"cgroup {path} cannot be removed: it stays, empty",))
         for group in [group for group in self.groups if group == path or group.startswith(f"{path}/")]:
             del self.groups[group]
         return PodCgroupRemoved()
 
 
 def refusal(path: str) -> str:
-    """Say that a cgroup may not be made."""
-    return f"cgroup {path} can not be made: Read-only file system"
+    """Refuse to make a cgroup."""
+    return f"cgroup {path} cannot be made: Read-only file system"
 
 
 def merged(known: CgroupLimits, limits: CgroupLimits) -> CgroupLimits:
-    """Return the values after a call: 0 leaves one as it is."""
+    """Return the values after a call: 0 keeps one unchanged."""
     changes = {name: value for name in limits.__struct_fields__ if (value := getattr(limits, name))}
     return msgspec.structs.replace(known, **changes)

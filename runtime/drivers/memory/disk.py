@@ -35,7 +35,7 @@ class Disk:
         self._lingering += [(now + self.delay_s, image) for image in images]
 
     def measure(self, images: Iterable[ImageRow], now: Instant, wall: WallNs) -> ImageFs:
-        """Return what a look at the file system shows. Raises what it is told to fail with."""
+        """Return the usage of the file system. Raises the failure that was set."""
         if self.failure is not None:
             kind = RejectedError if self.failure.kind is FailureKind.REJECTED else UnavailableError
             raise kind(self.failure.message)

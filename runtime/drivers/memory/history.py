@@ -48,7 +48,7 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     exit_code: int | None = None
     running: bool = False
-    """The container ran at that moment: only a removal says so."""
+    """The container ran at that moment; only in removals."""
 
 
 def violations(rows: Iterable[HistoryRow]) -> tuple[str, ...]:
@@ -62,7 +62,7 @@ class Referee:
 
     The rules: never two live sandboxes of one UID; never two live containers of one name in a pod; no (name,
     attempt) of a pod started twice; the agent removes no running container, and none whose exit it was never shown.
-    A pod of which the agent removed the last sandbox begins anew: a manifest that comes back has its old UID.
+    A pod of which the agent removed the last sandbox starts again: a manifest that comes back has its old UID.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Referee:
         self._anew = False
         """An agent began after the one that was there at the first row."""
         self._met: set[Uid] = set()
-        """The pods that the agent has looked at, in the life that began last."""
+        """The pods that the agent has inspected, in its current life."""
         self._known: set[tuple[Uid, str, int]] = set()
         """The numbers that it has given or was shown in that life."""
         self._exited: set[str] = set()
@@ -108,9 +108,9 @@ class Referee:
             case Happening.EXIT_SHOWN:
                 self._shown.add(row.container_id)
             case Happening.REMOVED if row.cause is Cause.WORLD:
-                # The newest record told of the numbers before it too: theirs may be gone for long.
+                # The newest record also proves earlier attempts, whose records may be gone for long.
                 self._lost.update((row.uid, row.name, attempt) for attempt in range(row.attempt + 1))
-                # Of one whose process the runtime had lost track of, no end is told: it goes with its record.
+                # A process that the runtime had lost track of has no end: it goes with its record.
                 self._running.get((row.uid, row.name), set()).discard(row.container_id)
             case Happening.REMOVED if row.cause is Cause.AGENT:
                 if row.running:
@@ -121,13 +121,13 @@ class Referee:
                 pass
 
     def forget(self, uid: Uid) -> None:
-        """Let a pod begin anew: whoever counts its restarts has forgotten it too."""
+        """Start the history of a pod again: the agent has forgotten its restart counts too."""
         self._started = {key for key in self._started if key[0] != uid}
 
     def agent_began(self) -> None:
-        """Excuse a new agent for numbers whose records the world removed: its predecessor may have died before it said.
+        """Excuse a new agent for numbers whose records the world removed: its predecessor may have died before it wrote them.
 
-        A number is written down with the status, after the start; a container that somebody removed by hand and an
+        A number is written with the status, after the start; a container that was removed by hand and an
         agent killed in between leave it nowhere but in the name of a log file.
         """
         self._anew = True
@@ -135,15 +135,15 @@ class Referee:
         self._known.clear()
 
     def agent_saw(self, uid: Uid, newest: Iterable[tuple[str, int]]) -> None:
-        """Hold the agent to the numbers that a look at the pod showed it: the `newest` of each name, and those before.
+        """Require of the agent the numbers that an inspection of the pod showed: the `newest` of each name, and those before.
 
-        Not the moment of the look counts, but what it showed: a container may go while the look is on its way.
+        Not the moment of the inspection counts, but its result: a container may go while the answer is on its way.
         """
         self._met.add(uid)
         self._known.update((uid, name, attempt) for name, last in newest for attempt in range(last + 1))
 
     def _excuse(self, key: tuple[Uid, str, int]) -> None:
-        """Let a number be given again that only the records told of which went before this agent saw them."""
+        """Allow a number again that was only in records which went before this agent saw them."""
         if key in self._lost and key not in self._known:
             self._lost.discard(key)
             self._started.discard(key)

@@ -35,7 +35,7 @@ class MemoryManifests:
         self._lock = threading.Lock()
 
     def put(self, path: str, document: bytes) -> None:
-        """Write a file at this absolute path, making its folder, and tell who listens."""
+        """Write a file at this absolute path, making its folder, and notify listeners."""
         with self._lock:
             self._files[path] = document
             self._folders.add(path.rpartition("/")[0])
@@ -200,7 +200,7 @@ class MemoryLedger:
         )
 
     def damage(self, section: str, key: str) -> None:
-        """Damage an entry on disk: the next reading sets it aside."""
+        """Damage an entry on disk: the next read moves it aside."""
         with self._lock:
             if (section, key) in self._now:
                 self._damaged.add((section, key))

@@ -1,4 +1,4 @@
-"""A network in memory: the port ``net`` over peers that somebody put up, or that are made up when they are asked.
+"""A network in memory: the port ``net`` over peers that a test defines, or that are made up at the first call.
 
 It is part of the world of a simulation and knows nothing of pods: who answers at an address is told by `peers`, a
 function of host, port and the call, which may look at whatever it likes.
@@ -31,7 +31,7 @@ from api.ports.port import Done, Timers, Undo
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """Who listens at an address, and what it says."""
+    """The server at an address, and its answers."""
 
     status: int = 200
     body: bytes = b"ok"
@@ -40,17 +40,17 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     serving: tuple[tuple[str, str], ...] = (("", "SERVING"),)
     """Service and its health, for gRPC; another service is not known."""
     grpc: bool = False
-    """It speaks gRPC, else HTTP."""
+    """It serves gRPC, else HTTP."""
     tls: bool = False
     deaf: bool = False
-    """It takes connections and says nothing."""
+    """It accepts connections and never answers."""
     dark: bool = False
     """It does not even take connections: what is sent there is lost."""
     takes_s: float = 0.0
 
 
 Peers = Callable[[str, int, AnyNetCall], Peer | None]
-"""Tells who listens there now, None for nobody."""
+"""Returns the server at an address now, None for none."""
 
 
 class MemoryNet:
@@ -193,7 +193,7 @@ def get(call: HttpGet, why: str) -> str:
 
 
 def refused(call: AnyNetCall, host: str, port: int) -> Failure:
-    """Return the failure of a call to where nobody listens."""
+    """Return the failure of a call to an address without a server."""
     where = host_port(host, port)
     text = f"dial tcp {where}: connect: connection refused"
     match call:
@@ -207,7 +207,7 @@ def refused(call: AnyNetCall, host: str, port: int) -> Failure:
 
 
 def health(peer: Peer, service: str) -> tuple[msgspec.Struct | None, Failure | None]:
-    """Return what a peer says of a service."""
+    """Return a peer's health of a service."""
     status = dict(peer.serving).get(service)
     if peer.grpc and status is not None:
         return GrpcAnswer(status=status), None

@@ -1,4 +1,4 @@
-"""A node in memory: its facts are what they were said to be."""
+"""A node in memory, with given facts."""
 
 import msgspec
 

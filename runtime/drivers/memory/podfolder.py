@@ -61,7 +61,7 @@ class MemoryPodFolders:
             self._logs.add(log_directory)
 
     def write(self, path: str, content: bytes) -> None:
-        """Write what a container leaves at an absolute path: its last words, or the text of its log."""
+        """Write the output of a container at an absolute path: its termination message, or the text of its log."""
         with self._lock:
             self._files[path] = content
 

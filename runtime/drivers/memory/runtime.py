@@ -183,7 +183,7 @@ class MemoryRuntime:
         behaviour = self._exec_behave(container.name, call.command)
         if behaviour.cannot_start:
             raise NotFoundError(f"container {container.name}: {behaviour.cannot_start}")
-        self._world.tell_executed(container)
+        self._world.record_executed(container)
         result = _exec_result(behaviour, call.limit_bytes)
         if behaviour.ends_after_s is not None and behaviour.ends_after_s <= call.timeout_s:
             self._calls.later(
@@ -228,10 +228,10 @@ class MemoryRuntime:
     def _tell_shown(self, result: msgspec.Struct | None) -> None:
         match result:
             case RuntimePod():
-                self._world.tell_shown(result, self._shown)
+                self._world.record_shown(result, self._shown)
             case PodListing(pods=pods):
                 for pod in pods:
-                    self._world.tell_shown(pod, self._shown)
+                    self._world.record_shown(pod, self._shown)
             case _:
                 pass
 

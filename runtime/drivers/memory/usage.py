@@ -1,4 +1,4 @@
-"""Usage in a virtual world: what a machine, its pods and their folders use is what they were said to use.
+"""Usage in a virtual world: a machine, its pods and their folders use given amounts.
 
 Nothing is drawn: processor time follows the clock, everything else is a table that a test or a simulation changes. A row
 can hang, lie, or be missing.
@@ -52,7 +52,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     working_set_bytes: int = 8 << 20
     cache_bytes: int = 1 << 20
-    """Of inactive files, beside the working set."""
+    """Inactive page cache, not part of the working set."""
     milli_cores: int = 10
     pids: int = 1
     layer_bytes: int = PAGE
@@ -90,7 +90,7 @@ class MemoryUsageReader:
             inodes_used=1 << 19,
         )
         self.missing_disks: dict[str, str] = {}
-        """Paths that can not be measured, and why."""
+        """Paths that cannot be measured, and why."""
         self.loads: dict[Uid, Load] = {}
         self.other_bytes = 512 << 20
         """Memory of what is no pod."""

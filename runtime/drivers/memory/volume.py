@@ -1,4 +1,4 @@
-"""Volumes of pods in memory: which are there, what is bound where, and a node's files as they are said to be.
+"""Volumes of pods in memory: which exist, what is bound where, and the given files of a node.
 
 They survive a kill of the agent; what is in memory or bound does not survive a reboot of the machine.
 """
@@ -42,7 +42,7 @@ class MemoryVolumes:
         self.bound: dict[str, str] = {}
         """Places of sub paths, and what is bound there."""
         self.busy: set[str] = set()
-        """Paths that are in use, so that they can not be unmounted."""
+        """Paths that are in use, so that they cannot be unmounted."""
         self._host: dict[str, HostKind] = {"/": HostKind.FOLDER}
         self._lock = threading.Lock()
 

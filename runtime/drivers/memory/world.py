@@ -90,7 +90,7 @@ class World:
         self._last_created: dict[Uid, WallNs] = {}
         self._count = 0
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ reading
 
     def pod(self, uid: Uid) -> RuntimePod:
         """Return all that is known of a pod, empty when nothing is."""
@@ -165,7 +165,7 @@ class World:
         )
         self.sandboxes[sandbox.id] = sandbox
         self._sandbox_specs[sandbox.id] = spec
-        self._tell_sandbox(Happening.SANDBOX_STARTED, sandbox)
+        self._record_sandbox(Happening.SANDBOX_STARTED, sandbox)
         return spec.uid
 
     def stop_sandbox(self, call: StopSandbox, cause: Cause = Cause.AGENT) -> Uid:
@@ -175,7 +175,7 @@ class World:
             self._kill_inside(sandbox.id, cause)
             sandbox = replace(sandbox, state=SandboxState.NOT_READY, ips=())
             self.sandboxes[sandbox.id] = sandbox
-            self._tell_sandbox(Happening.SANDBOX_STOPPED, sandbox, cause)
+            self._record_sandbox(Happening.SANDBOX_STOPPED, sandbox, cause)
         return call.uid
 
     def remove_sandbox(self, call: RemoveSandbox, cause: Cause = Cause.AGENT) -> Uid:
@@ -185,7 +185,7 @@ class World:
             for container in [c for c in self.containers.values() if c.sandbox_id == sandbox.id]:
                 self._remove(container, cause)
             del self.sandboxes[sandbox.id], self._sandbox_specs[sandbox.id]
-            self._tell_sandbox(Happening.SANDBOX_REMOVED, sandbox, cause)
+            self._record_sandbox(Happening.SANDBOX_REMOVED, sandbox, cause)
         return call.uid
 
     def create_container(self, call: CreateContainer) -> Uid:
@@ -231,7 +231,7 @@ class World:
         self.containers[container.id] = container
         self._container_specs[container.id] = spec
         self.logs[container.log_path] = []
-        self._tell(Happening.CREATED, container)
+        self._record(Happening.CREATED, container)
         return call.uid
 
     def image(self, name: str) -> ImageRow | None:
@@ -273,7 +273,7 @@ class World:
         self.containers[container.id] = started
         process = VirtualProcess(behaviour=behaviour, log=self.logs.setdefault(container.log_path, []))
         self.processes[container.id] = process
-        self._tell(Happening.STARTED, started)
+        self._record(Happening.STARTED, started)
         for line in behaviour.lines:
             self._write_later(started, process, line)
         if behaviour.ends_after_s is not None:
@@ -285,7 +285,7 @@ class World:
         process = self.processes.get(container.id)
         if process is None:
             if container.state is RuntimeContainerState.UNKNOWN:
-                # Nobody can tell how it ended; what is certain is that it does not run any more.
+                # How it ended is unknown; it certainly does not run any more.
                 self._exit(container.id, ProcessExit(code=255, reason="ContainerStatusUnknown"), Cause.AGENT)
             return None
         if grace_s <= 0:
@@ -325,7 +325,7 @@ class World:
         return call.uid
 
     def remove_container(self, call: RemoveContainer) -> Uid:
-        """Remove a container; one that runs is killed first, which the history tells as a violation."""
+        """Remove a container; a running one is killed first, which the history reports as a violation."""
         container = self.container(call.uid, call.container_id)
         if container is not None:
             self._remove(container, Cause.AGENT)
@@ -337,7 +337,7 @@ class World:
         """Send SIGTERM to a running container."""
         process = self.processes[container.id]
         process.term_sent = True
-        self._tell(Happening.TERM_SENT, container, cause, changed=False)
+        self._record(Happening.TERM_SENT, container, cause, changed=False)
         on_term = process.behaviour.on_term
         if on_term.ignored:
             return
@@ -380,7 +380,7 @@ class World:
 
     def _remove(self, container: RuntimeContainer, cause: Cause) -> None:
         running = container.id in self.processes
-        self._tell(Happening.REMOVED, container, cause, running=running)
+        self._record(Happening.REMOVED, container, cause, running=running)
         self.end(container.id, killed_by(SIGKILL), cause)
         del self.containers[container.id], self._container_specs[container.id]
 
@@ -399,7 +399,7 @@ class World:
             pid=0,
         )
         self.containers[container_id] = container
-        self._tell(Happening.EXITED, container, cause)
+        self._record(Happening.EXITED, container, cause)
         if process is not None:
             self._retire(process)
 
@@ -438,7 +438,7 @@ class World:
         self._last_created[uid] = at
         return at
 
-    def _tell_sandbox(self, what: Happening, sandbox: Sandbox, cause: Cause = Cause.AGENT) -> None:
+    def _record_sandbox(self, what: Happening, sandbox: Sandbox, cause: Cause = Cause.AGENT) -> None:
         self.history.append(
             HistoryRow(
                 at=self.timers.now(),
@@ -451,7 +451,7 @@ class World:
         )
         self._changed(sandbox.uid)
 
-    def _tell(
+    def _record(
         self,
         what: Happening,
         container: RuntimeContainer,
@@ -478,11 +478,11 @@ class World:
         if changed:
             self._changed(uid)
 
-    def tell_executed(self, container: RuntimeContainer) -> None:
+    def record_executed(self, container: RuntimeContainer) -> None:
         """Write down that the agent ran a command in a container."""
-        self._tell(Happening.EXECUTED, container, changed=False)
+        self._record(Happening.EXECUTED, container, changed=False)
 
-    def tell_shown(self, pod: RuntimePod, shown: set[str]) -> None:
+    def record_shown(self, pod: RuntimePod, shown: set[str]) -> None:
         """Write down each exit code of `pod` that the agent sees for the first time."""
         for container in pod.containers:
             if container.exit_code is None or container.id in shown:

@@ -5,7 +5,7 @@ start --> [resolver] --> connect --> reached --(subclass: talk)--> succeed | fai
    \______________________ its time is up: fail, TimedOut ______________/
 ```
 
-Everything here happens on the loop's thread, except `cancel`. An exception that nobody foresaw ends the conversation in
+Everything here happens on the loop's thread, except `cancel`. An unexpected exception ends the conversation in
 which it happened, and no other.
 """
 
@@ -25,14 +25,14 @@ from runtime.drivers.net.resolver import Address, Resolver, literal
 from runtime.net.loop import Loop
 
 WORN_OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
-"""Errors of this machine, which say nothing of the other side."""
+"""Errors of this machine, which say nothing about the other side."""
 
 OnBug = Callable[[str, BaseException], None]
-"""Told about a conversation (``HttpConversation with 10.0.0.7:80``) that failed in a way nobody foresaw."""
+"""Called for a conversation (``HttpConversation with 10.0.0.7:80``) that failed with an unexpected exception."""
 
 
 class Conversation:
-    """A conversation with one host; subclasses say what is talked about and how its failures read."""
+    """A conversation with one host; subclasses have the protocol and the texts of its failures."""
 
     def __init__(self, loop: Loop, resolver: Resolver, timeout_s: float, done: Done, on_bug: OnBug) -> None:
         self._loop, self._resolver, self.timeout_s = loop, resolver, timeout_s
@@ -44,14 +44,14 @@ class Conversation:
         """The address that is being reached, as it stands in texts."""
         self.is_reached = False
 
-    # ------------------------------------------------------------ what a subclass says
+    # ------------------------------------------------------------ to be defined by a subclass
 
     def reached(self, sock: socket.socket) -> None:
         """Begin to talk."""
         raise NotImplementedError
 
     def late(self) -> str:
-        """Return the text of a failure for want of time."""
+        """Return the text of a timeout."""
         raise NotImplementedError
 
     def unreached(self, why: str) -> str:
@@ -80,10 +80,8 @@ class Conversation:
         except Exception as error:  # noqa: BLE001  # the thread is everybody's
             place = f" with {self.place}" if self.place else ""
             self._on_bug(f"{type(self).__name__}{place}", error)
-            # The text of an unforeseen exception may hold anything, also what nobody should see.
-            why = (
-                f"{type(error).__name__} in the agent; this is a bug, and the agent's log has a line about it"
-            )
+            # The text of an unexpected exception may contain secrets.
+            why = f"{type(error).__name__} in the agent; this is a bug; see the agent's log"
             self.fail(FailureKind.UNAVAILABLE, self.unreached(why))
 
     def go(self, host: str, port: int) -> None:
@@ -124,7 +122,7 @@ class Conversation:
             self._refused((error.errno if isinstance(error, OSError) else None) or errno.EINVAL)
             return
         if code == errno.EINPROGRESS:
-            # A peer on this machine has answered by now, which saves a turn of the loop.
+            # A peer on this machine has answered by now, which saves a pass of the loop.
             code = self._state()
         if code == errno.EINPROGRESS:
             self.watch(sock, self._connecting, writable=True)
@@ -174,7 +172,7 @@ class Conversation:
         sock, self._sock = self._sock, None
         if sock is not None:
             self._loop.forget(sock)
-            # Closing tells nobody anything that matters: the conversation is over.
+            # A failure to close does not matter: the conversation is over.
             with contextlib.suppress(OSError):
                 sock.close()
 
@@ -205,9 +203,9 @@ class Conversation:
 
     @property
     def over(self) -> bool:
-        """Tell whether it is over."""
+        """Return whether it is over."""
         return self._done is None
 
     def is_on(self, sock: socket.socket) -> bool:
-        """Tell whether it still goes on over this socket."""
+        """Return whether it still uses this socket."""
         return self._sock is sock

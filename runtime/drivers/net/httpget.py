@@ -78,7 +78,7 @@ class HttpConversation(Conversation):
     # ------------------------------------------------------------ asking and being answered
 
     def reached(self, sock: socket.socket) -> None:
-        """Send the request, after shaking hands where that is asked for."""
+        """Send the request, after the TLS handshake for https."""
         try:
             self._exchange = GetExchange(self._target, self._call.headers, self._call.limit_bytes)
         except ValueError as error:
@@ -104,7 +104,7 @@ class HttpConversation(Conversation):
         self.watch(sock, lambda: self._talk(sock), writable=bool(self._unsent))
 
     def _talk(self, sock: socket.socket) -> None:
-        """Take one turn: what can be sent, and one reception. Whatever comes, others have their turns in between."""
+        """Make one step: send what can be sent, receive once. Other conversations run in between."""
         if self.over:
             return
         had_unsent = bool(self._unsent)
@@ -186,7 +186,7 @@ class HttpConversation(Conversation):
 
 
 def is_plain_answer(error: Exception) -> bool:
-    """Tell whether a handshake failed because the other side answered in plain text."""
+    """Return whether a handshake failed because the other side answered in plain text."""
     return getattr(error, "reason", "") in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")
 
 

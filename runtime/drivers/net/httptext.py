@@ -80,23 +80,23 @@ class GetExchange:
 
     def feed(self, data: bytes) -> None:
         """Take in what came. Raises `MalformedError`."""
-        self._look_at_the_beginning(data)
+        self._check_beginning(data)
         try:
             self._http.receive_data(data)
             while not self.complete and (event := self._http.next_event()) is not h11.NEED_DATA:
                 self._take(event)
         except h11.RemoteProtocolError as error:
-            raise MalformedError(self._words(error)) from None
+            raise MalformedError(self._text(error)) from None
 
     def end(self) -> bool:
-        """Take in that nothing more comes; tell whether that is a whole answer."""
+        """Absorb the end of the stream; return whether the answer is complete."""
         if self.status and not self.complete:
             with contextlib.suppress(h11.RemoteProtocolError):
                 self._http.receive_data(b"")
                 self.complete = isinstance(self._http.next_event(), h11.EndOfMessage)
         return self.complete
 
-    def _look_at_the_beginning(self, data: bytes) -> None:
+    def _check_beginning(self, data: bytes) -> None:
         """Know at once what can never become an answer, which may have no line at all."""
         if self.status or len(self._begins) >= BEGINNING_BYTES:
             return
@@ -123,7 +123,7 @@ class GetExchange:
             case _:
                 self.complete = True
 
-    def _words(self, error: h11.RemoteProtocolError) -> str:
+    def _text(self, error: h11.RemoteProtocolError) -> str:
         if error.error_status_hint == TOO_LARGE and not self.status:
             return f"server response headers exceeded {HEAD_LIMIT_BYTES} bytes; aborted"
         if self.status:
@@ -133,7 +133,7 @@ class GetExchange:
 
 
 def request_of(target: Target, headers: Pairs) -> h11.Request:
-    """Return a GET: its host first, and no say about the connection but ours. Raises `ValueError`."""
+    """Return a GET: its host first, and our own Connection header only. Raises `ValueError`."""
     host = host_port(target.host, target.port)
     others = []
     for name, value in headers:

@@ -1,4 +1,4 @@
-"""The port ``net``: GETs, connections and health checks, all on one thread that begins with the first of them."""
+"""The port ``net``: GETs, connections and health checks, all on one thread that starts with the first of them."""
 
 import socket
 import threading
@@ -117,7 +117,7 @@ class Network:
         match call:
             case HttpGet(timeout_s=timeout_s):
                 if call.scheme not in ("http", "https"):
-                    text = f"{call.scheme}://{call.host}: only http and https are spoken"
+                    text = f"{call.scheme}://{call.host}: only http and https are supported"
                     done(None, Failure(kind=FailureKind.REJECTED, message=text))
                     return _nothing
                 conversation = HttpConversation(

@@ -1,4 +1,4 @@
-"""Turns a host into addresses: at once where it is one, else on a few threads, for asking the resolver holds its thread."""
+"""Resolves hosts: addresses at once, names on a few threads, since the system's resolver blocks its thread."""
 
 import socket
 import threading
@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 THREADS = 4
-"""Names that are looked up at the same time; a resolver that hangs holds up other names, never addresses."""
+"""Names resolved at the same time; a hanging resolver delays other names, never addresses."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -19,7 +19,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 Found = Callable[[tuple[Address, ...], str], None]
-"""Takes the addresses, in the order in which they are to be tried, or none and why."""
+"""Receives the addresses, in the order in which to try them, or none and why."""
 
 
 def literal(host: str, port: int) -> Address | None:
@@ -33,7 +33,7 @@ def literal(host: str, port: int) -> Address | None:
     if ":" not in host:
         return None
     try:
-        # Unlike inet_pton this takes a link-local address with its zone, and asks nobody.
+        # Unlike inet_pton this accepts a link-local address with its zone, and never resolves.
         found = socket.getaddrinfo(host, port, socket.AF_INET6, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)
     except (OSError, ValueError):
         return None
@@ -41,7 +41,7 @@ def literal(host: str, port: int) -> Address | None:
 
 
 class Resolver:
-    """Looks names up."""
+    """Resolves names."""
 
     def __init__(self) -> None:
         self._ready = threading.Condition(threading.Lock())
@@ -49,7 +49,7 @@ class Resolver:
         self._threads = self._idle = 0
 
     def ask(self, host: str, port: int, found: Found) -> None:
-        """Look `host` up; `found` is called on a thread of the resolver."""
+        """Resolve `host`; `found` is called on a thread of the resolver."""
         with self._ready:
             self._asked.append((host, port, found))
             if self._idle >= len(self._asked) or self._threads >= THREADS:

@@ -1,7 +1,7 @@
-"""TLS of one request over a socket that somebody else reads and writes.
+"""TLS of one request over a socket that the caller reads and writes.
 
-What was received is handed in piece by piece. So one turn costs what one reception holds, whatever a server sends:
-OpenSSL, left to read the socket itself, goes on for as long as there are records without data.
+Received bytes are handed in piece by piece. So one step costs what one reception holds, whatever a server sends:
+OpenSSL, reading the socket itself, continues for as long as there are records without data.
 """
 
 import ssl
@@ -14,17 +14,17 @@ class Tls:
     """The client's end of one connection: shakes hands, sends `request`, and reads what comes back."""
 
     def __init__(self, name: str | None, request: bytes) -> None:
-        """Begin; `name` is the server's, None for an address. Raises OSError or ValueError for a name that is none."""
+        """Begin; `name` is the server's, None for an address. Raises OSError or ValueError for an invalid one."""
         self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = trusting().wrap_bio(self._received, self._unsent, server_hostname=name)
         self._request = request
         self._greeted = False
         self.ended = False
-        """The server said that nothing more comes."""
+        """The server sent end of file."""
         self.receive(b"")
 
     def unsent(self) -> bytes:
-        """Return what is to be sent now, once."""
+        """Return the bytes to send now, once."""
         return self._unsent.read()
 
     def receive(self, data: bytes) -> bytes:
@@ -46,7 +46,7 @@ class Tls:
     def end(self) -> bytes:
         """Take in that the connection ended; nothing was in that. Raises `ssl.SSLEOFError` amid a handshake.
 
-        Later it is the end of the answer, as for a kubelet: many servers say no good-bye.
+        Later it is the end of the answer, as for a kubelet: many servers send no close_notify.
         """
         if not self._greeted:
             self._received.write_eof()
@@ -56,7 +56,7 @@ class Tls:
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Return how TLS is spoken to whoever answers: as a kubelet's probes do, without looking at certificates."""
+    """Return the TLS settings of probes: as a kubelet's, without certificate verification."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

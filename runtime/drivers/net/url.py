@@ -1,7 +1,7 @@
 """Fetches manifests from a URL: the port ``urls``.
 
-One deadline and one limit hold over all that a fetch does: names that are looked up, connections, redirects, heads,
-chunks and the bodies of errors (`Allowance`). Certificates are verified. The headers that the user configured are secrets: no text made here holds one, and a redirect
+One deadline and one limit apply to a whole fetch: name resolution, connections, redirects, heads,
+chunks and the bodies of errors (`Allowance`). Certificates are verified. The headers that the user configured are secrets: no text made here contains one, and a redirect
 to another origin does not get them. How a body becomes JSON is the caller's choice (`Reader`), for drivers do not know
 each other.
 """
@@ -45,7 +45,7 @@ GONE = (404, 410)
 
 
 class Read(Protocol):
-    """A document that was read: compact JSON, or why there is none."""
+    """A fetched document: compact JSON, or why there is none."""
 
     @property
     def json(self) -> bytes | None:
@@ -123,9 +123,7 @@ class Allowance:
             raise self.too_late() from None
         if not found:
             # Not the host's name: a redirect may have put a password in front of it.
-            raise UnavailableError(
-                f"{self._where} can not be reached: {why.removeprefix(f'lookup {host}: ')}"
-            )
+            raise UnavailableError(f"{self._where} cannot be reached: {why.removeprefix(f'lookup {host}: ')}")
         return found
 
 
@@ -174,7 +172,7 @@ class TlsConnection(http.client.HTTPSConnection):
 
 
 class PlainHandler(urllib.request.HTTPHandler):
-    """Speaks HTTP within an allowance."""
+    """An HTTP connection within an allowance."""
 
     def __init__(self, allowance: Allowance) -> None:
         super().__init__()
@@ -186,7 +184,7 @@ class PlainHandler(urllib.request.HTTPHandler):
 
 
 class TlsHandler(urllib.request.HTTPSHandler):
-    """Speaks HTTPS within an allowance."""
+    """An HTTPS connection within an allowance."""
 
     def __init__(self, allowance: Allowance, context: ssl.SSLContext) -> None:
         super().__init__(context=context)
@@ -252,7 +250,7 @@ class UrlManifests:
         """GET the URL of a `FetchManifests`.
 
         Raises `DeniedError` (401, 403, an untrusted certificate), `NotFoundError` (404), `RejectedError` (a URL or
-        body that can not be used), `TimedOutError` past the deadline, and `UnavailableError` for all else.
+        body that cannot be used), `TimedOutError` past the deadline, and `UnavailableError` for all else.
         """
         if not isinstance(call, FetchManifests):
             raise RejectedError(f"the manifest fetcher has no call {type(call).__name__}")
@@ -286,7 +284,7 @@ def request_for(call: FetchManifests, where: str) -> urllib.request.Request:
     """Build the request. Raises `RejectedError`, naming a bad header but never its value."""
     parts = urlsplit(call.url) if where != "<malformed URL>" else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.netloc.rpartition("@")[2]:
-        raise RejectedError(f"{where} is no manifest URL; it is http:// or https:// and names a host")
+        raise RejectedError(f"{where} is not a manifest URL; give http:// or https:// and a host")
     user, _, host = parts.netloc.rpartition("@")
     bare = urlunsplit((parts.scheme, host, parts.path or "/", parts.query, ""))
     request = urllib.request.Request(  # noqa: S310  the scheme was checked just above
@@ -308,7 +306,7 @@ def request_for(call: FetchManifests, where: str) -> urllib.request.Request:
 
 def read_body(response: http.client.HTTPResponse, where: str) -> bytes:
     """Read the whole body. Raises OSError, `RejectedError`, `TimedOutError`, `UnavailableError`."""
-    # Piece by piece: for a length that a server only claims no memory is set aside.
+    # In pieces: no memory is reserved for a length that a server only claims.
     body = b"".join(iter(partial(response.read1, CHUNK_BYTES), b""))
     if response.length:
         raise UnavailableError(f"{where} ended its answer {response.length} bytes early")
@@ -327,7 +325,7 @@ def status_error(where: str, status: int) -> OperatingError:
     phrase = http.client.responses.get(status, "unknown status")
     text = f"{where} answered {status} {phrase}"
     if status in DENIED:
-        return DeniedError(f"{text}; give the right --manifest-url-header")
+        return DeniedError(f"{text}; check --manifest-url-header")
     if status in GONE:
         return NotFoundError(f"{text}; check the URL")
     return UnavailableError(text)
@@ -347,6 +345,6 @@ def translated(where: str, error: Exception, allowance: Allowance) -> OperatingE
         case ssl.SSLError():
             return UnavailableError(f"no TLS connection to {where}: {reason.reason or 'handshake failed'}")
         case OSError():
-            return UnavailableError(f"{where} can not be reached: {reason.strerror or type(reason).__name__}")
+            return UnavailableError(f"{where} cannot be reached: {reason.strerror or type(reason).__name__}")
         case _:
-            return UnavailableError(f"{where} did not answer as HTTP does ({type(reason).__name__})")
+            return UnavailableError(f"{where} sent an invalid HTTP answer ({type(reason).__name__})")

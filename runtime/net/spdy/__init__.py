@@ -1,4 +1,4 @@
-"""SPDY/3.1 without sockets: what Kubernetes' streaming endpoints speak after an HTTP upgrade.
+"""SPDY/3.1 without sockets: the protocol of Kubernetes' streaming endpoints after an HTTP upgrade.
 
 ```text
 bytes from the peer --> frame.Decoder --> session.Session.receive --> events

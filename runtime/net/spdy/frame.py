@@ -24,7 +24,7 @@ FINISH = 0x01
 UNIDIRECTIONAL = 0x02
 STREAM_MASK = 0x7FFF_FFFF
 INITIAL_WINDOW_SIZE = 7
-"""The id of the setting that says how much each stream may send before it is told more."""
+"""The id of the setting with the initial window: how much each stream may send before a window update."""
 
 
 class FrameKind(IntEnum):
@@ -79,19 +79,19 @@ class RstStream(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class SettingsFrame(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Says how the sender wants the connection to be: pairs of id and value."""
+    """Settings of the sender for the connection: pairs of id and value."""
 
     entries: tuple[tuple[int, int], ...] = ()
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Asks for itself back; odd ids are the client's."""
+    """Requests the same frame in return; odd ids are the client's."""
 
     id: int
 
 
 class GoAway(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Says that no stream after `last` will be served."""
+    """Announces that no stream after `last` will be served."""
 
     last: int
     status: int = 0
@@ -168,7 +168,7 @@ class Decoder:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """Yield the frames that are complete now. Raises `SpdyError` for what is none."""
+        """Yield the frames that are complete now. Raises `SpdyError` for an invalid one."""
         self._data += data
         while len(self._data) >= 8:
             first, second = struct.unpack_from(">II", self._data)
@@ -222,7 +222,7 @@ class Decoder:
                 (count,) = struct.unpack_from(">I", payload)
                 if len(payload) != 4 + 8 * count:
                     raise SpdyError("the peer sent settings whose number is not the one that it says")
-                # The upper byte of an id holds flags about keeping it, which nobody uses.
+                # The upper byte of an id has flags about caching, which are not used.
                 entries = tuple(
                     (id_ & 0xFF_FFFF, value) for id_, value in struct.iter_unpack(">II", payload[4:])
                 )
@@ -236,7 +236,7 @@ class Decoder:
                 stream, delta = struct.unpack(">II", payload)
                 return WindowUpdate(stream=stream & STREAM_MASK, delta=delta & STREAM_MASK)
             case _:
-                return None  # The draft says to pass over kinds that one does not know.
+                return None  # The draft requires to ignore unknown kinds.
 
 
 def _flags(finish: bool) -> int:

@@ -39,7 +39,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class SpdyError(UnavailableError):
-    """The peer broke the protocol: the connection can not be used any more."""
+    """The peer broke the protocol: the connection cannot be used any more."""
 
 
 def dictionary() -> bytes:
@@ -71,7 +71,7 @@ class Unpacker:
         self._zlib = zlib.decompressobj(zdict=dictionary())
 
     def unpack(self, block: bytes) -> Headers:
-        """Return what a block says. Raises `SpdyError` for one that is none, or is too large."""
+        """Return the headers of a block. Raises `SpdyError` for an invalid or too large one."""
         try:
             text = self._zlib.decompress(block, HEADER_LIMIT_BYTES + 1)
         except zlib.error:
@@ -99,5 +99,5 @@ def _text(text: bytes, at: int) -> tuple[str, int]:
     size, at = _number(text, at)
     if len(text) < at + size:
         raise SpdyError("the peer sent a header block that ends too early")
-    # Go writes a header's bytes as they are: what is no UTF-8 is none of ours to refuse.
+    # Go writes a header's bytes unchanged, so they may not be UTF-8.
     return text[at : at + size].decode("utf-8", "replace"), at + size

@@ -10,7 +10,7 @@ What is sent on a stream that the peer has not accepted yet waits here: the peer
 containerd, CRI-O and kubelets) lose data that comes before their reply.
 
 Windows: what we have consumed is given back to the peer (`consumed`), which may rely on it. The other way round those
-peers never speak of windows, so waiting for their word after 64 KiB would wait for ever. Hence the rule: a window of
+peers never send window updates, so waiting for one after 64 KiB would wait for ever. Hence the rule: a window of
 the peer counts from its first word about windows of that scope (streams, or the connection), and until then the
 transport's own back-pressure is the bound. What was sent before is counted, so that nothing is lost by the late start.
 For the same reason a peer that sends more than our windows allow is not reset; who reads bounds it by not reading.
@@ -66,7 +66,7 @@ class Replied(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Received(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Bytes came; tell `Session.consumed` when they have gone where they belong."""
+    """Received bytes; call `Session.consumed` when they have been delivered."""
 
     stream: int
     data: bytes
@@ -117,7 +117,7 @@ class _Stream(msgspec.Struct):
     """Both ends know it: data may flow."""
     waiting: bytearray = msgspec.field(default_factory=bytearray)
     closing: bool = False
-    """`finish` was asked for; the frame goes out behind what waits."""
+    """`finish` was requested; the frame is sent after the queued data."""
     closed: bool = False
     """Our finish went out."""
     peer_closed: bool = False
@@ -175,7 +175,7 @@ class Session:
             self._put(RstStream(stream=stream, status=status))
 
     def ping(self) -> int:
-        """Ask for a sign of life and return its id; `Ponged` tells that it came."""
+        """Send a ping and return its id; `Ponged` reports the answer."""
         id_, self._next_ping = self._next_ping, self._next_ping + 2
         self._put(Ping(id=id_))
         return id_
@@ -193,14 +193,14 @@ class Session:
         return len(found.waiting) if found is not None else 0
 
     def is_open(self, stream: int) -> bool:
-        """Say whether bytes can still be sent on a stream."""
+        """Return whether bytes can still be sent on a stream."""
         found = self._streams.get(stream)
         return found is not None and not found.closing
 
     # what the connection does
 
     def outgoing(self) -> bytes:
-        """Return what is to be written to the peer now; whoever takes it must write all of it, in order."""
+        """Return the bytes to write to the peer now; the caller must write all of them, in order."""
         for stream in list(self._streams.values()):
             self._flush(stream)
         data = b"".join(self._out)
@@ -262,7 +262,7 @@ class Session:
     def _take_data(self, frame: Data, events: list[Event]) -> None:
         stream = self._streams.get(frame.stream)
         if stream is None:
-            # It may be one that we have ended a moment ago; one that never was is told so.
+            # It may be one that we ended a moment ago; one that never existed is refused.
             self._give_back(0, self._window, len(frame.data))
             if not self._was_there(frame.stream):
                 self._put(RstStream(stream=frame.stream, status=Status.INVALID_STREAM))

@@ -152,7 +152,7 @@ def measure(count: int, singles: int) -> int:
         agent.start()
         rows = one_by_one(agent, singles) + burst(agent, count)
         agent.stop()
-        until(lambda: not agent.keepers(), "nursery and keepers go", PATIENCE_S)
+        until(lambda: not agent.keepers(), "keeper server and keepers end", PATIENCE_S)
     finally:
         try:
             agent.clean_up()

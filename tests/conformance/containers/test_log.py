@@ -17,7 +17,7 @@ def ticks(count):
 @pytest.fixture(autouse=True)
 def _reopens_logs(bench):
     if not bench.driver.reopens_logs:
-        pytest.skip("this runtime can not open a log anew")
+        pytest.skip("this runtime cannot open a log anew")
 
 
 def reopen(bench, sandbox, container):

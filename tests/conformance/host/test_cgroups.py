@@ -250,7 +250,7 @@ def test_a_cgroup_of_the_operators_is_given_values_and_never_made(bench):
 def test_what_may_not_be_written_is_said_and_is_no_failure(bench):
     bench.refuse()
     assert all(
-        PARENT.partition("/pod")[0] in text or "can not be made" in text for text in ensure(bench).refused
+        PARENT.partition("/pod")[0] in text or "cannot be made" in text for text in ensure(bench).refused
     )
     assert ensure(bench).refused
     assert ensure_node(bench, NodeCgroup(path="/kubepods")).refused
@@ -279,7 +279,7 @@ def test_a_pods_cgroup_is_removed_and_removing_it_again_is_fine(bench):
     assert bench.has("/kubepods/burstable/podother")
 
 
-# A process of the machine would be killed with its cgroup; one that can not be killed is not to be had.
+# A process of the machine would be killed with its cgroup; one that cannot be killed is not to be had.
 @pytest.mark.parametrize(
     "bench",
     [MemoryBench, Version1Bench, Version2Bench],

@@ -150,7 +150,7 @@ def test_a_file_system_has_its_size_and_its_inodes(bench):
 
 
 @pytest.mark.parametrize("what", ["hangs", "missing"])
-def test_a_file_system_that_can_not_be_measured_costs_its_own_row_only(bench, what):
+def test_a_file_system_that_cannot_be_measured_costs_its_own_row_only(bench, what):
     bad = f"{bench.path}/hung" if what == "hangs" else bench.missing_disk()
     if what == "hangs":
         bench.hang_disk(bad)

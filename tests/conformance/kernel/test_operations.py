@@ -292,7 +292,7 @@ def test_an_open_stream_is_left_as_it_is_and_unlisten_closes_it(world):
 
 
 @pytest.mark.parametrize("error", [NotFoundError("no such folder: /pods"), KeyError("bug")])
-def test_a_stream_that_can_not_be_opened_ends_with_the_reason(world, error):
+def test_a_stream_that_cannot_be_opened_ends_with_the_reason(world, error):
     tap = Tap()
     tap.broken = error
     world.spawn("a", begin=lambda ctx: ctx.listen(tap))

@@ -297,7 +297,7 @@ class Agent:
         return f"nodeagent-{digest[:12]}"
 
     def keepers(self):
-        """Return the pids of this root's nursery, of what it holds ready, and of the keepers of its pods."""
+        """Return the pids of this root's keeper server, of what it holds ready, and of the keepers of its pods."""
         name = self.cgroup_name().encode()
         return [pid for pid in processes.all_pids() if name in command_line(pid)]
 
@@ -309,7 +309,7 @@ class Agent:
     def remains(self):
         """Return all that is left on the machine of this agent and its pods."""
         folder = str(self.folder).encode()
-        left = [f"keeper or nursery {pid}" for pid in self.keepers()]
+        left = [f"keeper or keeper server {pid}" for pid in self.keepers()]
         left += [f"process {pid}" for pid in processes.all_pids() if b"=" + folder in environment(pid, MARK)]
         left += [f"cgroup {path}" for path in self.cgroups()]
         mounts = Path("/proc/self/mountinfo").read_bytes().splitlines()
@@ -324,7 +324,7 @@ class Agent:
         return [Path(at) / name for at, names, _ in os.walk(CGROUPS) if name in names]
 
     def corners(self):
-        """Return, of each folder among the cgroups that a nursery is in, what stands in it beside the pods' own."""
+        """Return, of each folder among the cgroups that a keeper server is in, what stands in it beside the pods' own."""
         found = {group: [at.name for at in group.iterdir() if at.is_dir()] for group in self.cgroups()}
         return {
             group: [name for name in names if name != "kubepods"]
@@ -359,7 +359,7 @@ def remove_pods(root):
     """Remove every pod of an embedded runtime's root folder."""
     runtime = EmbeddedRuntime(root=root)
     try:
-        # Its answer waits for the nursery: only then is it known which cgroups there may be.
+        # Its answer waits for the keeper server: only then is it known which cgroups there may be.
         perform(runtime, RuntimeStatus(), 20.0)
         listing = perform(runtime, ListPods(), 20.0)
         assert isinstance(listing, PodListing)

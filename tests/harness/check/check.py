@@ -213,7 +213,7 @@ class Checker:
         if path == paths.USAGE and isinstance(cell.committed, UsageState):
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
-                self.fail("no reading that can not be is ever told", said, path)
+                self.fail("no reading that cannot be is ever told", said, path)
         if path == paths.EVICTION and isinstance(cell.committed, EvictionState):
             said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
             if said:
@@ -224,7 +224,7 @@ class Checker:
             said = oom_broken(cell.committed, self.world.kernel)
             if said:
                 self.fail("nothing is counted that was not killed", said, path)
-            if cell.committed.tolls:
+            if cell.committed.oom_counts:
                 self.coverage.note("kernel", "counted a kill")
         if path.startswith(PODS) and isinstance(cell.committed, PodState):
             self._take_state(path, (cell.actor_id, cell.number), cell.committed)

@@ -76,10 +76,10 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
             continue
         yield from pod_complaints(world, state, truth.get(uid), under_way[uid])
     recorder = system.committed(paths.EVENTS)
-    kept = recorder.records if isinstance(recorder, EventsState) else {}
+    kept = recorder.entries if isinstance(recorder, EventsState) else {}
     for uid in sorted(wanted):
         if uid not in kept or not kept[uid].claimed:
-            yield f"nobody keeps the events of pod {uid}"
+            yield f"no record keeps the events of pod {uid}"
     yield from cgroup_complaints(world, states)
     yield from leftovers(world, wanted, states, truth)
     yield from usage_complaints(world, truth)

@@ -32,7 +32,7 @@ KILL_WAIT_S, CLEAR_WAIT_S, RECLAIM_WAIT_S, SLACK_S = 30.0, 30.0, 120.0, 1.0
 INSTANT_S = 0.001
 TOLD_S, TOLD_AGAIN_S = 10.0, 75.0
 """Within which pressure is known to whoever lets newcomers in; the longer when the telling may be lost."""
-Deed = Killing | Clearing | Reclaiming
+EvictionAction = Killing | Clearing | Reclaiming
 Broken = tuple[str, str]
 """The sentence that does not hold, and how."""
 
@@ -49,10 +49,10 @@ class Reckoning:
     active: dict[Uid, ActivePod] = field(default_factory=dict)
     leaving: tuple[Uid, ...] = ()
     known: frozenset[tuple[Uid, float]] = frozenset()
-    doing: Deed | None = None
+    doing: EvictionAction | None = None
     doing_since: float = 0.0
     over_at: float = float("-inf")
-    last_deed: Deed | None = None
+    last_action: EvictionAction | None = None
     """The one before the present one."""
     dedicated: bool = False
     """When that was over, images were known to be on a disk of their own."""
@@ -130,9 +130,12 @@ class EvictionBook:
                 own.active, own.leaving = {one.uid: one for one in pods}, leaving
             case _:
                 pass
-        said = "; ".join(self._deeds(state, now))
+        said = "; ".join(self._actions(state, now))
         if said:
-            return "one deed at a time, on what was really read after the last one, of whom it must be", said
+            return (
+                "one action at a time, on what was really read after the last one, of whom it must be",
+                said,
+            )
         if own.usage is None:
             return None
         transition_s = self._world.settings.eviction.transition_s
@@ -162,7 +165,7 @@ class EvictionBook:
         own.ripe = {one for one, since in own.since.items() if now - since >= one.grace_s}
         own.felt |= dict.fromkeys((KINDS[one.signal].pressure for one in own.since), now)
 
-    def _deeds(self, state: EvictionState, now: float) -> Iterator[str]:
+    def _actions(self, state: EvictionState, now: float) -> Iterator[str]:
         """Yield what is wrong with what the manager does."""
         own = self._own
         fresh = [one for one in state.victims if (one.uid, one.asked_at) not in own.known]
@@ -170,8 +173,8 @@ class EvictionBook:
         if len(fresh) > 1:
             yield f"two victims at once: {[one.name for one in fresh]}"
         before = own.doing
-        if before is not None and deed(before) != deed(state.doing):
-            own.over_at, own.last_deed, own.doing = now, before, None
+        if before is not None and action_key(before) != action_key(state.doing):
+            own.over_at, own.last_action, own.doing = now, before, None
             own.dedicated = own.usage is not None and own.usage.node.dedicated_image_fs is True
             said = self._not_over(before, now)
             if said:
@@ -187,7 +190,7 @@ class EvictionBook:
                 self._coverage.note("ended pods for", state.doing.signal)
             if isinstance(state.doing, Reclaiming):
                 self._coverage.note("images for", state.doing.signal)
-                last = own.last_deed
+                last = own.last_action
                 if not isinstance(last, Clearing) or last.run != state.doing.run:
                     yield "images are collected before what is kept of pods that have ended was removed"
         own.doing = state.doing
@@ -199,8 +202,8 @@ class EvictionBook:
         if isinstance(state.doing, Reclaiming) and waited_s > RECLAIM_WAIT_S + SLACK_S:
             yield f"a collection of images has been waited for since {own.doing_since:.0f} s"
 
-    def _not_over(self, before: Deed, now: float) -> str:
-        """Return why a deed is not over though it is taken for that."""
+    def _not_over(self, before: EvictionAction, now: float) -> str:
+        """Return why a action is not over though it is taken for that."""
         waited_s = now - self._own.doing_since
         if not isinstance(before, Killing):
             return ""
@@ -232,7 +235,7 @@ class EvictionBook:
             yield f"{name} is chosen and nothing is known of it"
             return
         if own.doing is not None:
-            yield f"{name} is chosen while another deed is under way"
+            yield f"{name} is chosen while another action is under way"
         if is_critical(mine.pod):
             yield f"{name} is critical"
         ending = bool(own.leaving) or any(one.ending for one in own.active.values())
@@ -250,12 +253,12 @@ class EvictionBook:
             return
         available, _, as_of = level
         if as_of <= max(own.over_at, own.began_at):
-            yield f"{name} is chosen by a reading of {as_of:.1f}, older than the last deed at {own.over_at:.1f}"
+            yield f"{name} is chosen by a reading of {as_of:.1f}, older than the last action at {own.over_at:.1f}"
         if self._scarcity is not None and not self._scarcity.was_read(signal, available, as_of):
             yield f"{name} is chosen since {available} of {signal} were read at {as_of:.1f}, which they were not"
         dedicated = own.dedicated or own.usage.node.dedicated_image_fs is True
         if signal in ON_DISK and not (dedicated and signal in ON_DISK[:2]):
-            last = own.last_deed
+            last = own.last_action
             if not isinstance(last, Reclaiming) or last.signal is not signal:
                 yield f"{name} has to go for {signal} before unused images did"
         yield from self._better(victim, signal, state, now)
@@ -268,7 +271,7 @@ class EvictionBook:
         dedicated = own.usage.node.dedicated_image_fs is True
         chosen = weight(own.active[victim.uid].pod, rows.get(victim.uid), signal, now, dedicated=dedicated)
         if chosen is None:
-            yield f"{victim.name} is chosen and nobody knows what it uses"
+            yield f"{victim.name} is chosen and usage unknown"
             return
         for uid, one in own.active.items():
             asked = uid != victim.uid and uid in state.asked
@@ -362,8 +365,8 @@ class EvictionBook:
             self._removal = f"{sorted(names)} while pods {wants} want it"
 
 
-def deed(doing: Deed | None) -> object:
-    """Return what makes a deed another one."""
+def action_key(doing: EvictionAction | None) -> object:
+    """Return what distinguishes an action from another."""
     match doing:
         case Killing(victim=victim):
             return (victim.uid, victim.asked_at)

@@ -27,7 +27,7 @@ DEADLINE_S = 120.0
 
 
 def need_memory_cgroups():
-    """Skip the test where the memory of cgroups can not be limited and read as these tests do."""
+    """Skip the test where the memory of cgroups cannot be limited and read as these tests do."""
     need("root")
     if not any("memory" in one.controllers and not one.unified for one in mounted_hierarchies()):
         pytest.skip("needs the memory controller in a hierarchy of version 1")

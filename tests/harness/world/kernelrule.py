@@ -116,9 +116,9 @@ def oom_broken(state: OomState, kernel: Kernel) -> str:
     """Return what no count may ever say: more than was killed."""
     if state.system > kernel.system:
         return f"{state.system} kills of the machine's own are told, there were {kernel.system}"
-    for toll in state.tolls:
-        if toll.kills > kernel.killed[toll.uid, toll.container]:
-            return f"{toll.kills} kills are counted for {toll.uid} {toll.container}"
+    for row in state.oom_counts:
+        if row.kills > kernel.killed[row.uid, row.container]:
+            return f"{row.kills} kills are counted for {row.uid} {row.container}"
     return ""
 
 

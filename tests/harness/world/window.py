@@ -252,10 +252,10 @@ USED = Usage(
 
 
 EVICTION = EvictionRow(
-    conditions=("MemoryPressure, felt now",),
-    doing="pod default/web would be evicted for memory.available",
+    conditions=("MemoryPressure, observed now",),
+    doing="evict pod default/web for memory.available",
     usage_age_s=3.0,
-    kernel="tells at once when a memory threshold is crossed",
+    kernel="notifies when a memory threshold is crossed",
     oom_kills=("default/web/main: hog (7), 3 s ago, limit of /kubepods",),
     thresholds=(
         ThresholdRow(
@@ -285,7 +285,7 @@ EVICTION = EvictionRow(
                     used=None,
                     requested=0,
                     priority=5,
-                    verdict="nobody knows what it uses",
+                    verdict="usage unknown",
                 ),
             ),
         ),
@@ -307,7 +307,7 @@ EVICTION = EvictionRow(
             outcome="nothing of it runs any more",
         ),
     ),
-    problems=("pid.available can not be read: it triggers nothing and clears nothing",),
+    problems=("pid.available cannot be read: it neither starts nor ends pressure",),
 )
 
 
@@ -467,7 +467,7 @@ class PlainWindow:
     def open_exec(self, pod, container, command, *, tty, stdin, stdout, stderr):
         self.ran.append((pod, container, command, tty, stdin, stdout, stderr))
         if not self.stream_url:
-            raise RejectedError("the embedded runtime has no streaming yet; leave -i and -t out")
+            raise RejectedError("the embedded runtime does not support streaming yet; remove -i and -t")
         return self.stream_url
 
     def images(self):

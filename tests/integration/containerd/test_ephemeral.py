@@ -146,7 +146,7 @@ def test_one_that_is_added_looks_into_the_processes_of_its_target(here):
     assert here.reasons()["Started", "spec.ephemeralContainers{look}"] == 1
     told = here.explained()
     assert told.waits_for == ""
-    assert told.containers[-1].startswith("look (ephemeral): runs since")
+    assert told.containers[-1].startswith("look (ephemeral): running for")
     conditions = {c["type"]: c["status"] for c in here.status()["conditions"]}
     assert (here.status()["phase"], conditions["Ready"]) == ("Running", "True")
 
@@ -158,7 +158,7 @@ def test_one_that_ended_is_not_started_again_not_even_by_another_life_of_the_age
     until(
         lambda: (
             here.explained().containers[-1]
-            == "look (ephemeral): ended with exit code 7 (Error); not to be started again"
+            == "look (ephemeral): ended with exit code 7 (Error); will not be started again"
         ),
         "its end is explained",
         10.0,
@@ -194,7 +194,7 @@ def test_one_without_a_target_has_processes_of_its_own_and_one_of_an_unknown_tar
         "a definition of container lost that can be configured: unable to find target"
     )
     assert (
-        "lost (ephemeral): waits, CreateContainerConfigError: unable to find target container none"
+        "lost (ephemeral): waiting: CreateContainerConfigError: unable to find target container none"
         in told.containers
     )
 

@@ -218,7 +218,7 @@ def test_the_agent_collects_by_itself_and_when_told_and_what_is_used_or_wanted_s
     node.until_running("runs")
     told = node.verb("images", "gc", deadline_s=120.0)
     assert told.returncode == 0, told.stderr
-    assert "became free" in told.stdout
+    assert "freed" in told.stdout
     assert kept <= site.names()
     assert not {image.name for image in others} & site.names()
     assert node.row("runs")["restarts"] == 0

@@ -32,10 +32,10 @@ SIGNAL = "nodefs.available"
 USED, ENDED = "localhost/used:1", "localhost/ended:1"
 UNUSED = tuple(f"localhost/unused-{n}:1" for n in range(3))
 EACH_MB, WROTE_MB, MARGIN_MB = 12, 30, 15
-DEEDS = [
-    "what is kept of ended pods is to be removed",
-    "unused images are to be removed",
-    "pod has to go",
+ACTIONS = [
+    "removing containers and logs of ended pods",
+    "removing unused images",
+    "evicting pod",
 ]
 """As the log has them, in the order in which they come."""
 OF_DISK = ("EvictionThresholdMet", "FreeDiskSpaceFailed", "ImageGCFailed")
@@ -114,18 +114,18 @@ class Site:
         """Return which pressures are told, each with how long it lasts."""
         return self.node.json("/eviction")["conditions"]
 
-    def deeds(self):
+    def actions(self):
         """Return what was done for want of disk, in this order, as the operator's log has it."""
-        found = re.findall("|".join(DEEDS), self.node.stderr())
+        found = re.findall("|".join(ACTIONS), self.node.stderr())
         return list(dict.fromkeys(found))
 
     def until_over(self):
         """Wait until the pressure is no more felt, which is told, and then until it is over."""
-        lasting = r"DiskPressure, felt last \d+ s ago; it is over in \d+ s"
+        lasting = r"DiskPressure, last observed \d+ s ago; ends in \d+ s"
         self.node.until(
             lambda: any(re.fullmatch(lasting, one) for one in self.conditions()), "it is felt no more", 60.0
         )
-        assert "DiskPressure, felt last" in explained(self.node)
+        assert "DiskPressure, last observed" in explained(self.node)
         self.node.until(lambda: not self.conditions(), "the pressure is over", 60.0)
 
 
@@ -171,7 +171,7 @@ def test_what_does_not_run_makes_room_and_nobody_is_evicted(site):
     site.fill("filler", site.least() - MARGIN_MB * MB)
     node.until(site.conditions, "the node is short of disk", 60.0)
     site.until_over()
-    assert site.deeds() == DEEDS[:2]
+    assert site.actions() == ACTIONS[:2]
     assert node_events(node, *OF_DISK) == [
         ("EvictionThresholdMet", "Attempting to reclaim ephemeral-storage")
     ]
@@ -213,7 +213,7 @@ def test_images_go_first_then_who_filled_the_disk_and_all_is_well_again(site):
     assert available < least
     assert any(agree(available, one) for one in site.readings), (available, site.readings[-20:])
     assert [c["reason"] for c in disruption(status)] == ["TerminationByKubelet"]
-    assert site.deeds() == DEEDS
+    assert site.actions() == ACTIONS
     names = site.names()
     assert USED in names
     assert not set(UNUSED) & names, "images went before the pod"

@@ -112,9 +112,7 @@ def test_less_memory_than_is_in_use_is_told_while_it_is_refused_and_given_once_i
     node.until(lambda: conditions(node) == {"PodResizeInProgress": "Error"}, "it is refused and told")
     told = node.explain("grows")
     assert any(text.startswith("resize in progress: ") for text in told["problems"]), told
-    assert any(
-        step["what"] == "UpdateContainer is tried again" and step["in_s"] < 60 for step in told["next"]
-    )
+    assert any(step["what"] == "retry UpdateContainer" and step["in_s"] < 60 for step in told["next"])
     assert [e for e in node.json("/events?pod=grows")["events"] if e["reason"] == "ResizeError"]
     assert confined(node) == (20_000, 204, 96 * MI)
     os.kill(before["main"][0], signal.SIGUSR1)

@@ -102,7 +102,7 @@ from api.ports.confinement import Mount
 from api.ports.runtime import *
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
-# This interpreter was found as root; the nursery must be one that the new user may run.
+# This interpreter was found as root; the keeper server must be one that the new user may run.
 sys.executable = "/usr/bin/python3"
 root = sys.argv[1]
 def call(what):
@@ -132,14 +132,14 @@ runtime.close()
 def test_without_root_everything_works_but_cgroups_and_users(tmp_path_factory):
     root = Path("/tmp") / f"nodeagent-not-root-{os.getpid()}"
     if not Path("/usr/bin/python3").exists():
-        pytest.skip("needs /usr/bin/python3 (Debian package python3): the nursery of an ordinary user")
+        pytest.skip("needs /usr/bin/python3 (Debian package python3): the keeper server of an ordinary user")
     root.mkdir(mode=0o700)
     os.chown(root, 12345, 12345)
     try:
         ran = subprocess.run(
             [
                 *(sys.executable, "-c", NOT_ROOT, str(root)),
-                *("runAsUser 0 needs root", "volumeMounts needs a table of mounts of its own"),
+                *("runAsUser 0 needs root", "volumeMounts needs a mount namespace"),
             ],
             capture_output=True,
             text=True,
@@ -168,7 +168,9 @@ def test_a_hundred_keepers_need_less_than_200_mb_of_their_own(tmp_path, record_p
         containers = [bench.run(sandbox, Run()) for sandbox in sandboxes]
         took = bench.driver.now() - began
         keepers = [keeper_of(bench, sandbox) for sandbox in sandboxes]
-        private = sum(private_bytes(pid) for pid in [*keepers, bench.driver.runtime._nest.permitted.pid])
+        private = sum(
+            private_bytes(pid) for pid in [*keepers, bench.driver.runtime._keeper_server.permitted.pid]
+        )
         record_property("start_s", round(took, 2))
         record_property("private_mb", round(private / 1e6, 1))
         assert len(containers) == 100

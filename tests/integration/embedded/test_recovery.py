@@ -20,7 +20,7 @@ from api.ports.runtime import (
     StopSandbox,
 )
 from runtime.drivers.embedded.keeper import frame, process
-from runtime.drivers.embedded.nest import KEEPER_PACKAGE
+from runtime.drivers.embedded.keeperserver import KEEPER_PACKAGE
 from tests.conformance.containers.driver import CallFailedError, one
 from tests.conformance.containers.script import ExitWith, IgnoreTerm, Run
 from tests.integration.embedded.world import (
@@ -195,11 +195,11 @@ def test_a_half_made_sandbox_is_cleared_away(bench):
     assert not place.exists()
 
 
-def test_a_nursery_that_died_is_started_again(bench):
+def test_a_keeper_server_that_died_is_started_again(bench):
     first = bench.run_sandbox()
-    (pid,) = [pid for pid in process.all_pids() if pid == bench.driver.runtime._nest.permitted.pid]
+    (pid,) = [pid for pid in process.all_pids() if pid == bench.driver.runtime._keeper_server.permitted.pid]
     os.kill(pid, signal.SIGKILL)
-    bench.until(lambda: is_gone(pid), "the nursery's end")
+    bench.until(lambda: is_gone(pid), "the end of the keeper server")
     second = bench.run_sandbox()
     assert bench.exited(second, bench.run(second, ExitWith(2))).exit_code == 2
     assert bench.exited(first, bench.run(first, ExitWith(4))).exit_code == 4
@@ -291,7 +291,7 @@ def test_a_folder_of_somebody_else_is_refused_in_words(bench, tmp_path):
 def test_keepers_load_the_standard_library_only():
     program = (
         f"import sys; sys.path.append({str(KEEPER_PACKAGE.parents[3])!r});"
-        "import runtime.drivers.embedded.keeper.nursery;"
+        "import runtime.drivers.embedded.keeper.server;"
         "print(*sorted(name.partition('.')[0] for name in sys.modules))"
     )
     out = subprocess.run(

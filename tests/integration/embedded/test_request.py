@@ -158,7 +158,7 @@ from api.ports.runtime import *
 from runtime.drivers.embedded.driver import EmbeddedRuntime
 root, program, seconds = sys.argv[1:]
 os.setgroups([]); os.setgid(12345); os.setuid(12345)
-# This interpreter was found as root; the nursery must be one that the new user may run.
+# This interpreter was found as root; the keeper server must be one that the new user may run.
 sys.executable = "/usr/bin/python3"
 def call(what):
     got, there = [], threading.Event()
@@ -193,7 +193,7 @@ runtime.close()
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to make a setuid program: run the tests as root")
 def test_a_main_process_that_became_another_user_is_told_and_ends_no_keeper():
     if not Path("/usr/bin/python3").exists():
-        pytest.skip("needs /usr/bin/python3 (Debian package python3): the nursery of an ordinary user")
+        pytest.skip("needs /usr/bin/python3 (Debian package python3): the keeper server of an ordinary user")
     # Not below /tmp, which may be mounted without setuid.
     folder = Path(tempfile.mkdtemp(prefix="setuid-", dir="/var/lib"))
     seconds = unique_seconds()

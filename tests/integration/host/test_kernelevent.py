@@ -15,8 +15,8 @@ from api.eviction import MemoryCrossed, Quantity, Signal, Threshold
 from runtime.drivers.host.kernel import memoryevent
 from runtime.drivers.host.kernel.kernelevent import KernelEvents
 from runtime.drivers.host.kernel.kernellog import KMSG, KernelLog
-from runtime.drivers.host.kernel.memorybell import StallBell
 from runtime.drivers.host.kernel.memoryevent import MemoryCrossings
+from runtime.drivers.host.kernel.memorynotifier import StallNotifier
 from runtime.drivers.host.usage.usagegroup import Hierarchies
 from tests.harness.agent.reading import value
 from tests.harness.eviction.memorygroup import MemoryGroup
@@ -165,7 +165,7 @@ def test_a_storm_is_one_look_a_second(events, group, monkeypatch):
         rounds += 1
     took_s = time.monotonic() - began
     assert rounds > 10
-    assert 1 <= len(ear.items) <= took_s / memoryevent.HUSH_S + 1
+    assert 1 <= len(ear.items) <= took_s / memoryevent.CHECK_PAUSE_S + 1
 
 
 def test_the_level_follows_the_page_cache(events, group, monkeypatch, tmp_path):
@@ -283,25 +283,25 @@ def test_an_event_of_a_version_2_group_is_looked_after_at_once(
 
 def test_stalls_ring(pressure):
     """PSI of the processor, which can be had at will: more programs than processors; the file differs in what stalls."""
-    bell = StallBell(str(pressure.with_name("cpu")))
+    notifier = StallNotifier(str(pressure.with_name("cpu")))
     busy = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(2 * (os.cpu_count() or 1))]
     try:
-        rang, _, _ = select.select([bell], [], [], 60.0)
+        fired, _, _ = select.select([notifier], [], [], 60.0)
     finally:
         for one in busy:
             one.kill()
             one.wait()
-    assert rang == [bell]
-    bell.silence()
+    assert fired == [notifier]
+    notifier.reset()
     # The kernel rings once in a window.
-    assert select.select([bell], [], [], 0.0)[0] == []
-    bell.close()
+    assert select.select([notifier], [], [], 0.0)[0] == []
+    notifier.close()
 
 
-def test_a_bell_that_can_not_be_hung_leaves_nothing_open(pressure):
+def test_a_notifier_that_cannot_be_opened_leaves_nothing_open(pressure):
     before = descriptors()
     with pytest.raises(FileNotFoundError):
-        StallBell(str(pressure), "/nowhere/memory.events")
+        StallNotifier(str(pressure), "/nowhere/memory.events")
     assert descriptors() == before
 
 

@@ -174,7 +174,7 @@ def test_a_change_that_the_times_do_not_show_is_found_while_the_file_is_young(tm
     assert read(tmp_path, reader).files[0].document == b'{"kind":"Pox"}'
 
 
-def test_a_folder_that_can_not_be_read_is_an_error_and_not_an_empty_listing(tmp_path, monkeypatch):
+def test_a_folder_that_cannot_be_read_is_an_error_and_not_an_empty_listing(tmp_path, monkeypatch):
     # Root reads every folder, so the refusal is the system call's own, made here.
     def refuse(path):
         raise PermissionError(13, "Permission denied", path)
@@ -184,7 +184,7 @@ def test_a_folder_that_can_not_be_read_is_an_error_and_not_an_empty_listing(tmp_
         read(tmp_path)
 
 
-def test_a_file_that_can_not_be_read_is_broken_and_not_absent(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_read_is_broken_and_not_absent(tmp_path, monkeypatch):
     (tmp_path / "a.yaml").write_text("kind: Pod")
 
     real = os.open

@@ -213,7 +213,7 @@ def test_without_a_bus_nothing_is_made_and_that_is_said(tmp_path):
     hierarchies = version_2(tmp_path)
     port = PodCgroups(hierarchies, slices=Slices(str(tmp_path / "nothing")))
     (why,) = ensure(port).refused
-    assert why.startswith(f"slice {PATH} can not be made: systemd does not answer: ")
+    assert why.startswith(f"slice {PATH} cannot be made: systemd does not answer: ")
     assert not hierarchies[0].has("/kubepods.slice")
 
 

@@ -346,7 +346,7 @@ def test_removal_unmounts_what_a_container_left_below_deepest_first(port, pod, t
     assert (outside / "kept").read_text() == "x", "nothing is deleted through a mount"
 
 
-def test_nothing_is_deleted_through_a_mount_that_can_not_be_unmounted(port, pod):
+def test_nothing_is_deleted_through_a_mount_that_cannot_be_unmounted(port, pod):
     folder = prepare(port, EmptyDir(medium=Medium.MEMORY))
     (folder / "kept").write_text("x")
     held = os.open(folder / "kept", os.O_RDONLY)
@@ -396,13 +396,13 @@ def test_a_tree_deeper_than_any_path_is_emptied_with_few_files_open(tmp_path):
 
 
 def test_calls_on_one_pod_take_turns_and_one_that_hangs_is_told(port):
-    with port._turn_of_pod(UID, 1.0):
+    with port._exclusive_pod(UID, 1.0):
         with pytest.raises(UnavailableError, match="still under way"):
             port.perform(RemoveVolumes(uid=UID), 0.05)
         node = HostPath(path="/", kind="Directory")
         assert port.perform(PrepareVolume(uid=UID, volume="h", plan=node), 0.05)
     ended = []
-    with port._turn_of_pod(UID, 1.0):
+    with port._exclusive_pod(UID, 1.0):
         thread = threading.Thread(target=lambda: ended.append(remove(port)))
         thread.start()
     until(lambda: ended, "the one that waited had its turn")

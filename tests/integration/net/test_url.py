@@ -196,7 +196,7 @@ def test_a_server_that_drips_is_cut_off_at_the_deadline():
 def test_nobody_there_is_a_failure_in_words():
     with socket.create_server(("127.0.0.1", 0)) as one:
         address = f"http://127.0.0.1:{one.getsockname()[1]}/x"
-    with pytest.raises(UnavailableError, match="can not be reached: Connection refused"):
+    with pytest.raises(UnavailableError, match="cannot be reached: Connection refused"):
         fetch(address)
 
 

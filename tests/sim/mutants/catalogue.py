@@ -382,7 +382,7 @@ def never_give_back(right):
 
 
 def believe_every_reading(right):
-    """A reading of memory that can not be is told all the same."""
+    """A reading of memory that cannot be is told all the same."""
     return lambda before, after, capacity: (after, "")
 
 
@@ -488,7 +488,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("stiff", "actors.pod.situation", "due_changes", give_nothing_in_place, first=5),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
-    Mutant("double-toll", "actors.oom.core", "counted", count_twice),
+    Mutant("double-oom-count", "actors.oom.core", "counted", count_twice),
     Mutant("pesterer", "actors.pod.life.repeat", "wait_after", ask_again_at_once, first=3),
     Mutant("set-in-its-ways", "actors.node.core", "settled", tell_no_change),
     Mutant("unmoved", "actors.supervisor.core", "absorb_node", heed_no_change),

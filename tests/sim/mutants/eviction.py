@@ -17,7 +17,7 @@ def take_two(right):
 
 
 def trust_old_readings(right):
-    """A reading begun before the last deed was over is decided on."""
+    """A reading begun before the last action was over is decided on."""
     return lambda state, seen, now: True
 
 
@@ -122,7 +122,7 @@ EVICTION_MUTANTS: tuple[Mutant, ...] = (
     Mutant("populist", "actors.eviction.core", "ranking", begin_with_the_least, eviction=True),
     Mutant("sawyer", "actors.imagegc.core", "inventory", overlook_users, eviction=True),
     Mutant("evictor", "actors.images.drop", "holder", overlook_wants, eviction=True, first=16),
-    Mutant("mute", "actors.eviction.core", "begun_anew", tell_once, eviction=True),
+    Mutant("mute", "actors.eviction.core", "restarted", tell_once, eviction=True),
     Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, eviction=True),
     Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
     Mutant("innkeeper", "actors.admission.admit", "refused_under", let_everybody_in, eviction=True),

@@ -86,7 +86,7 @@ def test_no_problem_of_a_pod_repeats_a_long_value(value):
     for place in places(Pod):
         raw = over(copy.deepcopy(POD), place(value))
         decoded = SCHEME.read(raw, "x.yaml")
-        check((*decoded.told(), *decoded.warned()))
+        check((*decoded.located(), *decoded.warnings()))
         found += bool(decoded.problems)
     assert found > 100
 
@@ -170,7 +170,7 @@ def test_no_problem_of_a_document_repeats_a_long_value(document):
     check(read.problems)
     if read.json is not None:
         decoded = SCHEME.read(read.json, "x.yaml")
-        check((*decoded.told(), *decoded.warned()))
+        check((*decoded.located(), *decoded.warnings()))
 
 
 @pytest.mark.parametrize("text", [LONG, "9" * 200 + "hx", "9" * 600 + "x", "1" * 20_000])

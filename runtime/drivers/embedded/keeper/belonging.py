@@ -1,4 +1,4 @@
-"""Whose a process is: by cgroup, descent, session, or the mark in its environment."""
+"""The owner of a process: by cgroup, descent, session, or a variable in its environment."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class _Mount:
 def survey(name: str) -> Survey:
     """Make the folder `name` as high in each hierarchy as permitted and move this process into it; no name, no cgroup."""
     if not name:
-        return Survey((), (), ("cgroups are switched off: a pod's processes are found by descent",))
+        return Survey((), (), ("cgroups are switched off: a pod's processes are found by parent process",))
     places = []
     origins = []
     refused = []
@@ -77,11 +77,11 @@ def survey(name: str) -> Survey:
                 )
         else:
             refused.append(
-                f"no cgroup in {mount.point} ({why}): a pod's processes are found by descent, and systemd's stop of "
+                f"no cgroup in {mount.point} ({why}): a pod's processes are found by parent process, and systemd's stop of "
                 "the agent's unit kills them unless the unit says KillMode=process"
             )
     if not places and not refused:
-        refused.append("no cgroup hierarchy is mounted: a pod's processes are found by descent")
+        refused.append("no cgroup hierarchy is mounted: a pod's processes are found by parent process")
     return Survey(tuple(places), tuple(origins), tuple(refused), tuple(_limiting()))
 
 
@@ -165,7 +165,7 @@ def _settle(mount: _Mount, mine: str, name: str) -> tuple[str, str]:
 
 
 def own_corner(place: str) -> str:
-    """Return where in our folder this process itself lives, away from pods and from an older nursery."""
+    """Return the cgroup of this process in our folder, apart from pods and from an older keeper server."""
     return f"{place}/nursery-{os.getpid()}"
 
 
@@ -175,13 +175,13 @@ def _occupy(place: str) -> None:
             os.makedirs(own_corner(place), 0o755, exist_ok=True)  # noqa: PTH103
             break
         except FileNotFoundError:
-            # The nursery of a driver that just ended removed the empty folder in between.
+            # The keeper server of a closed driver removed the empty folder in between.
             if attempt == 2:
                 raise
     join(own_corner(place), os.getpid())
     for name in os.listdir(place):  # noqa: PTH208
         if name.startswith("nursery-") and place + "/" + name != own_corner(place):
-            # Left by a nursery that was killed; one that lives keeps its own from being removed.
+            # Left by a killed keeper server; the cgroup of a live one is not empty and cannot be removed.
             with contextlib.suppress(OSError):
                 os.rmdir(place + "/" + name)  # noqa: PTH106
 
@@ -234,10 +234,10 @@ def remove(group: str) -> bool:
 
 
 def sweep(place: str, known: tuple[str, ...]) -> None:
-    """Remove what stands empty in our folder `place`: neither a sandbox of `known` nor where a live nursery is.
+    """Remove empty cgroups in our folder `place`: except sandboxes of `known` and that of a live keeper server.
 
-    A keeper whose maker died before it said what to keep can not remove the cgroup that it ends in, and a nursery
-    that leaves while a keeper is being forked can not remove its corner.
+    A keeper whose creator died before its first request cannot remove its own cgroup, and a keeper server
+    that ends while it forks a keeper cannot remove its own.
     """
     try:
         names = os.listdir(place)  # noqa: PTH208
@@ -245,17 +245,17 @@ def sweep(place: str, known: tuple[str, ...]) -> None:
         return
     for name in names:
         group = f"{place}/{name}"
-        nursery = name.removeprefix("nursery-")
-        if nursery == name and not SANDBOX.fullmatch(name):
-            # The agent keeps cgroups of its own beside these.
+        owner = name.removeprefix("nursery-")
+        if owner == name and not SANDBOX.fullmatch(name):
+            # The agent has cgroups of its own in the same folder.
             continue
-        lives = os.path.exists(f"/proc/{nursery}") if nursery != name else name in known  # noqa: PTH110
+        lives = os.path.exists(f"/proc/{owner}") if owner != name else name in known  # noqa: PTH110
         if not lives and os.path.isdir(group) and not members(group):  # noqa: PTH112
             remove(group)
 
 
 def oom_kills(group: str) -> int:
-    """Return how often the OOM killer chose a process of a cgroup, 0 where the kernel does not say."""
+    """Return the number of OOM kills in a cgroup, 0 where the kernel does not count them."""
     for name in ("/memory.events", "/memory.oom_control"):
         try:
             lines = small.read(group + name).splitlines()

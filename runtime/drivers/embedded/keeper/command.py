@@ -38,7 +38,7 @@ class Command:
             os.set_blocking(pipe, False)
 
     def read(self, pipe: int) -> bool:
-        """Take output from one pipe, keeping what the limit allows; return False when there is none left now."""
+        """Read output from one pipe, keep what the limit allows; return False when there is none left now."""
         try:
             data = os.read(pipe, READ_BYTES)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""One container in its keeper: what is recorded of it, and what only memory holds (its environment, its pipes)."""
+"""One container in its keeper: its record, and state that only memory has (its environment, its pipes)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeptContainer:
 
     def __init__(self, identity: str, spec: dict[str, Any], log_path: str, created_at: int) -> None:
         self.spec = spec
-        """As the driver sent it. Holds environment values: never written, never shown."""
+        """As sent by the driver. Contains environment values: never written, never shown."""
         self.row: Row = {
             "id": identity,
             "name": spec["name"],
@@ -141,7 +141,7 @@ class KeptContainer:
             self.note_log()
 
     def note_log(self) -> bool:
-        """Record dropped log lines; return whether that changed anything worth telling."""
+        """Record dropped log lines; return whether the record changed enough to report it."""
         if self.log is None or not (self.log.dropped or self.row.get("dropped_log_lines")):
             return False
         before = (self.row.get("log_trouble"), bool(self.row.get("dropped_log_lines")))

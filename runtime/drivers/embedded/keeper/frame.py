@@ -27,7 +27,7 @@ MAX_REQUEST_BYTES = 16 << 20
 """Limit of a frame to a keeper: several times what the kernel takes as arguments and environment, however it is escaped."""
 RECEIVE_BYTES = 64 << 10
 LATER = (errno.EAGAIN, errno.EINTR, errno.ENOBUFS, errno.ENOMEM)
-"""Errors of a read that say nothing about the other side."""
+"""Errors of a read that are not the other side's fault."""
 
 Body = dict[str, "Any"]
 
@@ -46,7 +46,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class FrameError(Exception):
-    """The other side does not speak frames; the connection is of no more use."""
+    """The other side sent an invalid frame; the connection is unusable."""
 
 
 def pack(body: Body) -> bytes:
@@ -63,7 +63,7 @@ class FrameReader:
         self._limit = limit
 
     def receive(self, sock: socket.socket) -> list[Body] | None:
-        """Read a socket once and return the objects that are complete; None: the other side has gone or speaks no frames."""
+        """Read a socket once and return the complete objects; None: end of file or an invalid frame."""
         try:
             data = sock.recv(RECEIVE_BYTES)
             return self.feed(data) if data else None
@@ -87,7 +87,7 @@ class FrameReader:
             try:
                 body = _decode(self._bytes[_LENGTH.size : end].decode())
             except (ValueError, RecursionError):
-                # Also JSON that is nested deeper than the interpreter goes.
+                # Also JSON that is nested deeper than the interpreter allows.
                 raise FrameError("a frame is not JSON") from None
             if not isinstance(body, dict):
                 raise FrameError("a frame is not a JSON object")
@@ -97,7 +97,7 @@ class FrameReader:
 
 
 def agreed_version(oldest: int, newest: int) -> int | None:
-    """Return the newest version that both this code and a peer that knows oldest..newest speak, None without one."""
+    """Return the newest version that both this code and a peer with oldest..newest support, None without one."""
     version = min(NEWEST, newest)
     return version if version >= max(OLDEST, oldest) else None
 

@@ -17,7 +17,7 @@ MAX_UNSENT_BYTES = 32 << 20
 """A driver that leaves so much unread is hung: its connection is dropped."""
 GOODBYE_S = 1.0
 ACCEPT_PAUSE_S = 1.0
-"""How long nobody is let in after this process had no descriptor for one: the listener stays readable meanwhile."""
+"""Pause of accepting after this process had no free descriptor: the listener stays readable meanwhile."""
 
 
 class DriverConnection:

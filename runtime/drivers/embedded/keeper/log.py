@@ -1,7 +1,7 @@
 """A container's log file in the format of the CRI: ``<RFC3339Nano> <stdout|stderr> <P|F> <content>``.
 
-Nothing here ever blocks or fails its caller for want of disk space: lines that cannot be written are dropped and
-counted, and one line in the log says so as soon as there is room again.
+Nothing here blocks or fails its caller on a full disk: lines that cannot be written are dropped and
+counted, and one line in the log says so as soon as there is space again.
 """
 
 import errno
@@ -11,7 +11,7 @@ import time
 MAX_CONTENT_BYTES = 16 << 10
 """A longer line is written as parts tagged P, the last one F."""
 LOOK_AGAIN_S = 1.0
-"""How often the path is compared with the open file, so that a rotated log is opened anew."""
+"""How often the path is compared with the open file, to reopen a rotated log."""
 
 
 class LogWriter:

@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from _typeshed import FileDescriptorLike
 
 LONGEST_WAIT_S = 3600.0
-"""A selector refuses to wait for more than some 24 days at a time; a later instant is looked at again."""
+"""A selector waits at most some 24 days; a later instant is checked again then."""
 
 
 class KeeperLoop:
-    """Calls whoever watches a descriptor that is ready, and whoever asked for an instant that has come."""
+    """Calls back for ready descriptors and for timers."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
@@ -24,7 +24,7 @@ class KeeperLoop:
         self._numbers = 0
 
     def watch(self, what: FileDescriptorLike, ready: Callable[[int], None]) -> None:
-        """Call `ready` with the events of a descriptor, reading to begin with, until it is forgotten."""
+        """Call `ready` with the events of a descriptor, reading at first, until it is forgotten."""
         self._selector.register(what, selectors.EVENT_READ, ready)
 
     def watch_for(self, what: FileDescriptorLike, events: int) -> None:
@@ -34,7 +34,7 @@ class KeeperLoop:
             self._selector.modify(what, events, key.data)
 
     def forget(self, what: FileDescriptorLike) -> None:
-        """Watch a descriptor no more; raise KeyError where nobody did."""
+        """Stop watching a descriptor; raise KeyError if it was not watched."""
         self._selector.unregister(what)
 
     def at(self, instant: float, then: Callable[[], None]) -> None:
@@ -45,7 +45,7 @@ class KeeperLoop:
     def turn(self) -> None:
         """Wait until something is ready or due, and call whom it concerns."""
         for key, mask in self._selector.select(self._timeout()):
-            # Whoever was called before may have closed it.
+            # An earlier callback may have closed it.
             if key.fd in self._selector.get_map():
                 key.data(mask)
         while self._timers and self._timers[0][0] <= time.monotonic():

@@ -1,4 +1,4 @@
-"""A container's own table of mounts: what a pod mounts is seen by its own processes only. Runs in a fork, before exec.
+"""The mount namespace of a container: only its own processes see its mounts. Runs in a fork, before exec.
 
 The container's files are the host's, so a link that some container could have made may lead anywhere: nothing is mounted by
 path. What is to be mounted and where is walked to by descriptors (`find`), the volumes are copied before the first of them
@@ -73,13 +73,13 @@ def steps(binds: tuple[Bind, ...], pods: str) -> Iterator[str]:
 
     `pods` is the folder below which the volumes of all pods are.
     """
-    yield "make its own table of mounts"
+    yield "create its mount namespace"
     _separate()
     volumes = []
     for bind in binds:
         yield f"open the volume of mount path {quoted(bind.target)}"
         volumes.append(_copy(bind))
-    yield "let go of the volumes of others"
+    yield "detach the volumes of others"
     _leave_others(pods)
     mounted: list[bytes] = []
     for bind, volume in zip(binds, volumes, strict=True):
@@ -105,7 +105,7 @@ def find(path: str, volumes: Container[bytes] = (), missing: int = 0) -> int:
             name = names.pop()
             here, is_safe, is_inside = trail[-1]
             if name == "..":
-                # Of a link that was followed: in a volume there is none.
+                # Only a link that was followed: a volume contains none.
                 if len(trail) > 1:
                     os.close(trail.pop()[0])
                 continue
@@ -122,7 +122,7 @@ def find(path: str, volumes: Container[bytes] = (), missing: int = 0) -> int:
             os.close(there)
             links += 1
             if not is_safe:
-                folder = os.readlink(f"/proc/self/fd/{here}")  # noqa: PTH115 pathlib would cost every keeper its pages
+                folder = os.readlink(f"/proc/self/fd/{here}")  # noqa: PTH115 pathlib would cost every keeper memory
                 raise OSError(
                     errno.ELOOP,
                     f"link {quoted(f'{folder}/{name}')} could have been made by a container or another user, and is not followed; name"
@@ -140,7 +140,7 @@ def find(path: str, volumes: Container[bytes] = (), missing: int = 0) -> int:
 
 
 def _separate() -> None:
-    """Leave the host's table of mounts for a copy; what the host mounts later appears in it where it is shared."""
+    """Unshare the mount namespace; later shared mounts of the host still appear in it."""
     if _libc.unshare(CLONE_NEWNS) or _libc.mount(
         b"none", b"/", None, ctypes.c_ulong(MS_REC | MS_SLAVE), None
     ):
@@ -148,7 +148,7 @@ def _separate() -> None:
 
 
 def _copy(one: Bind) -> int:
-    """Return a volume as a descriptor of a mount that is attached nowhere yet and has the rights that were asked for."""
+    """Return a volume as a descriptor of a detached mount with the requested options."""
     source = find(one.source)
     volume = _call(OPEN_TREE, source, b"", OPEN_TREE_CLONE | os.O_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE)
     os.close(source)
@@ -185,7 +185,7 @@ def _is_ours_alone(seen: os.stat_result) -> bool:
 
 
 def _open(folder: int, name: str, missing: int) -> int:
-    """Open what has a name in a folder, a link itself where it is one; make it first where `missing` says of what kind."""
+    """Open an entry of a folder, without following a link; create it first where `missing` has its kind."""
     try:
         return os.open(name, PLACE, dir_fd=folder)
     except FileNotFoundError:
@@ -197,7 +197,7 @@ def _open(folder: int, name: str, missing: int) -> int:
         else:
             os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=folder))
     except FileExistsError:
-        # A container was quicker: what it made is looked at as anything else.
+        # A container created it first: check it like any other.
         pass
     return os.open(name, PLACE, dir_fd=folder)
 

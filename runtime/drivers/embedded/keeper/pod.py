@@ -1,4 +1,4 @@
-"""The keeper: one process per pod sandbox that holds the pod's processes, logs and records, agent or no agent.
+"""The keeper: one process per pod sandbox with the pod's processes, logs and records, with or without the agent.
 
 One thread and one loop (`keeper.loop`). The record on disk is written before anything is answered. A request is a
 method named `op_...`; `frame` says what travels.
@@ -31,7 +31,7 @@ SWEEP_LIMIT_S = 5.0
 """How long a dead container's other processes may resist SIGKILL before the exit is shown regardless."""
 RECORD_RETRY_S = 2.0
 LAST_RECORD_LIMIT_S = 3600.0
-"""How long a keeper whose pod has ended waits for room for its last record, which says how."""
+"""How long a keeper whose pod has ended waits for disk space for its last record."""
 TROUBLE_PAUSE_S = 0.1
 
 
@@ -71,7 +71,7 @@ class Keeper:
         self._unwritten = False
         self._ended_at: float | None = None
         self._forgettable = False
-        """The sandbox is to be removed, so that nobody will read its record."""
+        """The sandbox will be removed, so its record is not needed."""
         self._done = False
         self._me = process.look(os.getpid())
         self._boot = process.boot_id()
@@ -102,12 +102,12 @@ class Keeper:
         self._loop.watch(wake, lambda _: self._signalled(wake))
         self._links.greet(self._first)
         while not self._done:
-            self._turn()
+            self._step()
         with contextlib.suppress(OSError):
             os.unlink(store.SOCKET)  # noqa: PTH108
         self._links.say_goodbye()
 
-    def _turn(self) -> None:
+    def _step(self) -> None:
         try:
             self._loop.turn()
         except Exception:  # noqa: BLE001 an error costs what it happened to, never the pod
@@ -119,7 +119,7 @@ class Keeper:
     def _signalled(self, wake: socket.socket) -> None:
         numbers = wake.recv(4096)
         if signal.SIGTERM in numbers and self._sandbox is not None and self._stopping_since is None:
-            # Somebody ends the machine or us: the pod gets the grace that its own spec names.
+            # A signal ends the machine or this process: the pod gets the grace period of its spec.
             self._begin_stop(float(self._sandbox["spec"]["grace_s"]))
         self._reap()
 
@@ -136,7 +136,7 @@ class Keeper:
         return {"hello": hello, "record": self._record()}
 
     def _left_alone(self) -> None:
-        """End where the maker went away before it said what to keep: there is nothing here."""
+        """End because the creator died before its first request: there is no pod."""
         if self._sandbox is None:
             with contextlib.suppress(OSError):
                 os.unlink(store.SOCKET)  # noqa: PTH108
@@ -256,7 +256,7 @@ class Keeper:
             os.makedirs(log_directory, 0o755, exist_ok=True)  # noqa: PTH103
             os.chmod(log_directory, 0o755)  # noqa: PTH101, S103 log readers of the node go through it
         except OSError as error:
-            # A pod that cannot log still runs; each container says what it drops.
+            # A pod that cannot log still runs; each container reports dropped lines.
             if not os.path.isdir(os.path.dirname(log_directory)) or error.errno not in (28, 122):  # noqa: PTH112, PTH120
                 raise RefusedError(
                     "Unavailable",
@@ -288,7 +288,7 @@ class Keeper:
                     return {}
                 raise RefusedError(
                     "AlreadyExists",
-                    f"container {spec['name']} attempt {spec['attempt']} is there already with another spec",
+                    f"container {spec['name']} attempt {spec['attempt']} already exists with another spec",
                 )
         path = self._sandbox["spec"]["log_directory"] + "/" + spec["log_path"]
         created_at = self._new_created_at(body["created_after"])
@@ -308,7 +308,7 @@ class Keeper:
         if self._stopping_since is not None:
             raise RefusedError("Conflict", f"sandbox {self._id} is being stopped")
         if container.row["state"] != "created":
-            how = "runs already" if container.is_live else "has ended; make a new attempt of it"
+            how = "runs already" if container.is_live else "has ended; create a new attempt"
             raise RefusedError("Conflict", f"container {container.row['name']} {how}")
         self._try_record(f"container {container.row['name']}")
         container.groups = self._make_groups(container.identity)
@@ -338,7 +338,7 @@ class Keeper:
         return tuple(groups)
 
     def op_stop(self, asker: Asker, body: Body) -> Body | None:
-        """SIGTERM, then SIGKILL at the earliest deadline that anybody asked for; answered after the exit."""
+        """SIGTERM, then SIGKILL at the earliest requested deadline; answered after the exit."""
         container = self._containers.get(body["container"])
         if container is None or not container.is_live:
             return {}
@@ -350,9 +350,7 @@ class Keeper:
         """Write a running container's log to what has its name now, after a rotation."""
         container = self._find(body)
         if not container.is_live or container.log is None:
-            raise RefusedError(
-                "Conflict", f"container {container.row['name']} does not run, so it writes no log"
-            )
+            raise RefusedError("Conflict", f"container {container.row['name']} is not running")
         why = container.log.reopen()
         if why:
             raise RefusedError(
@@ -373,11 +371,11 @@ class Keeper:
         return {}
 
     def op_exec(self, asker: Asker, body: Body) -> None:
-        """Run a command beside a container's main process; answered when it ended."""
+        """Run a command in a container; answered when it ended."""
         container = self._find(body)
         name = container.row["name"]
         if not container.pid:
-            raise RefusedError("Conflict", f"container {name} does not run, so no command can run in it")
+            raise RefusedError("Conflict", f"container {name} is not running")
         command = Command(asker, container, body["limit_bytes"], time.monotonic() + body["timeout_s"])
         try:
             command.start(container.launch(self._id, tuple(body["command"]), self._own_score))
@@ -385,11 +383,11 @@ class Keeper:
             raise RefusedError("Rejected", f"container {name}: {error}") from None
         self._commands[command.pid] = command
         for pipe in command.pipes:
-            self._loop.watch(pipe, partial(self._hear, command, pipe))
+            self._loop.watch(pipe, partial(self._read_output, command, pipe))
         self._loop.at(command.kill_at, lambda: self._expire(command))
 
     def op_cancel(self, asker: Asker, body: Body) -> Body:
-        """End an exec whose answer nobody waits for any more, or stop waiting for an exit."""
+        """End an exec that no caller waits for any more, or stop waiting for an exit."""
         for command in self._commands.values():
             if command.asker.link is asker.link and command.asker.number == body["request"]:
                 command.cancelled = True
@@ -397,9 +395,9 @@ class Keeper:
         return {}
 
     def op_stop_sandbox(self, asker: Asker, body: Body) -> None:
-        """Kill what still runs; answered when nothing does. The keeper ends then, as soon as its record says so.
+        """Kill all processes; answered when none is left. The keeper ends then, as soon as its record says so.
 
-        With ``remove`` nobody will need the record.
+        With ``remove`` the record is not needed.
         """
         self._forgettable = self._forgettable or bool(body.get("remove"))
         self._stoppers.append(asker)
@@ -415,7 +413,7 @@ class Keeper:
         if container.note_log():
             self._changed()
 
-    def _hear(self, command: Command, pipe: int, _: int) -> None:
+    def _read_output(self, command: Command, pipe: int, _: int) -> None:
         if not command.read(pipe):
             # End of output; the pipe itself is closed with its command.
             self._loop.forget(pipe)
@@ -464,10 +462,10 @@ class Keeper:
         oom = any(cgroup.oom_kills(group) for group in container.groups)
         container.died(status, oom_killed=oom)
         container.ending_since = time.monotonic()
-        self._sweep(container, 0.002)
+        self._kill_rest(container, 0.002)
 
     def _stop(self, container: KeptContainer, grace_s: float) -> str:
-        """Begin to stop a container; return why that cannot be, as those who wait are told, or an empty text."""
+        """Begin to stop a container; return an error for the callers that wait, or an empty string."""
         begun = container.kill_at is not None
         kill_at = time.monotonic() + max(0.0, grace_s)
         if not begun or kill_at < (container.kill_at or 0.0):
@@ -482,7 +480,7 @@ class Keeper:
             self._kill(container)
 
     def _kill(self, container: KeptContainer) -> str:
-        """SIGKILL everything of a container; the sweep after its exit gets what was born meanwhile. Returns as `_stop`."""
+        """SIGKILL all processes of a container; a scan after its exit kills those forked meanwhile. Returns as `_stop`."""
         done = [cgroup.kill_members(group) for group in container.groups]
         for seen in belonging(container, self._containers.values(), self._commands):
             process.kill_exactly(seen)
@@ -514,7 +512,7 @@ class Keeper:
             self._tell(asker, {"error": {"kind": "Denied", "message": why, "reason": ""}})
         askers.clear()
 
-    def _sweep(self, container: KeptContainer, pause_s: float) -> None:
+    def _kill_rest(self, container: KeptContainer, pause_s: float) -> None:
         """Kill what a dead container left behind, again until there is nothing, then show the exit."""
         rest = belonging(container, self._containers.values(), self._commands)
         waited = time.monotonic() - (container.ending_since or 0.0)
@@ -526,7 +524,9 @@ class Keeper:
                 cgroup.kill_members(group)
             for seen in rest:
                 process.kill_exactly(seen)
-            self._loop.at(time.monotonic() + pause_s, lambda: self._sweep(container, min(0.1, pause_s * 2)))
+            self._loop.at(
+                time.monotonic() + pause_s, lambda: self._kill_rest(container, min(0.1, pause_s * 2))
+            )
             return
         if rest:
             pids = " ".join(str(seen.pid) for seen in rest)

@@ -24,7 +24,7 @@ SANDBOX_MARK = "NODEAGENT_SANDBOX_ID"
 CONTAINER_MARK = "NODEAGENT_CONTAINER_ID"
 """Environment variables of every process of a pod: how a process without a keeper is recognised for certain."""
 IGNORED_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-"""What Python, the nursery or a keeper may have ignored: only that would survive into the program."""
+"""Signals that Python, the keeper server or a keeper may ignore: ignored signals would survive into the program."""
 NOBODY_GROUP = 65534
 """Group of a container whose user has none of its own: never root's, these are the host's files."""
 
@@ -100,7 +100,7 @@ def become_subreaper() -> None:
 
 
 def look(pid: int) -> ProcessStat | None:
-    """Return what /proc says of a process, None when there is none or it cannot be told."""
+    """Return the /proc status of a process, None when there is none or it cannot be read."""
     try:
         return _read(pid)
     except OSError:
@@ -108,14 +108,14 @@ def look(pid: int) -> ProcessStat | None:
 
 
 def _read(pid: int) -> ProcessStat:
-    """Return what /proc says of a process. Raises OSError."""
+    """Return the /proc status of a process. Raises OSError."""
     line = small.read(f"/proc/{pid}/stat")
     fields = line[line.rindex(b")") + 2 :].split()
     return ProcessStat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Return whether the process `pid` started at `start` still runs; a zombie does not. Raises OSError where that cannot be told."""
+    """Return whether the process `pid` started at `start` still runs; a zombie does not. Raises OSError where /proc cannot be read."""
     try:
         seen = _read(pid)
     except (FileNotFoundError, ProcessLookupError):
@@ -199,7 +199,7 @@ def forget_inherited_signals() -> None:
 
 
 class NotStartedError(Exception):
-    """A process could not be run; the text says why, in a few hundred letters at most."""
+    """A process could not be run; the text has the reason, at most a few hundred characters."""
 
 
 def spawn(launch: Launch) -> tuple[int, tuple[int, int]]:
@@ -234,7 +234,7 @@ def spawn(launch: Launch) -> tuple[int, tuple[int, int]]:
 
 
 def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) -> NoReturn:
-    """Turn this fork into the wanted process, or report why not and exit with 128."""
+    """Turn this fork into the program, or report why not and exit with 128."""
     what = "start"
     try:
         what = "join its cgroup"
@@ -261,7 +261,7 @@ def _become(launch: Launch, stdout: int, stderr: int, tell: int, keeper: int) ->
         _change_user(launch, env)
         what = "give up new privileges"
         _give_up_new_privileges(launch)
-        # Dies with its keeper, so that nothing runs that nobody watches. Set after the change of
+        # Dies with its keeper, so that no process runs unsupervised. Set after the change of
         # user, which clears it; the keeper may have died before.
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != keeper:
@@ -309,7 +309,7 @@ def _give_up_new_privileges(launch: Launch) -> None:
 
 
 def _execute(argv: tuple[str, ...], env: dict[str, str]) -> None:
-    """Replace this process; raise the most telling OSError."""
+    """Replace this process; raise the most specific OSError."""
     if "/" in argv[0]:
         os.execve(argv[0], argv, env)
     denied: OSError | None = None

@@ -24,7 +24,7 @@ TROUBLE = "trouble.txt"
 """The last error that a keeper did not expect and lived through."""
 SOCKET = "keeper.sock"
 SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""What reading fails with when the reader lacks something: that says nothing about the record."""
+"""Errors of reading for lack of a resource: the record itself may be fine."""
 
 
 class DamagedRecordError(Exception):
@@ -33,7 +33,7 @@ class DamagedRecordError(Exception):
 
 def write(directory: str, record: dict[str, Any], *, durable: bool) -> None:
     """Replace the record in `directory`; with `durable` also through a power failure. Raises OSError."""
-    path = os.path.join(directory, NAME)  # noqa: PTH118 pathlib would cost every keeper its pages
+    path = os.path.join(directory, NAME)  # noqa: PTH118 pathlib would cost every keeper memory
     data = encode({"version": VERSION} | record).encode()
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     fd = os.open(path + ".new", flags, 0o600)
@@ -49,7 +49,7 @@ def write(directory: str, record: dict[str, Any], *, durable: bool) -> None:
 
 
 def write_down(directory: str, name: str) -> None:
-    """Leave word of the error that is being dealt with: nobody else would ever hear of it."""
+    """Write the current error to a file: no other process reports it."""
     import traceback  # noqa: PLC0415 only a bug needs it
 
     with contextlib.suppress(OSError), open(os.path.join(directory, name), "w") as file:  # noqa: PTH118, PTH123

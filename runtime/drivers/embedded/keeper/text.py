@@ -1,4 +1,4 @@
-"""Error texts: words of others are quoted and cut, so that no text grows with what was asked for."""
+"""Error texts: foreign text is quoted and shortened, so that no error grows with its request."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ MOUNTED_FOR_S = 30.0
 class PodCgroups:
     """The port ``cgroups``.
 
-    `hierarchies` are what to work on, None finds the mounted ones; `own_root` is a cgroup that nobody else uses.
+    `hierarchies` None: find the mounted ones; `own_root` is a cgroup that no other process manages.
     """
 
     name = "cgroups"
@@ -69,7 +69,7 @@ class PodCgroups:
         self._made: list[tuple[Hierarchy, str]] = []
         """Folders of the node's cgroups that were not there before, a parent before its children."""
         self._asked: tuple[str, ...] = ()
-        """Paths of the node's cgroups, as they were asked for last."""
+        """Paths of the node's cgroups at the last request."""
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
         """Carry out a call on cgroups; raises an `OperatingError`. The deadline is systemd's: files have no use for one."""
@@ -127,7 +127,7 @@ class PodCgroups:
         except TimeoutError as error:
             raise TimedOutError(f"could not make the slice {path}: {error}") from error
         except OSError as error:
-            return f"slice {path} can not be made: systemd does not answer: {error.strerror or error}"
+            return f"slice {path} cannot be made: systemd does not answer: {error.strerror or error}"
         except DbusError as error:
             raise UnavailableError(f"systemd did not make the slice {path}: {error}") from error
         return ""
@@ -184,7 +184,7 @@ class PodCgroups:
         check_pod_cgroup(call.cgroup_parent)
         refused, busy = [], []
         if call.cgroup_parent.endswith(SUFFIX) and any(one.has(call.cgroup_parent) for one in self._all()):
-            # Whatever systemd does not say or do, its folders are looked at themselves.
+            # Check the folders themselves, whatever systemd reports.
             with contextlib.suppress(OSError, DbusError):
                 self._slices.stop(call.cgroup_parent, min(deadline_s, SLICE_DEADLINE_S))
         for hierarchy in self._all():
@@ -196,7 +196,7 @@ class PodCgroups:
                 if error.errno == errno.EBUSY:
                     busy.append(path)
                 elif error.errno in REFUSED:
-                    refused.append(f"cgroup {path} can not be removed: {error.strerror}; it stays, empty")
+                    refused.append(f"cgroup {path} cannot be removed: {error.strerror}; it stays, empty")
                 else:
                     raise translate(error, f"could not remove the cgroup {path}") from error
         if busy:
@@ -216,7 +216,7 @@ def ensure(hierarchy: Hierarchy, path: str, limits: CgroupLimits) -> tuple[bool,
         made, troubles = make_cgroup(hierarchy, path)
     except OSError as error:
         if error.errno in REFUSED:
-            return False, [f"cgroup {folder} can not be made: {error.strerror}"], []
+            return False, [f"cgroup {folder} cannot be made: {error.strerror}"], []
         raise translate(error, f"could not make the cgroup {folder}") from error
     refused, failed = apply_limits(hierarchy, path, limits, fresh=made)
     return made, refused, [*troubles, *failed]

@@ -28,7 +28,7 @@ DELEGATED = ("cpu", "cpuset", "memory", "pids", "hugetlb", "io")
 """Controllers of version 2 that are enabled all the way down to a pod."""
 CPUSET = ("cpuset.cpus", "cpuset.mems")
 FRESH = {"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "-1"}
-"""What every new cgroup of version 1 says where the kernel bounds processor time: no limit."""
+"""The value of a new cgroup of version 1 where the kernel limits CPU: no limit."""
 UNBOUNDED = 1 << 62
 """What version 1 shows from here on means no limit."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -57,7 +57,7 @@ class Hierarchy(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.root}{path}".rstrip("/")
 
     def has(self, path: str) -> bool:
-        """Tell whether a cgroup is there."""
+        """Return whether a cgroup exists."""
         return os.path.isdir(self.folder(path))  # noqa: PTH112
 
 
@@ -93,7 +93,7 @@ def make_folder(hierarchy: Hierarchy, path: str) -> bool:
 
 
 def is_ready_for_children(hierarchy: Hierarchy, path: str) -> bool:
-    """Tell whether a cgroup can have children as it is: of version 2 each one above may still have to delegate."""
+    """Return whether a cgroup can have children now: in version 2 each one above must delegate its controllers."""
     if hierarchy.unified or not path.strip("/") or not hierarchy.has(path):
         return False
     if "cpuset" not in hierarchy.controllers:
@@ -113,7 +113,7 @@ def delegate(hierarchy: Hierarchy, path: str) -> str:
     try:
         write(file, " ".join(f"+{name}" for name in missing))
     except OSError:
-        # All or none are taken: that one of them can not be enabled is no reason to go without the others.
+        # Written together; when one controller fails, the others are still enabled.
         for name in missing:
             try:
                 write(file, f"+{name}")
@@ -136,7 +136,7 @@ def apply_limits(
 ) -> tuple[list[str], list[str]]:
     """Give a cgroup its values where it has others; return what may not be written, and what the kernel did not take.
 
-    One that is `fresh`, just made, is not asked for what the kernel makes each with.
+    A `fresh` one, just made, is not read for values with which the kernel makes each.
     """
     folder = hierarchy.folder(path)
     refused: list[str] = []
@@ -155,7 +155,7 @@ def apply_limits(
 
 
 def are_applied(hierarchy: Hierarchy, path: str, limits: CgroupLimits) -> bool:
-    """Tell whether a cgroup has its values."""
+    """Return whether a cgroup has its values."""
     folder = hierarchy.folder(path)
     return all(
         is_same(name, read(f"{folder}/{name}", missing=text).strip(), text)
@@ -199,7 +199,7 @@ def bound(limit: int, unlimited: str) -> str:
 
 
 def is_same(name: str, found: str, wanted: str) -> bool:
-    """Tell whether a file says already what it is to say: memory is counted in whole pages."""
+    """Return whether a file already has its value: memory is counted in whole pages."""
     if found == wanted:
         return True
     if not (name.startswith(("memory.", "hugetlb.")) and found.isdigit()):
@@ -210,7 +210,7 @@ def is_same(name: str, found: str, wanted: str) -> bool:
 
 
 def kill_rest(folder: str) -> None:
-    """Kill what is left in a cgroup and below it, in rounds, since a process may fork between looking and killing."""
+    """Kill all processes in a cgroup and below it, in rounds, since a process may fork between listing and killing."""
     for _ in range(KILL_ROUNDS):
         left = [pid for place, _, _ in os.walk(folder) for pid in read(f"{place}/cgroup.procs").split()]
         # A process of another pid namespace shows as 0: it is out of our reach.
@@ -256,7 +256,7 @@ def remove_empty(hierarchy: Hierarchy, folder: str) -> None:
 
 
 def read(path: str, missing: str = "") -> str:
-    """Return a small file of the kernel, `missing` where there is none that may be read."""
+    """Return a small kernel file, `missing` where there is none that may be read."""
     try:
         return usagefile.read(path).decode("ascii", "replace")
     except FileNotFoundError:

@@ -13,7 +13,7 @@ ALIGNMENT = {"y": 1, "b": 4, "u": 4, "t": 8, "s": 4, "o": 4, "g": 1, "a": 4, "("
 CALL, RETURN, ERROR, SIGNAL = 1, 2, 3, 4
 PATH, INTERFACE, MEMBER, ERROR_NAME, REPLY_SERIAL, DESTINATION, _, SIGNATURE = range(1, 9)
 LONGEST = 1 << 20
-"""A message over this size is none that we asked for."""
+"""A larger message is not an answer to our calls."""
 BUS = ("org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus")
 
 

@@ -1,4 +1,4 @@
-"""Slices: cgroups that systemd makes, so that it keeps their limits when it reads its configuration anew.
+"""Slices: cgroups that systemd makes, so that it keeps their limits when it reloads its configuration.
 
 What it was not told of it takes back at its next chance. So a slice is started as a transient unit with its limits as
 properties, and the files are written after that (reference ``node`` section 9.4).
@@ -62,7 +62,7 @@ class Slices:
                 if error.name != EXISTS:
                     raise
                 bus.call(MANAGER, "SetUnitProperties", "sba(sv)", name, 1, properties)
-        # The answer says that the job was taken, not that it is done.
+        # The answer means that the job was queued, not that it is done.
         while not is_there():
             if time.monotonic() > until:
                 raise TimeoutError(f"systemd did not make {path} in time")
@@ -90,7 +90,7 @@ def unit_properties(path: str) -> list[Property]:
 
 
 def limit_properties(limits: CgroupLimits, *, unified: bool) -> list[Property]:
-    """Return limits in systemd's words; what is to be left as it is stays out."""
+    """Return limits as systemd properties; unset ones are left out."""
     found: list[Property] = []
 
     def lay(name: str, value: int) -> None:

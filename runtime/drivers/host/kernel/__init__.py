@@ -1,1 +1,1 @@
-"""What the kernel tells by itself: out-of-memory kills and memory pressure."""
+"""Notifications of the kernel: OOM kills and memory pressure."""

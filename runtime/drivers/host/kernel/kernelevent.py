@@ -1,4 +1,4 @@
-"""One thread that waits for what the kernel tells by itself, shared by all streams that do; it begins with the first."""
+"""One thread that waits for notifications of the kernel, shared by all such streams; it starts with the first."""
 
 import threading
 from collections.abc import Callable
@@ -15,7 +15,7 @@ class KernelStream(Protocol):
     """One open stream. All methods on the thread, or once that has ended."""
 
     def begin(self, loop: Loop, fail: Callable[[Failure], None]) -> None:
-        """Begin to wait; `fail` is called once when there is nothing more to be heard, before or after `close`."""
+        """Begin to wait; `fail` is called once when the source ends, before or after `close`."""
         ...
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class KernelEvents:
         self._open: dict[KernelStream, Callable[[Failure | None], None]] = {}
 
     def add(self, source: KernelStream, ended: Callable[[Failure | None], None]) -> Undo:
-        """Have `source` wait; `ended` is told when it ends by itself. The returned undo closes it."""
+        """Wait on `source`; `ended` is called when it ends by itself. The returned function closes it."""
         with self._lock:
             loop = self._loop
             if loop is None:
@@ -72,7 +72,7 @@ class KernelEvents:
             ended(failure)
 
     def _ended(self, loop: Loop | None) -> None:
-        """Tell everybody that the thread is gone, which but for `close` only a bug does; who opens next gets a new one."""
+        """End all streams when the thread ends, which without `close` only a bug does; the next stream starts a new one."""
         with self._lock:
             if self._loop is not loop:
                 return
@@ -83,7 +83,7 @@ class KernelEvents:
 
 
 def lost() -> Failure:
-    """Say that the thread has ended."""
+    """Report the end of the thread."""
     return Failure(
         kind=FailureKind.UNAVAILABLE, message="the thread that hears the kernel ended: a bug, see the log"
     )

@@ -1,7 +1,7 @@
-"""Hears from ``/dev/kmsg`` of processes that were killed for want of memory: the stream ``kernel.ooms``.
+"""Reads OOM kills from ``/dev/kmsg``: the stream ``kernel.ooms``.
 
 A record is ``<priority>,<number>,<microseconds>,<flags>;<text>``. Reading begins at the end: what was logged before is
-no news. Only what the kernel itself logged counts: whoever may write to the file could say anything.
+no news. Only records of the kernel itself count: any process that may write to the file could fake one.
 """
 
 import os
@@ -20,7 +20,7 @@ KMSG = "/dev/kmsg"
 RECORD_BYTES = 1 << 13
 """More than the kernel puts into one record."""
 AT_ONCE = 1000
-"""Records that are read before other streams have their turn."""
+"""Records that are read before other streams run."""
 FACILITY_BITS = 3
 
 
@@ -59,7 +59,7 @@ class KernelLogReader:
             loop.watch(self._file, self._readable)
         except OSError as error:
             # Containers have other things in its place, such as /dev/null.
-            said = translate(error, f"{self._path} is no log of the kernel, it can not be waited for")
+            said = translate(error, f"{self._path} is no log of the kernel, it cannot be waited for")
             fail(said.failure())
 
     def close(self) -> None:

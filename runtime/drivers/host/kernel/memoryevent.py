@@ -1,11 +1,11 @@
-"""Hears from the kernel that memory runs short, between two rounds of usage: the stream ``memory.crossings``.
+"""Memory notifications of the kernel, between two readings of usage: the stream ``memory.crossings``.
 
 ```text
-bell rings ──▶ all bells rest ──▶ a second after the last look at the earliest: look ──▶ crossed? push a hint ──▶ wait again
+notifier fires ──▶ all notifiers pause ──▶ at least 1 s after the last check: check ──▶ crossed? push a hint ──▶ wait again
 ```
 
-Looking is one reading of the groups concerned by the formulas of the port ``usage``, and costs no more however often the
-bells ring. Every ten seconds there is a look anyway: the levels follow the inactive page cache, and groups come and go.
+A check is one reading of the affected groups by the formulas of the port ``usage``, and costs the same however often the
+notifiers fire. A check follows every ten seconds anyway: the levels follow the inactive page cache, and groups come and go.
 """
 
 import contextlib
@@ -22,22 +22,28 @@ from api.messages import Message
 from api.ports.port import Undo
 from api.usage import MemoryUsage
 from runtime.drivers.host.kernel.kernelevent import KernelEvents
-from runtime.drivers.host.kernel.memorybell import EVENTS, PRESSURE, Bell, LevelBell, StallBell
+from runtime.drivers.host.kernel.memorynotifier import (
+    EVENTS,
+    PRESSURE,
+    LevelNotifier,
+    MemoryNotifier,
+    StallNotifier,
+)
 from runtime.drivers.host.oserror import translate
 from runtime.drivers.host.usage import usagefile as files
 from runtime.drivers.host.usage.usagegroup import CgroupFolder, Hierarchies
 from runtime.drivers.host.usage.usagememory import group_memory, machine_memory
 from runtime.net.loop import Loop
 
-HUSH_S = 1.0
-"""Between two looks, however often the kernel rings."""
+CHECK_PAUSE_S = 1.0
+"""Minimum time between two checks, however often the kernel notifies."""
 REFRESH_S = 10.0
 NEAR_BYTES = 1 << 20
-"""A level that is off by less is left as it is."""
+"""A smaller difference does not change a level."""
 
 
 class MemoryCrossings:
-    """The stream ``memory.crossings`` for thresholds on memory; `pod_groups` may hold all pods, the first that is there."""
+    """The stream ``memory.crossings`` for thresholds on memory; `pod_groups` may contain all pods, the first existing one is used."""
 
     name = "memory.crossings"
 
@@ -53,7 +59,7 @@ class MemoryCrossings:
         self._pod_groups = pod_groups
 
     def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
-        """Begin to feed `push`. Raises `OperatingError` where the kernel tells nothing of the machine's memory."""
+        """Begin to feed `push`. Raises `OperatingError` where the kernel has no notifications of the machine's memory."""
         hierarchies = Hierarchies(self._proc)
         groups = []
         by_signal = sorted(self._thresholds, key=lambda one: one.signal)
@@ -72,7 +78,7 @@ class MemoryCrossings:
 
 
 class WatchedGroup:
-    """The memory of the machine (`names` is None) or of all pods, the thresholds on it, and the bells that it rings."""
+    """The memory of the machine (`names` is None) or of all pods, its thresholds and its notifiers."""
 
     def __init__(
         self,
@@ -85,16 +91,16 @@ class WatchedGroup:
         self._thresholds = thresholds
         self._identity: object = None
         self._has_levels = True
-        """Whether the group rings at levels, as far as was tried."""
-        self.bells: list[Bell] = []
+        """Whether the group supports level notifiers, if tried."""
+        self.notifiers: list[MemoryNotifier] = []
 
     @property
     def is_machine(self) -> bool:
-        """Tell whether it is the whole machine, which is always there."""
+        """Return whether it is the whole machine, which always exists."""
         return self._names is None
 
-    def look(self) -> tuple[Threshold, ...]:
-        """Have the bells ring where they should from now on; return the thresholds that look crossed. Raises OSError."""
+    def check(self) -> tuple[Threshold, ...]:
+        """Set up the notifiers from now on; return the thresholds that are crossed. Raises OSError."""
         place = self._place()
         identity = identity_of(place)
         if identity != self._identity:
@@ -109,10 +115,10 @@ class WatchedGroup:
         return tuple(one for one in self._thresholds if is_met(one, seen(signal=one.signal)))
 
     def close(self) -> None:
-        """Let go of the bells."""
-        for bell in self.bells:
-            bell.close()
-        self.bells = []
+        """Close the notifiers."""
+        for notifier in self.notifiers:
+            notifier.close()
+        self.notifiers = []
 
     def _place(self) -> CgroupFolder | None:
         if self._names is None:
@@ -138,19 +144,19 @@ class WatchedGroup:
                 self._has_levels = False
             else:
                 return
-        if self.bells:
+        if self.notifiers:
             return
         if self._names is None:
-            self.bells.append(StallBell(f"{self._proc}/pressure/memory"))
+            self.notifiers.append(StallNotifier(f"{self._proc}/pressure/memory"))
         elif place is not None and place.v2:
-            self.bells.append(StallBell(f"{place.folder}/{PRESSURE}", f"{place.folder}/{EVENTS}"))
+            self.notifiers.append(StallNotifier(f"{place.folder}/{PRESSURE}", f"{place.folder}/{EVENTS}"))
 
     def _ring_at_levels(self, folder: str, memory: MemoryUsage, available: int) -> None:
-        """Set a level for each threshold: usage, inactive page cache included, at which so much less is available."""
+        """Set a level for each threshold: usage, inactive page cache included, at which that much less is available."""
         capacity = available + memory.working_set_bytes
         most = memory.usage_bytes + available
         levels = [max(0, most - one.value.of(capacity)) for one in self._thresholds]
-        known = [bell.level_bytes for bell in self.bells if isinstance(bell, LevelBell)]
+        known = [notifier.level_bytes for notifier in self.notifiers if isinstance(notifier, LevelNotifier)]
         if len(known) == len(levels) and all(
             abs(new - old) < NEAR_BYTES for new, old in zip(levels, known, strict=True)
         ):
@@ -158,11 +164,11 @@ class WatchedGroup:
         self.close()
         for level in levels:
             # One by one: those before one that fails are closed.
-            self.bells.append(LevelBell(folder, level))
+            self.notifiers.append(LevelNotifier(folder, level))
 
 
 class MemoryWatch:
-    """One open stream: its groups, and when they are looked at. `arm` first, then everything on the thread."""
+    """One open stream: its groups, and their checks. `arm` first, then everything on the thread."""
 
     def __init__(self, groups: list[WatchedGroup], push: Callable[[Message], None]) -> None:
         self._groups, self._push = groups, push
@@ -173,37 +179,37 @@ class MemoryWatch:
         self._open = True
 
     def arm(self) -> None:
-        """Look for the first time. Raises OSError when the machine rings no bell."""
+        """Check for the first time. Raises OSError when the machine has no notifier."""
         for group in self._groups:
             try:
-                group.look()
+                group.check()
             except OSError:
                 if group.is_machine:
                     raise
 
     def begin(self, loop: Loop, fail: Callable[[Failure], None]) -> None:  # noqa: ARG002  # what is gone may come back
-        """Look again, since something may have happened since then, and wait."""
+        """Check again, since something may have happened since then, and wait."""
         self._loop = loop
-        self._look()
+        self._check()
 
     def close(self) -> None:
-        """Let go of every bell."""
+        """Close every notifier."""
         self._open = False
         self._rest()
         for group in self._groups:
             group.close()
 
-    def _bells(self) -> list[Bell]:
-        return [bell for group in self._groups for bell in group.bells]
+    def _notifiers(self) -> list[MemoryNotifier]:
+        return [notifier for group in self._groups for notifier in group.notifiers]
 
     def _rest(self) -> None:
         if self._loop is not None:
-            for bell in self._bells():
-                self._loop.forget(bell)
+            for notifier in self._notifiers():
+                self._loop.forget(notifier)
 
-    def _rung(self, _mask: int) -> None:
+    def _fired(self, _mask: int) -> None:
         self._rest()
-        self._plan(self._looked_at + HUSH_S)
+        self._plan(self._looked_at + CHECK_PAUSE_S)
 
     def _plan(self, at: Instant) -> None:
         assert self._loop is not None
@@ -212,28 +218,28 @@ class MemoryWatch:
 
     def _due(self, turn: int) -> None:
         if self._open and turn == self._turn:
-            self._look()
+            self._check()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         assert self._loop is not None
         self._rest()
         self._looked_at = time.monotonic()
-        for bell in self._bells():
-            bell.silence()
+        for notifier in self._notifiers():
+            notifier.reset()
         crossed: list[Threshold] = []
         for group in self._groups:
-            # What can not be looked at now is looked at in the next round of usage, and here again later.
+            # A failed check is repeated in the next round of usage, and here again later.
             with contextlib.suppress(OSError):
-                crossed += group.look()
-        for bell in self._bells():
-            self._loop.watch(bell, self._rung)
+                crossed += group.check()
+        for notifier in self._notifiers():
+            self._loop.watch(notifier, self._fired)
         self._plan(self._looked_at + REFRESH_S)
         if crossed:
             self._push(MemoryCrossed(thresholds=tuple(crossed)))
 
 
 def identity_of(place: CgroupFolder | None) -> object:
-    """Return what tells a group from another one of its name, made after it was removed."""
+    """Return the identity of a group, to tell it from a later one of the same name."""
     if place is None:
         return None
     shown = os.stat(place.folder)  # noqa: PTH116

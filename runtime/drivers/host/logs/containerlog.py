@@ -1,4 +1,4 @@
-"""Reads a container's log for somebody who may see that log and nothing else.
+"""Reads a container's log for a reader who may see that log and nothing else.
 
 A container that can write to the log folder may plant symbolic links, pipes and endless lines there. So nothing below
 the pod's own log folder is opened through a link, only regular files are read, and memory stays bounded. `open_log` is
@@ -34,7 +34,7 @@ from runtime.drivers.host.logs.logfolder import age_of, files_of, is_rotated
 
 CHUNK_BYTES = 64 << 10
 CHECK_S = 1.0
-"""While following: how often to look without having been woken, for a rotation or an end that nobody told us."""
+"""While following: how often to check for a rotation or an end without a notification."""
 POLL_S = 0.2
 """The same on a machine that has no inotify watch left for us."""
 BURST_S = 0.02
@@ -47,7 +47,7 @@ COMPARED_BYTES = 4096
 WAITING_S = 1.0
 """How long one stream's lines wait for the other's unfinished line while following."""
 SEARCH_LIMIT_BYTES = 1 << 20
-"""How far to look back for the beginning of a line whose end is among the wanted ones."""
+"""How far to search back for the beginning of a line whose end is among the requested ones."""
 
 _FOLLOW_MASK = (
     0x00000002 | 0x00000080 | 0x00000100 | 0x00000200 | 0x00000400
@@ -185,7 +185,7 @@ class ContainerLog:
         try:
             named = os.stat(self._name, dir_fd=self._folder, follow_symlinks=False)
         except OSError:
-            return False  # Between the rename and the new file, or removed: what we hold open stays readable.
+            return False  # Between the rename and the new file, or removed: the open file stays readable.
         mine = os.fstat(self._file)
         return (named.st_dev, named.st_ino) != (mine.st_dev, mine.st_ino)
 
@@ -233,14 +233,14 @@ class ContainerLog:
         return found[0][1] if found else self._name
 
     def _has_as_end(self, file: int, size: int) -> bool:
-        """Tell whether a new file holds only what ours ends with: the last lines of an ended container's big log."""
+        """Return whether a new file has only the last lines of ours: the truncated log of an ended container."""
         start = os.fstat(self._file).st_size - size
         if not size or start < 0:
             return False
         return os.pread(file, COMPARED_BYTES, 0) == os.pread(self._file, min(size, COMPARED_BYTES), start)
 
     def _gone(self, pause_s: float) -> bool:
-        """Say whether the asker hung up, after a pause that only this ends early."""
+        """Return whether the client disconnected, after a pause that only this ends early."""
         return bool(self._poll(pause_s, watch=False))
 
     def _wait(self) -> bool:
@@ -250,7 +250,7 @@ class ContainerLog:
             return False
         if self._watch in ready:
             with contextlib.suppress(BlockingIOError):
-                os.read(self._watch, 16 << 10)  # Which file changed does not matter: we look at ours.
+                os.read(self._watch, 16 << 10)  # Which file changed does not matter: ours is checked.
         return True
 
     def _poll(self, timeout_s: float, *, watch: bool) -> set[int]:
@@ -323,7 +323,7 @@ def _open_folder(target: LogTarget) -> tuple[int, str]:
     place = _place(target)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        # The folder that holds all pods' logs may be the operator's own link; the pod's folder and all below may not.
+        # The folder of all pods' logs may be the operator's own link; the pod's folder and all below may not.
         folder = os.open(place.folder, flags)
     except OSError as error:
         raise _failure(target.path, error) from None
@@ -352,12 +352,12 @@ def _open_live(folder: int, name: str, target: LogTarget, hangup: int) -> int:
         if hangup >= 0:
             poll.register(hangup, select.POLLRDHUP)
         if poll.poll(BURST_S * 1000):
-            raise NotFoundError(f"there is no log {target.path}, and nobody waits for it any more")
+            raise NotFoundError(f"there is no log {target.path}, and no reader waits for it")
 
 
 def _open_file(folder: int, name: str, path: str) -> int:
     try:
-        # Non-blocking: opening somebody's pipe must not wait for its writer.
+        # Non-blocking: opening a pipe must not wait for its writer.
         file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NOCTTY | _NONBLOCK_CLOEXEC, dir_fd=folder)
     except OSError as error:
         raise _failure(path, error) from None

@@ -17,7 +17,7 @@ import msgspec
 LINE_LIMIT_BYTES = 64 << 10
 """A record longer than this is passed on in parts."""
 WAITING_LIMIT_BYTES = 256 << 10
-"""What one stream may hold back for the other's open line; beyond it that line is broken."""
+"""How much of one stream may wait for the other's open line; beyond it that line is broken."""
 HEADER_LIMIT_BYTES = 128
 
 
@@ -25,7 +25,7 @@ class LogRecord(msgspec.Struct, frozen=True):
     """One record of a log, or a part of a very long one."""
 
     stream: bytes
-    """``stdout`` or ``stderr``; empty for a line that is not in the CRI format, which is shown as it is."""
+    """``stdout`` or ``stderr``; empty for a line that is not in the CRI format, which is shown unchanged."""
     stamp: bytes
     text: bytes
     whole: bool
@@ -33,7 +33,7 @@ class LogRecord(msgspec.Struct, frozen=True):
 
 
 def parse(line: bytes, *, whole: bool = True) -> LogRecord:
-    """Read one line, without its newline; `whole` False says that the rest of it is still to come."""
+    """Read one line, without its newline; `whole` False: its rest is still to come."""
     parts = line.split(b" ", 3)
     if len(parts) < 3 or parts[1] not in {b"stdout", b"stderr"} or not parts[0][:4].isdigit():
         return LogRecord(stream=b"", stamp=b"", text=line, whole=whole)
@@ -45,7 +45,7 @@ def parse(line: bytes, *, whole: bool = True) -> LogRecord:
 
 
 class Splitter:
-    """Cuts bytes into records; holds at most one unfinished line of `LINE_LIMIT_BYTES`."""
+    """Cuts bytes into records; buffers at most one unfinished line of `LINE_LIMIT_BYTES`."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -93,7 +93,7 @@ class Joiner:
 
     @property
     def waiting(self) -> bool:
-        """Say whether another stream waits for the open line to end."""
+        """Return whether another stream waits for the open line to end."""
         return bool(self._waiting)
 
     def feed(self, record: LogRecord) -> Iterator[bytes]:
@@ -109,7 +109,7 @@ class Joiner:
             yield from self._drain()
 
     def give_up(self) -> Iterator[bytes]:
-        """End the open line with a newline of our own, so that the other stream can go on."""
+        """End the open line with a newline of our own, so that the other stream can continue."""
         if self._open is not None:
             self._open = None
             yield b"\n"
@@ -121,7 +121,7 @@ class Joiner:
             yield from self.give_up()
 
     def _drain(self) -> Iterator[bytes]:
-        # What waited may itself open a line; then the rest goes on waiting for that one.
+        # The waiting part may itself open a line; then the rest waits for that one.
         while self._open is None and self._waiting:
             held, self._waiting, self._waiting_bytes = self._waiting, [], 0
             for record in held:
@@ -145,7 +145,7 @@ class LineStarts:
 
     Feed it line starts from the end of the file to its beginning. A line is an F record with the P records of its
     stream before it; so the place where reading must begin may lie before records of lines that are not wanted, and
-    `skip` says how many whole lines of each stream to drop from there.
+    `skip`: how many whole lines of each stream to drop from there.
     """
 
     def __init__(self, wanted: int, end: int) -> None:
@@ -159,7 +159,7 @@ class LineStarts:
 
     @property
     def done(self) -> bool:
-        """Say whether reading further back can not change the answer."""
+        """Return whether reading further back cannot change the answer."""
         return not self.left and not self._unfinished
 
     def feed(self, offset: int, header: bytes) -> None:

@@ -63,7 +63,7 @@ class LogFiles:
         self._logs, self._links, self._local_time = logs_root, links_root, local_time
         self._lock = threading.Lock()
         self._busy: set[str] = set()
-        """Logs that are being rotated, by path: a call that ran out of time goes on."""
+        """Logs that are being rotated, by path: a call that timed out continues."""
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
         """Carry out a call on log files; raises an `OperatingError`. Local disks have no use for a deadline."""
@@ -86,7 +86,7 @@ class LogFiles:
     def _rotate(self, call: RotateLog) -> LogRotated:
         place = place_of(str(self._logs), call.path)
         if call.max_files < 2:
-            raise RejectedError(f"a log can not be rotated into {call.max_files} files: 2 at least")
+            raise RejectedError(f"a log cannot be rotated into {call.max_files} files: 2 at least")
         with self._lock:
             if call.path in self._busy:
                 raise ConflictError(f"the log {call.path} is being rotated already")
@@ -193,11 +193,11 @@ class LogFiles:
         return Done()
 
 
-# ---------------------------------------------------------------- looking
+# ---------------------------------------------------------------- scan
 
 
 def find_logs(root: str, limit_bytes: int) -> LogsFound:
-    """Walk through the logs of all pods once. Raises an `OperatingError` when the root itself can not be read."""
+    """Scan the logs of all pods once. Raises an `OperatingError` when the root itself cannot be read."""
     logs: list[LogSeen] = []
     unreadable: list[str] = []
     try:
@@ -214,7 +214,7 @@ def find_logs(root: str, limit_bytes: int) -> LogsFound:
             for container in folders_in(f"{root}/{pod}"):
                 logs += look_at(f"{root}/{pod}/{container}", uid, container, limit_bytes)
         except FileNotFoundError:
-            # Removed while we look.
+            # Removed during the scan.
             continue
         except OSError as error:
             unreadable.append(f"{error.filename or pod}: {error.strerror}")
@@ -274,12 +274,12 @@ def tidy(folder: int, live: str, keep: int) -> list[str]:
 def compress_in_place(folder: int, name: str) -> str:
     """Put a rotated file's compressed form in its place; return why that could not be, empty when it could.
 
-    A full disk must not keep a log from being rotated: then the file stays as it is until the next time.
+    A full disk must not keep a log from being rotated: then the file stays uncompressed until the next time.
     """
     try:
         source = open_regular(folder, name, name)
     except (NotFoundError, ConflictError):
-        # Removed just now, or somebody's pipe or link: nothing to compress.
+        # Removed just now, or a pipe or link: nothing to compress.
         return ""
     try:
         compress(folder, source, f"{name}.tmp", 0, os.fstat(source).st_size)

@@ -1,6 +1,6 @@
 """A container's log folder by descriptor: no name in it, and none on the way to it, is ever followed as a link.
 
-A container may own its log folder (a host path volume): whoever rotates or removes there as root must not be led
+A container may own its log folder (a host path volume): rotating or removing there as root must not be led
 elsewhere.
 """
 
@@ -32,7 +32,7 @@ def log_folder(root: Path, place: LogPlace) -> Iterator[int]:
 
 
 def files_of(folder: int, name: str) -> list[str]:
-    """Return the names of a log's other files, those that begin with ``<name>.``, ascending."""
+    """Return the names of a log's other files, which start with ``<name>.``, ascending."""
     return sorted(entry for entry in os.listdir(folder) if entry.startswith(name + "."))
 
 
@@ -60,7 +60,7 @@ def open_regular(folder: int, name: str, shown: str) -> int:
 
 
 def is_rotated(live: str, name: str) -> bool:
-    """Tell whether a file is a rotated one of a log, compressed or not."""
+    """Return whether a file is a rotated one of a log, compressed or not."""
     return ROTATED.fullmatch(name.removeprefix(live + ".").removesuffix(".gz")) is not None
 
 

@@ -23,7 +23,7 @@ def link_log(logs: Path, links: Path, call: LinkContainerLog) -> bool:
     try:
         if not os.path.lexists(call.log_path):
             return False
-        # Nothing of that name is the rule; what is there, or a folder that is not, is looked at below.
+        # Usually nothing has that name; other cases are handled below.
         with contextlib.suppress(FileExistsError, FileNotFoundError):
             path.symlink_to(call.log_path)
             return True

@@ -1,4 +1,4 @@
-"""Hears of changed manifests as they happen: the stream ``manifests.changes``, by Linux inotify.
+"""Watches manifests by inotify: the stream ``manifests.changes``.
 
 It has a thread of its own: a folder on the network may hang, and nothing else must wait for it. A file is announced when
 its writer closed it or when it was renamed, linked, moved or removed, never while it is being written. The stream is a hint: what it can not say (overflow, the folder itself came
@@ -42,7 +42,7 @@ class ManifestChanges:
         self._path = os.path.abspath(path)  # noqa: PTH100  symbolic links stay as the user wrote them
 
     def open(self, push: Callable[[Message], None], ended: Callable[[Failure | None], None]) -> Undo:
-        """Begin to feed `push`; everything that happens after the return is heard."""
+        """Begin to feed `push`; every change after the return is received."""
         try:
             watch = InotifyWatch(self._path, push, ended)
         except OSError as error:
@@ -130,7 +130,7 @@ class InotifyWatch:
             self._push(FileSettled(path=path))
 
     def _meant(self, folder: str, mask: int, name: str) -> tuple[str, bool]:
-        """Return which path an event announces, empty for none, and whether the watches must be set anew."""
+        """Return which path an event announces, empty for none, and whether the watches must be set again."""
         if mask & ITSELF:
             return self._path, True
         if folder == self._path:
@@ -160,7 +160,7 @@ class InotifyWatch:
         return shown.st_dev, shown.st_ino if stat.S_ISDIR(shown.st_mode) else 0
 
     def _arm(self) -> None:
-        """Watch the folder; beside it, where it can not tell of itself, the nearest folder above that exists.
+        """Watch the folder; also the nearest existing folder above, where the folder has no event of its own end.
 
         Repeated until nothing changed underneath. Raises OSError.
         """
@@ -181,7 +181,7 @@ class InotifyWatch:
 
     def _wanted(self) -> tuple[str, ...]:
         if os.path.isdir(self._path):  # noqa: PTH112
-            # A folder tells of its own end; a link to a folder does not.
+            # A folder has an event of its own end; a link to a folder does not.
             linked = os.path.islink(self._path)  # noqa: PTH114
             return (self._path, self._folder) if linked else (self._path,)
         above = self._folder
@@ -207,7 +207,7 @@ class InotifyWatch:
 
 
 def settled(path: str, mask: int, folder_counts: bool) -> bool:
-    """Tell whether an event leaves `path` complete.
+    """Return whether an event leaves `path` complete.
 
     A file that was merely created is still being written, and its writer's close follows; a link is complete as it
     is made, and so is a folder (`folder_counts`).
@@ -233,9 +233,9 @@ def events(data: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 def failure(path: str, error: OSError) -> Failure:
-    """Say why changes can not be heard and what can be done; readings at their period go on."""
+    """Return why changes cannot be watched and what can be done; periodic readings continue."""
     why = os.strerror(error.errno) if error.errno else type(error).__name__
     hint = ""
     if error.errno in (errno.EMFILE, errno.ENOSPC):
         hint = "; raise the sysctls fs.inotify.max_user_instances and fs.inotify.max_user_watches"
-    return Failure(kind=FailureKind.UNAVAILABLE, message=f"changes of {path} can not be watched: {why}{hint}")
+    return Failure(kind=FailureKind.UNAVAILABLE, message=f"changes of {path} cannot be watched: {why}{hint}")

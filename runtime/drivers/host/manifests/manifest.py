@@ -2,7 +2,7 @@
 
 What is cheap is kept cheap: a file whose inode, size and times are as before is not opened, one whose bytes are as
 before is not parsed. What could hang or harm is left unopened: pipes, devices, sockets, large files. Whether a file is
-YAML or JSON its content says, never its name.
+YAML or JSON is decided by content, never by name.
 """
 
 import errno
@@ -52,7 +52,7 @@ class FileManifests:
     def perform(self, call: msgspec.Struct, deadline_s: float) -> ManifestListing:
         """Read the path of a `ReadManifests`.
 
-        A missing path is an empty listing, which says when the path leads through what is no folder. Raises `DeniedError` or `UnavailableError` when the folder can not be
+        A missing path is an empty listing, which says when the path leads through what is no folder. Raises `DeniedError` or `UnavailableError` when the folder cannot be
         read, `RejectedError` for what is neither folder nor file, `TimedOutError` past the deadline.
         """
         if not isinstance(call, ReadManifests):
@@ -118,12 +118,12 @@ def candidates(path: str) -> tuple[list[str], tuple[Problem, ...], str]:
 
 
 def place_of(what: str, shown: os.stat_result) -> str:
-    """Say what is at the path and on which file system."""
+    """Describe the path and its file system."""
     return f"a {what} on device {os.major(shown.st_dev)}:{os.minor(shown.st_dev)}"
 
 
 def why_no_file(entry: os.DirEntry[str]) -> str:
-    """Return what an entry or what it links to is instead of a regular file, empty for one and what cannot be looked at."""
+    """Return what an entry or its target is instead of a regular file, empty for one and for what cannot be checked."""
     try:
         if entry.is_file():
             return ""
@@ -154,8 +154,8 @@ def read_file(path: str, known: CachedFile | None, shown_as: str) -> CachedFile:
 
 def read_open(path: str, known: CachedFile | None, shown_as: str) -> CachedFile:
     """Open and read one file. Raises OSError."""
-    # The file may have been replaced since it was looked at: opening a pipe must not block and a terminal must not
-    # become ours, so what was opened is looked at again.
+    # The file may have been replaced since the check: opening a pipe must not block and a terminal must not
+    # become ours, so the open file is checked again.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         opened = os.fstat(descriptor)
@@ -199,7 +199,7 @@ def read_bytes(descriptor: int) -> bytes:
 
 
 def refused(path: str, shown_as: str, why: str, shown: os.stat_result | None) -> CachedFile:
-    """Return what is told of a file that is not read; its digest is that of its name, its size and the reason."""
+    """Return the row of a file that is not read; its digest is that of its name, its size and the reason."""
     size = shown.st_size if shown else 0
     digest = hashlib.sha256(f"{path}\0{size}\0{why}".encode("utf-8", "surrogateescape")).hexdigest()
     problem = Problem(where=shown_as, message=why)
@@ -234,5 +234,5 @@ def unreadable(what: str, error: OSError) -> OperatingError:
     """Translate an error of the file system."""
     why = os.strerror(error.errno) if error.errno else type(error).__name__
     if error.errno in (errno.EACCES, errno.EPERM):
-        return DeniedError(f"{what} can not be read: {why}; let the agent's user read it")
-    return UnavailableError(f"{what} can not be read: {why}")
+        return DeniedError(f"{what} cannot be read: {why}; let the agent's user read it")
+    return UnavailableError(f"{what} cannot be read: {why}")

@@ -58,7 +58,7 @@ def plain(text: str) -> Scalar:
 
 
 def key_text(value: Scalar) -> str | None:
-    """Return the JSON name that a key becomes, None for a key that can not be one."""
+    """Return the JSON name of a key, None for an invalid one."""
     match value:
         case str():
             return value

@@ -1,8 +1,8 @@
-"""Reads one YAML or JSON document as Kubernetes reads it, and hands on compact JSON.
+"""Reads one YAML or JSON document as Kubernetes does, and returns compact JSON.
 
-It works on the parser's events, not on its nodes: that halves the memory, lets limits act before a document can do
-harm, and keeps PyYAML's own ideas of what a scalar means out of it (see `runtime.drivers.host.manifests.scalar`). What Kubernetes
-lets pass and no one ever means is an error here: duplicate keys, several documents, infinite numbers.
+It reads the parser's events, not its nodes: that halves the memory, applies limits before a document can do harm, and
+avoids PyYAML's own scalar rules (see `runtime.drivers.host.manifests.scalar`). Stricter than Kubernetes: duplicate keys,
+several documents and infinite numbers are errors.
 """
 
 import base64
@@ -23,29 +23,29 @@ from runtime.drivers.host.manifests.scalar import Scalar, key_text, plain
 DEPTH_LIMIT = 100
 """Levels of nesting; a Pod has some 15."""
 EXPANSION_LIMIT = 4 << 20
-"""Characters and nodes that aliases may add to what is written."""
+"""Characters and nodes that aliases may add to a document."""
 PARSER_LIMIT = 200
-"""Characters of what the parser says; it repeats names in full."""
+"""Characters of a parser error; it repeats names in full."""
 PROBLEMS_LIMIT = 20
-"""Problems of one document that are told; the rest is counted."""
+"""Problems of one document that are reported; the rest is counted."""
 
 CONTROL = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""A character that may not stand in YAML."""
+"""A character that YAML does not allow."""
 JSON_OBJECT = re.compile(r'\s*(\[|\{\s*(["}]|$))')
-"""How a text begins whose writer means JSON: it is told JSON's error, not YAML's."""
+"""The beginning of a document meant as JSON: its error is JSON's, not YAML's."""
 
 STANDARD_TAG = "tag:yaml.org,2002:"
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The one document of a text: compact JSON, or why there is none."""
+    """One document: compact JSON, or its problems."""
 
     json: bytes | None = None
     problems: tuple[Problem, ...] = ()
 
 
 class UnreadableError(ValueError):
-    """The text is no document; `line` counts from 1, 0 for the whole."""
+    """The text is not a valid document; `line` counts from 1, 0 for the whole."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -60,16 +60,18 @@ def read_document(text: bytes, name: str) -> Document:
         if not problems and isinstance(value, dict):
             return Document(json=msgspec.json.encode(value))
         if not problems:
-            problems = [(0, f"expected an object such as a Pod, found {kind_of(value)}")]
+            problems = [(0, f"must be an object such as a Pod, not {kind_of(value)}")]
     except UnreadableError as error:
         problems = [(error.line, str(error))]
     except UnicodeEncodeError:
-        problems = [(0, "a text holds half a character (a lone \\uD800 to \\uDFFF escape)")]
-    told = [Problem(where=f"{name}:{line}" if line else name, message=message) for line, message in problems]
-    if len(told) > PROBLEMS_LIMIT:
-        more = len(told) - PROBLEMS_LIMIT
-        told = [*told[:PROBLEMS_LIMIT], Problem(where=name, message=f"and {more} more problems")]
-    return Document(problems=tuple(told))
+        problems = [(0, "a string holds half a character (a lone \\uD800 to \\uDFFF escape)")]
+    located = [
+        Problem(where=f"{name}:{line}" if line else name, message=message) for line, message in problems
+    ]
+    if len(located) > PROBLEMS_LIMIT:
+        more = len(located) - PROBLEMS_LIMIT
+        located = [*located[:PROBLEMS_LIMIT], Problem(where=name, message=f"and {more} more problems")]
+    return Document(problems=tuple(located))
 
 
 Found = tuple[Any, list[tuple[int, str]]]
@@ -103,7 +105,7 @@ def line_of(text: bytes, offset: int) -> int:
 
 
 def json_value(content: str) -> Found:
-    """Read JSON; what is none may still be YAML's flow style. Raises `UnreadableError`."""
+    """Read JSON; fall back to YAML's flow style. Raises `UnreadableError`."""
     doubled: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -129,27 +131,27 @@ def json_value(content: str) -> Found:
         raise
     except ValueError as error:
         # The interpreter refuses to read integers of thousands of digits.
-        raise UnreadableError(0, "a number has more digits than any field takes") from error
+        raise UnreadableError(0, "a number has more digits than any field allows") from error
     except RecursionError as error:
         raise UnreadableError(0, f"nested deeper than {DEPTH_LIMIT} levels") from error
     if depth_over(value, DEPTH_LIMIT):
         raise UnreadableError(0, f"nested deeper than {DEPTH_LIMIT} levels")
     return value, [
-        (0, f"duplicate key {shortened(key)!r}: each may stand once in an object") for key in doubled
+        (0, f"duplicate key {shortened(key)!r}: each key is allowed once in an object") for key in doubled
     ]
 
 
 def json_number(text: str) -> Scalar:
-    """Read a number with a point or exponent as YAML does, so that ``1e3`` fits a whole number. Raises `UnreadableError`."""
+    """Read a number with a point or exponent as YAML does, so that ``1e3`` is an integer. Raises `UnreadableError`."""
     value = plain(text)
     if isinstance(value, str):
-        raise UnreadableError(0, "a number is larger than any that JSON readers take")
+        raise UnreadableError(0, "a number is larger than a JSON number may be")
     return value
 
 
 def refuse_constant(name: str) -> Any:
     """Refuse NaN and Infinity, which JSON does not have. Raises `UnreadableError`."""
-    raise UnreadableError(0, f"{shortened(name)} is no number that JSON can hold")
+    raise UnreadableError(0, f"{shortened(name)} is not a JSON number")
 
 
 def depth_over(value: Any, limit: int) -> bool:
@@ -186,7 +188,7 @@ class OpenNode:
 
 
 MERGE = "\0<<"
-"""How the key ``<<`` is noted: no key that was read can hold a NUL."""
+"""Stands for the key ``<<``: no key of a document can hold a NUL."""
 
 
 def yaml_value(content: str) -> Found:
@@ -204,7 +206,7 @@ def yaml_value(content: str) -> Found:
     except yaml.YAMLError as error:
         found = CONTROL.search(content)
         line = content.count("\n", 0, found.start()) + 1 if found else 0
-        raise UnreadableError(line, "not valid YAML: a control character that YAML does not take") from error
+        raise UnreadableError(line, "not valid YAML: a control character that YAML does not allow") from error
     if not builder.documents:
         raise UnreadableError(
             0, "the file holds no object, only comments; a manifest holds one object such as a Pod"
@@ -213,13 +215,13 @@ def yaml_value(content: str) -> Found:
         lines = ", ".join(str(line) for line, _ in builder.documents[:5])
         raise UnreadableError(
             builder.documents[1][0],
-            f"found {len(builder.documents)} documents (lines {lines}), expected one: put each object in its own file",
+            f"must be one document, not {len(builder.documents)} (lines {lines}): put each object in its own file",
         )
     return builder.documents[0][1], builder.problems
 
 
 def explained(error: Any, content: str) -> UnreadableError:
-    """Turn a parser's error into a line and a sentence."""
+    """Return a parser's error with its line."""
     mark = error.problem_mark or error.context_mark
     if mark is None:
         return UnreadableError(0, f"not valid YAML: {shortened(error.problem, PARSER_LIMIT)}")
@@ -227,14 +229,14 @@ def explained(error: Any, content: str) -> UnreadableError:
     text = lines[mark.line] if mark.line < len(lines) else ""
     indent = text[: len(text) - len(text.lstrip())]
     if "\t" in indent:
-        return UnreadableError(mark.line + 1, "a tab indents this line; YAML takes only spaces")
+        return UnreadableError(mark.line + 1, "a tab indents this line; YAML allows only spaces")
     context = f" {shortened(error.context, PARSER_LIMIT)}" if error.context else ""
     said = f"not valid YAML{context}: {shortened(error.problem, PARSER_LIMIT)} (column {mark.column + 1})"
     return UnreadableError(mark.line + 1, said)
 
 
 class Builder:
-    """Builds plain data from the parser's events, with bounds on depth and on what aliases add."""
+    """Builds plain data from the parser's events, with limits on depth and on alias expansion."""
 
     def __init__(self) -> None:
         self.documents: list[tuple[int, Any]] = []
@@ -272,7 +274,7 @@ class Builder:
         if len(self._levels) >= DEPTH_LIMIT:
             raise UnreadableError(line, f"nested deeper than {DEPTH_LIMIT} levels")
         if self._levels and self._at_key():
-            raise UnreadableError(line, "a key must be a text, not a list or an object (unquoted { or [ ?)")
+            raise UnreadableError(line, "a key must be a string, not a list or an object (unquoted { or [ ?)")
         if event.anchor:
             self._anchors.pop(event.anchor, None)
         self._levels.append(OpenNode(value, event.anchor))
@@ -294,19 +296,17 @@ class Builder:
         if anchor not in self._anchors:
             if any(level.anchor == anchor for level in self._levels):
                 raise UnreadableError(
-                    line, "an alias stands for something that contains it; write out what is meant"
+                    line, "an alias refers to an object that contains it; write the value out"
                 )
             # Its name is not repeated: it may be a password that begins with a star.
             raise UnreadableError(
                 line,
-                "an alias stands for an anchor that is not there; a text that begins with * needs quotes",
+                "an alias refers to an undefined anchor; a string that begins with * needs quotes",
             )
         value, size = self._anchors[anchor]
         self._expanded += size
         if self._expanded > EXPANSION_LIMIT:
-            raise UnreadableError(
-                line, "aliases make the document grow beyond all bounds; write out what is meant"
-            )
+            raise UnreadableError(line, "aliases make the document too large; write the values out")
         self._add(value, size, line, merge=False)
 
     def _add(self, value: Any, size: int, line: int, *, merge: bool) -> None:
@@ -327,7 +327,10 @@ class Builder:
                 level.merges.append((level.key_line, value))
             elif key in level.value:
                 self.problems.append(
-                    (level.key_line, f"duplicate key {shortened(key)!r}: each may stand once in an object")
+                    (
+                        level.key_line,
+                        f"duplicate key {shortened(key)!r}: each key is allowed once in an object",
+                    )
                 )
             else:
                 level.value[key] = value
@@ -335,26 +338,26 @@ class Builder:
     def _key(self, value: Any, line: int) -> str:
         text = None if isinstance(value, dict | list) else key_text(value)
         if text is None:
-            raise UnreadableError(line, f"a key must be a text, found {kind_of(value)}")
+            raise UnreadableError(line, f"a key must be a string, not {kind_of(value)}")
         return text
 
 
 def size_of(value: Scalar) -> int:
-    """Return what a scalar counts when aliases repeat it."""
+    """Return the size of a scalar in `EXPANSION_LIMIT`."""
     return 1 + len(value) if isinstance(value, str) else 1
 
 
 def merge_into(target: dict[str, Any], merged: Any, line: int) -> None:
-    """Add what ``<<`` brings; what is written in the object itself wins. Raises `UnreadableError`."""
+    """Merge the value of ``<<``; keys of the object itself win. Raises `UnreadableError`."""
     for source in merged if isinstance(merged, list) else [merged]:
         if not isinstance(source, dict):
-            raise UnreadableError(line, f"<< takes an object or a list of objects, found {kind_of(source)}")
+            raise UnreadableError(line, f"<< takes an object or a list of objects, not {kind_of(source)}")
         for key, value in source.items():
             target.setdefault(key, value)
 
 
 def scalar_value(event: Any, line: int) -> Scalar:
-    """Return what a scalar means. Raises `UnreadableError` for what JSON can not hold."""
+    """Return the value of a scalar. Raises `UnreadableError` for a value that JSON cannot hold."""
     text: str = event.value
     tag: str | None = event.tag
     if tag is None or tag == "!":
@@ -365,20 +368,20 @@ def scalar_value(event: Any, line: int) -> Scalar:
         value = text
     if isinstance(value, float) and not math.isfinite(value):
         raise UnreadableError(
-            line, f"{shortened(text)} is no number that JSON can hold; put it in quotes if a text is meant"
+            line, f"{shortened(text)} is not a JSON number; put it in quotes if it is a string"
         )
     return value
 
 
 def tagged(text: str, tag: str, line: int) -> Scalar:
-    """Return the value of a scalar under one of YAML's own tags. Raises `UnreadableError` when it does not fit."""
+    """Return the value of a scalar with a standard YAML tag. Raises `UnreadableError` when it does not fit."""
     if tag == "str":
         return text
     if tag == "binary":
         try:
             return base64.b64decode("".join(text.split()), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError) as error:
-            raise UnreadableError(line, "!!binary holds no base64 of a UTF-8 text") from error
+            raise UnreadableError(line, "!!binary must be base64 of UTF-8 text") from error
     value = plain(text)
     fits = {
         "null": value is None,

@@ -15,7 +15,7 @@ def allocatable(resource: str, capacity: int, settings: Settings) -> int:
     Raises `RejectedError` when more is reserved than there is.
     """
     if not capacity:
-        # The machine does not say what it has.
+        # The capacity of the machine is unknown.
         return 0
     reserved = 0
     for quantities in (settings.system_reserved, settings.kube_reserved):

@@ -135,18 +135,18 @@ def measured(
 
 
 def has_cgroups(proc: Path) -> bool:
-    """Tell whether a hierarchy of cgroups is mounted."""
+    """Return whether a hierarchy of cgroups is mounted."""
     return any(" - cgroup" in line for line in read_text(proc / "self/mountinfo").splitlines())
 
 
 def max_pids(proc: Path) -> int:
-    """Return how many processes and threads the kernel allows, 0 when it does not say."""
+    """Return the kernel's limit of processes and threads, 0 when unknown."""
     texts = (read_text(proc / "sys/kernel" / name).strip() for name in ("pid_max", "threads-max"))
     return min((int(text) for text in texts if text.isdigit()), default=0)
 
 
 def huge_page_bytes(sys: Path, size: int) -> int:
-    """Return how much the kernel keeps as huge pages of this size."""
+    """Return the memory in huge pages of this size."""
     text = read_text(sys / f"kernel/mm/hugepages/hugepages-{size // KIBIBYTE}kB/nr_hugepages").strip()
     return int(text) * size if text.isdigit() else 0
 
@@ -160,7 +160,7 @@ def cgroup_version(sys: Path) -> int:
 
 
 def has_swap_controller(version: int, proc: Path, sys: Path) -> bool:
-    """Tell whether cgroups count swap. The root cgroup of version 2 has no such file, so that its children are asked."""
+    """Return whether cgroups count swap. The root cgroup of version 2 has no such file, so its children are read."""
     root = sys / "fs/cgroup"
     if version == 1:
         return (root / "memory/memory.memsw.limit_in_bytes").exists()
@@ -185,13 +185,13 @@ def read_meminfo(proc: Path) -> dict[str, int]:
 
 
 def huge_page_sizes(sys: Path) -> tuple[int, ...]:
-    """Return the sizes of huge pages that the kernel has, ascending."""
+    """Return the sizes of huge pages of the kernel, ascending."""
     matches = (HUGE_PAGES.fullmatch(name) for name in names_in(sys / "kernel/mm/hugepages"))
     return tuple(sorted(int(match[1]) * KIBIBYTE for match in matches if match))
 
 
 def huge_pages(sys: Path) -> tuple[tuple[str, int], ...]:
-    """Return the bytes that the kernel keeps in huge pages, by the name that pods ask for them under."""
+    """Return the bytes in huge pages, by resource name."""
     folder = sys / "kernel/mm/hugepages"
     found = []
     for size in huge_page_sizes(sys):
@@ -215,7 +215,7 @@ def labels(settings: Settings) -> tuple[tuple[str, str], ...]:
 
 
 def throttle_paths(sys: Path) -> tuple[str, ...]:
-    """Return the folders that tell how hot each processor is, as a container would see them."""
+    """Return the thermal folders of each processor, as a container would see them."""
     folder = sys / "devices/system/cpu"
     cpus = sorted((name for name in names_in(folder) if CPU.fullmatch(name)), key=lambda name: int(name[3:]))
     return tuple(

@@ -34,7 +34,7 @@ def read_node_files(call: ReadNodeFiles, hosts: Path = HOSTS) -> NodeFiles:
 
 def _read(path: Path) -> str | Problem:
     try:
-        # Not blocking: a pipe in its place must not hold the thread.
+        # Not blocking: a pipe in its place must not block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):

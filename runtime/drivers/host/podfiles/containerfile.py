@@ -1,4 +1,4 @@
-"""Files around a container: the pod's hosts file and the file that takes a container's last words.
+"""Files of a container: the pod's hosts file and the termination log.
 
 A container writes into both, and a pod's author chooses names that appear in paths. So below ``pods`` and below a log
 root nothing is opened through a symbolic link, only regular files are read or written, opening never blocks, and what
@@ -57,7 +57,7 @@ def prepare(pods: Path, call: PrepareContainer) -> Done:
 
 
 def read_ending(call: ReadEnding) -> TerminationMessage:
-    """Read a container's last words: its file, else the end of its log. A file that cannot be read says so itself."""
+    """Read a container's termination message: its file, else the end of its log. An unreadable file is reported in the text."""
     check_folder_uid(call.uid)
     check_folder_container(call.container)
     if own_ending(call):
@@ -111,12 +111,12 @@ def _text(window: bytes, *, whole: bool) -> bytes:
 
 
 def _write_in_place(folder: int, name: str, content: bytes) -> None:
-    """Make a file hold `content`, keeping the file itself: running containers have it mounted."""
+    """Write `content` into a file in place: running containers have it mounted."""
     with contextlib.ExitStack() as opened:
         fd, size = _regular(opened, folder, name, os.O_RDWR | os.O_CREAT, HOSTS_MODE)
         if size == len(content) and os.pread(fd, size, 0) == content:
             return
-        # Cut afterwards, so that nobody finds the file empty in between.
+        # Truncated afterwards, so that no reader finds the file empty in between.
         written = 0
         while written < len(content):
             written += os.pwrite(fd, content[written:], written)

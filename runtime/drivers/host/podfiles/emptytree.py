@@ -1,4 +1,4 @@
-"""Empty a folder whose content somebody else made: by descriptor, never through a symbolic link, never into a mount.
+"""Empties a folder with foreign content: by descriptor, never through a symbolic link, never into a mount.
 
 However deep it is, only some levels are open at a time: what is deeper is moved up to the top, for the next round.
 """
@@ -14,7 +14,7 @@ from runtime.drivers.host.volumes.mount import mount_id
 LEVELS = 64
 """Folders that are open at the same time at most."""
 ROUNDS = 10_000
-"""Of that many levels each: a tree that is deeper is one that somebody goes on making."""
+"""Of that many levels each: a deeper tree is one that a process keeps creating."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _PATH = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OWNERS = 0o700

@@ -96,7 +96,7 @@ class PodFolderDriver:
             names = {log_name} if log_name else set()
             if call.find_logs:
                 names |= {name for name in _folders_in(self._logs) if uid_of_log_folder(name) == call.uid}
-            # The pod's own folder goes last: as long as it is there, the pod is known to have left something.
+            # The pod's own folder is removed last: as long as it exists, the pod is known to have files left.
             for name in sorted(names):
                 _remove_entry(self._logs, name)
             _remove_entry(self._pods, call.uid, keep_files_in="volumes")
@@ -235,7 +235,7 @@ def _mounted(path: str) -> OperatingError:
 
 
 def _mount_id(fd: int) -> str:
-    """Return the id of the mount that an open folder is on; it tells bind mounts apart, which a device cannot."""
+    """Return the id of the mount of an open folder; it distinguishes bind mounts, which a device number cannot."""
     for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return line.partition(":")[2].strip()

@@ -1,6 +1,6 @@
 """Rows that are read one after the other, each with its own deadline: one that hangs costs no other.
 
-A system call that hangs can not be broken off. Its thread is left to it, the rest goes on with another one, and as long
+A system call that hangs cannot be interrupted. Its thread is left to it, the rest continues on another one, and as long
 as it hangs the same row is refused at once: there is never more than one thread in the same hole.
 """
 
@@ -17,7 +17,7 @@ HUNG_LIMIT = 32
 
 
 class RowReader(Generic[R]):
-    """Reads rows in turn. `name` is what its threads are called; a read raises an `OperatingError`."""
+    """Reads rows one after the other. `name` is the name of its threads; a read raises an `OperatingError`."""
 
     def __init__(self, name: str, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._name, self._clock = name, clock
@@ -52,7 +52,7 @@ class RowReader(Generic[R]):
         row_s: float,
         until: float,
     ) -> int:
-        """Read from `start` on, on a thread of its own, until all are read or one hangs; return where to go on."""
+        """Read from `start` on, on a thread of its own, until all are read or one hangs; return where to continue."""
         changed, clock = self._changed, self._clock
         position, begun_at, alive = start, clock(), True
 
@@ -70,7 +70,7 @@ class RowReader(Generic[R]):
                 result = self._read(read, since, full=full)
                 with changed:
                     if not alive:
-                        # Whoever waited has gone on without this row, and it counts as hanging no more.
+                        # The caller has continued without this row, which no longer counts as hanging.
                         self._hung.pop(name, None)
                         return
                     results[position] = result

@@ -68,7 +68,7 @@ class UsageReader:
         self._folders: RowReader[PodFoldersReading] = RowReader("usage.folders")
 
     def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:
-        """Carry out a call of `api.ports.usage`; what can not be read of a row is said in that row."""
+        """Carry out a call of `api.ports.usage`; a failure is reported in its row."""
         match call:
             case ReadNode():
                 return self._node(call)
@@ -189,7 +189,7 @@ class UsageReader:
                 own, above = self._groups_of(container, pod)
                 rows.append(_container(container, own, processes))
             except OSError as error:
-                # It ended, or another one has its number now: the next look finds it anew, if it is still there.
+                # It ended, or its pid was reused: the next scan finds it again, if it still exists.
                 self._groups.pop(container.id, None)
                 why = f"its processes or cgroup could not be read: {error.strerror}: {error.filename}"
                 rows.append(GroupReading(id=container.id, trouble=why))
@@ -228,7 +228,7 @@ def fs_usage(shown: os.statvfs_result, at: WallNs) -> FsUsage:
         capacity_bytes=total,
         available_bytes=shown.f_bavail * shown.f_frsize,
         used_bytes=total - free,
-        # Some file systems (btrfs) have as many inodes as they need and say 0.
+        # Some file systems (btrfs) have as many inodes as they need and report 0.
         inodes=shown.f_files if counted else None,
         inodes_free=shown.f_ffree if counted else None,
         inodes_used=shown.f_files - shown.f_ffree if counted else None,

@@ -35,7 +35,7 @@ def read_if_there(path: str) -> bytes:
 
 
 def number(text: bytes) -> int | None:
-    """Return the number that a file holds, None for ``max`` and for what is none."""
+    """Return the number in a file, None for ``max`` and for an invalid one."""
     try:
         return int(text)
     except ValueError:
@@ -43,7 +43,7 @@ def number(text: bytes) -> int | None:
 
 
 def field(text: bytes, key: bytes) -> int | None:
-    """Return the number behind a key at the beginning of a line, ``key 123``; None when there is none."""
+    """Return the number after a key at the beginning of a line, ``key 123``; None when there is none."""
     if text.startswith(key + b" "):
         begin = len(key) + 1
     else:
@@ -104,7 +104,7 @@ def memory_v2(folder: str, limit_bytes: int | None = None) -> tuple[MemoryUsage 
     try:
         used = number(read(f"{folder}/memory.current"))
     except FileNotFoundError:
-        # The root has no such file: a kubelet counts what its processes and its page cache take.
+        # The root has no such file: like a kubelet, count its processes and its page cache.
         used = (field(stat, b"anon") or 0) + (field(stat, b"file") or 0)
     if used is None:
         return None, None
@@ -116,7 +116,7 @@ def memory_v2(folder: str, limit_bytes: int | None = None) -> tuple[MemoryUsage 
 
 
 def oom_kills(folder: str, *, v1: bool) -> int | None:
-    """Return how many processes of a cgroup were killed for want of memory, None where nobody counts that."""
+    """Return the OOM kills of a cgroup, None where they are not counted."""
     return field(read_if_there(f"{folder}/memory.{'oom_control' if v1 else 'events'}"), b"oom_kill")
 
 

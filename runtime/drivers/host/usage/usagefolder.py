@@ -1,8 +1,8 @@
-"""What a pod's folders hold on disk: a walk as ``du`` walks, bounded in time, that no link and no mount leads astray.
+"""Disk usage of a pod's folders: a walk like ``du``, bounded in time, that follows no link and crosses no mount.
 
 Folders are opened by name below the open folder above them, so nothing that a container changes meanwhile leads
 elsewhere. Devices of folders only are compared: on an overlay a file shows another device than the folder it is in.
-However deep folders are nested, only some are open at a time. What cannot be counted makes a row ``at_least`` so much.
+However deep folders are nested, only some are open at a time. A part that cannot be counted makes a row ``at_least``.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from api.usage import FsUsage
 
 BLOCK = 512
 CHECK_EVERY = 32
-"""Entries between looks at the clock."""
+"""Entries between checks of the clock."""
 FOLDERS_LIMIT = 250_000
 """Folders of one walk that are remembered to be entered yet; those beyond are not counted."""
 LINKS_LIMIT = 250_000
@@ -63,7 +63,7 @@ class Tally:
         self.trouble = self.trouble or f"{why}: this is a part of it"
 
     def over(self) -> bool:
-        """Say whether the time is up; then this is only a part."""
+        """Return whether the time is up; then the result is partial."""
         self._at += 1
         if self._at % CHECK_EVERY == 0 and not self._late and self._clock() > self._until:
             self._late = True
@@ -105,7 +105,7 @@ def scan(folder: int, tally: Tally, most: int) -> list[str]:
 
 
 class OpenFolder(msgspec.Struct):
-    """A folder that a walk is in or below: its name in the one above, its inode, and what of it is to be entered yet."""
+    """A folder on the path of a walk: its name in the one above, its inode, and its entries still to visit."""
 
     name: str
     inode: int
@@ -199,7 +199,7 @@ class Walk:
 def walk_pod(
     place: FolderPlace, budget_s: float, *, clock: Callable[[], float] = time.monotonic
 ) -> PodFoldersReading:
-    """Measure the folders of one pod; what is missing holds nothing."""
+    """Measure the folders of one pod; a missing one counts 0."""
     began = clock()
     until = began + budget_s
     other = Tally(until, clock)
@@ -227,7 +227,7 @@ def walk_pod(
 def _logs(
     path: str, other: Tally, until: float, clock: Callable[[], float], troubles: list[str]
 ) -> list[FolderReading]:
-    """Measure the files directly in each container's log folder; files beside those folders go into `other`."""
+    """Measure the files directly in each container's log folder; other files go into `other`."""
     rows: list[FolderReading] = []
     with contextlib.ExitStack() as opened:
         folder = _open(path, opened)
@@ -332,7 +332,7 @@ def _open(path: str, opened: contextlib.ExitStack, folder: int | None = None) ->
 
 
 def _names(folder: int) -> list[str]:
-    """Return what is in an open folder, by name; -1 holds nothing."""
+    """Return the entries of an open folder, by name; empty for -1."""
     return sorted(os.listdir(folder)) if folder >= 0 else []
 
 

@@ -36,11 +36,11 @@ class Groups:
     memory: CgroupFolder | None = None
     pids: CgroupFolder | None = None
     members: str = ""
-    """A cgroup whose processes are all of it, empty when there is none."""
+    """A cgroup that contains only its processes, empty when there is none."""
 
     @property
     def counted(self) -> bool:
-        """Say whether any cgroup counts anything of it."""
+        """Return whether any cgroup counts a part of it."""
         return self.cpu is not None or self.memory is not None or self.pids is not None
 
 
@@ -87,7 +87,7 @@ class Hierarchies:
         return CgroupFolder(folder=unified.point, v2=True) if there else None
 
     def below_root(self, controller: str, path: str) -> CgroupFolder | None:
-        """Return a cgroup of this path below the root, None where there is none."""
+        """Return the cgroup of this path below the root, None where there is none."""
         root = self.root(controller)
         folder = f"{root.folder}{path}" if root is not None else ""
         if root is None or not os.path.isdir(folder):  # noqa: PTH112
@@ -159,7 +159,7 @@ def own_part(path: str, identity: str) -> str:
 
 
 def is_pods(name: str, uid: Uid) -> bool:
-    """Say whether a cgroup of this name is the pod's own: ``pod<uid>``, or systemd's ``...-pod<uid_>.slice``."""
+    """Return whether a cgroup of this name is the pod's own: ``pod<uid>``, or systemd's ``...-pod<uid_>.slice``."""
     return bool(uid) and (
         name == f"pod{uid}" or name.removesuffix(".slice").endswith(f"pod{uid.replace('-', '_')}")
     )

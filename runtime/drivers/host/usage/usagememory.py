@@ -17,7 +17,7 @@ def group_memory(
 
 
 def source_of(place: CgroupFolder) -> str:
-    """Return what is said of where the numbers of a cgroup come from."""
+    """Describe the source of a cgroup's numbers."""
     return UsageSource.CGROUP_V2 if place.v2 else UsageSource.CGROUP_V1
 
 

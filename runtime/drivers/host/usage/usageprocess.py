@@ -1,4 +1,4 @@
-"""Usage by process, for containers whose cgroup counts nothing: what ``/proc`` says of each, summed up."""
+"""Usage by process, for containers whose cgroup counts nothing: the sum over ``/proc``."""
 
 import os
 import time
@@ -11,7 +11,7 @@ UTIME, STIME, CUTIME, CSTIME, STARTTIME, RSS = 11, 12, 13, 14, 19, 21
 
 
 class Processes:
-    """One look at all processes; made when the first container needs it, good for one call."""
+    """One scan of all processes; made when the first container needs it, valid for one call."""
 
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
@@ -20,7 +20,7 @@ class Processes:
     def family(self, pid: int) -> list[int]:
         """Return a process and all that descend from it."""
         if self._children is None:
-            self._children = self._look()
+            self._children = self._scan()
         found, left = [], [pid]
         while left:
             one = left.pop()
@@ -28,7 +28,7 @@ class Processes:
             left += self._children.get(one, ())
         return found
 
-    def _look(self) -> dict[int, list[int]]:
+    def _scan(self) -> dict[int, list[int]]:
         children: dict[int, list[int]] = {}
         for name in os.listdir(self._proc):  # noqa: PTH208  # names alone, of hundreds
             if not name.isdigit():
@@ -51,7 +51,7 @@ class Processes:
         return CpuUsage(at=time.time_ns(), clock_ns=time.monotonic_ns(), total_ns=ticks * TICK_NS)
 
     def memory(self, pids: list[int]) -> MemoryUsage | None:
-        """Return the resident memory of processes. Pages that several have count for each, as nobody's own limit holds."""
+        """Return the resident memory of processes. Pages that several processes share count for each."""
         resident = anonymous = 0
         known = False
         for pid in pids:

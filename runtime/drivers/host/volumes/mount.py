@@ -60,7 +60,7 @@ def mounts_below(folder: str, table: str = "/proc/self/mountinfo") -> list[str]:
 
 
 def mount_id(fd: int) -> str:
-    """Return the id of the mount that an open file is on; it tells bind mounts apart, which a device cannot."""
+    """Return the id of the mount of an open file; it distinguishes bind mounts, which a device number cannot."""
     for line in Path(f"/proc/self/fdinfo/{fd}").read_text().splitlines():
         if line.startswith("mnt_id:"):
             return line.partition(":")[2].strip()

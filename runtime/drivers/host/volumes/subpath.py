@@ -2,7 +2,7 @@
 
 Reference ``volumes`` section 18. The volume's content belongs to containers, which may exchange a folder for a symbolic
 link at any moment. So the path is resolved once, must be inside the volume, and is then walked one component at a time by
-descriptor without following links. What the last descriptor holds can not be exchanged any more, and that is what is bound.
+descriptor without following links. The folder of the last descriptor cannot be exchanged any more, and that one is bound.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ def make_missing(volume: str, parts: list[str]) -> None:
 def make_folder_at(parent: int, name: str, mode: int) -> int:
     """Return a folder in an open one, made with all of this mode if it is missing; one that was there keeps its own.
 
-    Whoever may write into the parent may put another folder in the place of the new one before it is opened: so a mode that
+    Any user who may write into the parent may replace the new folder before it is opened: so a mode that
     the umask took a part of is completed only for a folder that is our user's and empty. A link is never followed.
     """
     made = True
@@ -113,7 +113,7 @@ def make_folder_at(parent: int, name: str, mode: int) -> int:
 
 
 def bind_at(target: Path, source: int) -> None:
-    """Bind what the descriptor `source` holds at `target`, unless that very file is bound there already."""
+    """Bind the folder or file of the descriptor `source` at `target`, unless it is bound there already."""
     wanted = os.fstat(source)
     folder = stat.S_ISDIR(wanted.st_mode)
     for level in (target.parents[2], target.parents[1], target.parents[0]):
@@ -135,7 +135,7 @@ def bind_at(target: Path, source: int) -> None:
     except OSError as error:
         remove_target(target)
         if error.errno in DENIED:
-            # It names no path of the host, so that the pod may be told.
+            # It contains no path of the host, so the pod may see it.
             raise DeniedError(
                 "volumeMounts.subPath needs the right to mount, which the agent's user does not have here: run the agent as"
                 " root, or mount the whole volume",
@@ -194,7 +194,7 @@ def remove_all(pod: Path) -> None:
 
 
 def folders_in(folder: Path) -> list[Path]:
-    """Return what is in a folder that may be missing, by name. Raises NotADirectoryError for what is none."""
+    """Return the entries of a folder that may be missing, by name. Raises NotADirectoryError for another kind of file."""
     try:
         return sorted(folder.iterdir())
     except FileNotFoundError:

@@ -1,8 +1,8 @@
 """Volumes of pods on this machine: the port ``volumes``.
 
-The disk and the kernel's table of mounts are the truth; nothing is remembered. Calls on one pod take turns, so that one
-that hung can not take effect beside, or after, a later one; and so do looks at one path of the node, so that a file system
-that is away holds one thread, not one more with every try.
+The disk and the kernel's table of mounts are the truth; nothing is cached. Calls on one pod run one after the other, so that one
+that hung cannot take effect beside, or after, a later one; and so do checks of one path of the node, so that a file system
+that is away blocks one thread, not one more with every retry.
 """
 
 import contextlib
@@ -58,7 +58,7 @@ class Volumes:
 
     name = "volumes"
     bounds: Mapping[str, int] = MappingProxyType({"PrepareVolume": 256})
-    """Looking at a path of the node may hang for ever: some pods that do must not keep the others waiting."""
+    """A check of a path of the node may hang for ever: pods with such paths must not delay all others."""
 
     def __init__(self, pods_root: Path) -> None:
         # The table of mounts names no symbolic links.
@@ -73,37 +73,37 @@ class Volumes:
         """Carry out a call on volumes; raises an `OperatingError`."""
         match call:
             case PrepareVolume(plan=HostPath() as plan):
-                # That may take for ever, and holds up nothing else of the pod.
+                # It may block for ever, and blocks no other call of the pod.
                 check_volume_names(call.uid, call.volume)
                 check_host_path(plan.path)
                 if not plan.kind:
                     return VolumeReady(host_path=plan.path)
                 what = f"could not look at {plan.path}"
-                with self._turn_of(plan.path, f"look at {plan.path}", deadline_s), translated(what):
+                with self._exclusive(plan.path, f"look at {plan.path}", deadline_s), translated(what):
                     return prepare_host_path(plan)
             case PrepareVolume(plan=EmptyDir() as plan):
                 check_volume_names(call.uid, call.volume)
-                with self._turn_of_pod(call.uid, deadline_s), translated("could not make an emptyDir"):
+                with self._exclusive_pod(call.uid, deadline_s), translated("could not make an emptyDir"):
                     return self._prepare_empty_dir(call, plan)
             case PrepareSubPath():
                 check_volume_names(call.uid, call.volume, call.container, call.attempt)
                 check_sub_path(call.sub_path)
                 what = f"could not prepare the sub path {call.sub_path} of volume {call.volume}"
-                with self._turn_of_pod(call.uid, deadline_s), translated(what):
+                with self._exclusive_pod(call.uid, deadline_s), translated(what):
                     return subpath.prepare(self._pods / call.uid, call)
             case RemoveVolumes():
                 check_folder_uid(call.uid)
                 what = f"could not remove the volumes of pod {call.uid}"
-                with self._turn_of_pod(call.uid, deadline_s), translated(what):
+                with self._exclusive_pod(call.uid, deadline_s), translated(what):
                     return self._remove(call.uid)
             case _:
                 raise TypeError(f"the port volumes takes no {type(call).__name__}")
 
-    def _turn_of_pod(self, uid: Uid, deadline_s: float) -> contextlib.AbstractContextManager[None]:
-        return self._turn_of(uid, f"call on the volumes of pod {uid}", deadline_s)
+    def _exclusive_pod(self, uid: Uid, deadline_s: float) -> contextlib.AbstractContextManager[None]:
+        return self._exclusive(uid, f"call on the volumes of pod {uid}", deadline_s)
 
     @contextlib.contextmanager
-    def _turn_of(self, key: str, what: str, deadline_s: float) -> Iterator[None]:
+    def _exclusive(self, key: str, what: str, deadline_s: float) -> Iterator[None]:
         with self._turn:
             if not self._turn.wait_for(lambda: key not in self._busy, deadline_s):
                 raise UnavailableError(f"an earlier {what} is still under way")
@@ -130,7 +130,7 @@ class Volumes:
         if ready.exists():
             if there is not None and (mounted or not needs_mount):
                 return VolumeReady(host_path=str(folder))
-            # A file system in memory does not outlive the machine's run; and somebody may have wiped a part of the root.
+            # A tmpfs does not outlive a restart of the machine; and a part of the root directory may have been deleted.
             ready.unlink()
         self._pods.mkdir(mode=0o750, parents=True, exist_ok=True)
         for level in (pod, pod / "volumes", folder.parent, folder, pod / "plugins", scratch.parent, scratch):
@@ -172,7 +172,7 @@ class Volumes:
             if folder.name != EMPTY_DIR:
                 raise ConflictError(f"{folder} holds volumes that this agent did not make; remove them")
         for folder in subpath.folders_in(pod / "volumes" / EMPTY_DIR):
-            # The mark goes first: a volume that is half removed is not whole.
+            # The marker file is removed first: a half removed volume is not complete.
             scratch = pod / "plugins" / EMPTY_DIR / folder.name
             (scratch / "ready").unlink(missing_ok=True)
             empty_tree(folder)
@@ -222,7 +222,7 @@ def own(folder: Path, group: int | None) -> None:
 
 @contextlib.contextmanager
 def mounting(field: str) -> Iterator[None]:
-    """Tell which field of the pod asks for a right that the agent does not have."""
+    """Name the field of the pod that needs a missing permission."""
     try:
         yield
     except OSError as error:
@@ -236,7 +236,7 @@ def mounting(field: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Turn an error of the operating system into one of ours."""
+    """Return an error of the operating system as one of ours."""
     try:
         yield
     except OSError as error:
@@ -248,7 +248,7 @@ def translated(what: str) -> Iterator[None]:
 
 
 def prepare_host_path(plan: HostPath) -> VolumeReady:
-    """Look at a path of the node as its type says, making what is missing where it may be made."""
+    """Check a path of the node by its type, and create it where the type allows."""
     found = kind_of(plan.path)
     made = CREATED.get(plan.kind)
     if found is HostKind.NOTHING and made is not None:
@@ -269,7 +269,7 @@ def prepare_host_path(plan: HostPath) -> VolumeReady:
 
 
 def kind_of(path: str) -> HostKind:
-    """Return what is at a path; symbolic links are followed, as whoever mounts it follows them."""
+    """Return the kind of file at a path; symbolic links are followed, as by the mount."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116  # a path of the pod's spec, verbatim
     except (FileNotFoundError, NotADirectoryError):

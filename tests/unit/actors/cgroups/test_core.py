@@ -164,10 +164,10 @@ def test_a_node_that_changes_has_its_cgroups_made_anew_and_equal_facts_nothing()
 
 
 def test_where_cgroups_may_not_be_written_that_is_said_once():
-    hand = at_work(refused=("cgroup /kubepods can not be made: Read-only file system", "and more"))
+    hand = at_work(refused=("cgroup /kubepods cannot be made: Read-only file system", "and more"))
     for _ in range(3):
         hand.ring(), hand.end()
-    text = "pods run without limits of their own as a whole: cgroup /kubepods can not be made: Read-only file system"
+    text = "pods run without limits of their own as a whole: cgroup /kubepods cannot be made: Read-only file system"
     assert hand.told() == [("Warning", "CgroupsNotEnforced", text, 1)]
     assert hand.state.notice == text
     hand.made = NodeCgroupsMade()

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from actors.events.core import CLAIM_S, KEEP_S, WRITE_S, begin, decide, unwritten
-from actors.events.page import COMBINED, SIMILAR_LIMIT
-from actors.events.state import EVENT_LIMIT, PAGE_LIMIT, EventsState, PodEvents, rows
+from actors.events.record import COMBINED, SIMILAR_LIMIT
+from actors.events.state import EVENT_LIMIT, RECORD_LIMIT, EventsState, PodEvents, rows
 from actors.events.wire import event_object
 from api.errors import Failure, FailureKind
 from api.ids import Uid
@@ -76,8 +76,8 @@ def stored(*events, **fields):
     recorder = Recorder()
     for event in events:
         recorder.tell(event)
-    page = recorder.state.records[U1].page
-    return msgspec.msgpack.encode(msgspec.structs.replace(page, **fields))
+    record = recorder.state.entries[U1].record
+    return msgspec.msgpack.encode(msgspec.structs.replace(record, **fields))
 
 
 def test_an_equal_event_is_counted_with_its_first_and_last_time():
@@ -202,7 +202,7 @@ def test_the_events_of_a_pod_that_is_gone_are_written_soon_kept_for_an_hour_and_
     assert recorder.wake_at == pytest.approx(KEEP_S + 1.0)
     recorder.look(KEEP_S + 1.0)
     assert isinstance(recorder.answer(now=KEEP_S + 1.0), Forget)
-    assert (recorder.said(), dict(recorder.state.records)) == ([], {})
+    assert (recorder.said(), dict(recorder.state.entries)) == ([], {})
 
 
 def test_a_pod_that_nothing_happened_to_leaves_no_page():
@@ -211,7 +211,7 @@ def test_a_pod_that_nothing_happened_to_leaves_no_page():
     recorder.look(60.0)
     assert recorder.calls == []
     recorder.tell(ReleaseEvents(uid=U1), 61.0)
-    assert dict(recorder.state.records) == {}
+    assert dict(recorder.state.entries) == {}
 
 
 def test_a_page_that_no_pod_claims_is_given_up_and_one_that_is_claimed_is_not():
@@ -223,27 +223,27 @@ def test_a_page_that_no_pod_claims_is_given_up_and_one_that_is_claimed_is_not():
     recorder.look(CLAIM_S + KEEP_S)
     call = recorder.answer(now=CLAIM_S + KEEP_S)
     assert isinstance(call, Forget)
-    assert set(recorder.state.records) == {U2}
+    assert set(recorder.state.entries) == {U2}
 
 
 def test_a_pod_that_comes_back_under_its_uid_keeps_its_page():
     recorder = Recorder(entries=((U1, stored(seen(at=-9000), gone_at=WALL - 60 * NS)),))
     recorder.tell(KeepEvents(uid=U1, namespace="default", pod="web"), 1.0)
-    assert recorder.state.records[U1].page.gone_at is None
+    assert recorder.state.entries[U1].record.gone_at is None
     recorder.look(2.0 * KEEP_S)
     assert not any(isinstance(call, Forget) for _, call in recorder.calls)
 
 
 def test_of_too_many_pods_that_are_gone_the_oldest_are_forgotten():
     recorder = Recorder()
-    for number in range(PAGE_LIMIT + 2):
+    for number in range(RECORD_LIMIT + 2):
         uid = Uid(f"g{number:04}")
         recorder.tell(seen(uid=uid), float(number) / 100)
         recorder.tell(ReleaseEvents(uid=uid), float(number) / 100)
         while recorder.calls:
             recorder.answer(now=float(number) / 100)
-    assert not {"g0000", "g0001"} & set(recorder.state.records)
-    assert len(recorder.state.records) == PAGE_LIMIT
+    assert not {"g0000", "g0001"} & set(recorder.state.entries)
+    assert len(recorder.state.entries) == RECORD_LIMIT
 
 
 def test_an_orderly_end_writes_what_is_not_written_and_nothing_else():

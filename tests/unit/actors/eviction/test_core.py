@@ -163,7 +163,7 @@ def test_it_begins_by_asking_for_pods_and_usage():
     ]
 
 
-def test_no_threshold_and_no_limit_is_no_deed():
+def test_no_threshold_and_no_limit_is_no_action():
     hand = Hand()
     hand.free, hand.disk_free = 0, 0
     assert hand.read().kill is None
@@ -252,7 +252,7 @@ def test_nobody_goes_before_all_pods_are_known_but_what_never_speaks_is_not_wait
     pods = (pod("tiny"), pod("hog"))
     hand.tell(ActivePods(pods=pods, whole=False))
     assert hand.read(5.0).kill is None
-    assert "before all pods are known" in explain(hand.state, hand.now).doing
+    assert "until all pods are known" in explain(hand.state, hand.now).doing
     assert hand.wake_at <= hand.state.settling_until
     assert hand.read(15.0).kill is None
     assert hand.read(9.0).kill is None
@@ -270,7 +270,7 @@ def test_after_a_supervisor_began_anew_all_pods_must_be_known_again():
     assert hand.read(1.0).kill.uid == "tiny"
 
 
-def test_a_supervisor_that_begins_anew_during_a_deed_wakes_nobody_without_end():
+def test_a_supervisor_that_begins_anew_during_an_action_wakes_nobody_without_end():
     hand = Hand(Threshold(signal=Signal.MEMORY, value=Quantity(amount=GI), grace_s=1.0), max_pod_grace_s=60)
     hand.tell(ActivePods(pods=(pod("hog", grace=60),)))
     hand.free = 0
@@ -286,7 +286,7 @@ def test_the_same_reading_told_again_decides_nothing():
     hand = Hand(HARD, pods=())
     hand.free, hand.used = 0, {"late": MI}
     hand.read()
-    assert "no pod that may go" in hand.state.note
+    assert "no pod may be evicted" in hand.state.note
     hand.tell(ActivePods(pods=(pod("late"),)))
     assert hand.kill is None
     again = hand.usage(hand.now)
@@ -336,8 +336,8 @@ def test_a_pod_of_which_nothing_is_known_is_kept():
     hand.end("tiny").tell(ActivePods(pods=(pod("unread"),)))
     hand.used = {}
     assert hand.read().kill is None
-    assert "no pod that may go" in hand.state.note
-    assert "nothing can be evicted" in [line.text for line in report(hand.before, hand.state)]
+    assert "no pod may be evicted" in hand.state.note
+    assert "no pod can be evicted" in [line.text for line in report(hand.before, hand.state)]
 
 
 def test_old_rows_of_pods_are_not_decided_on():
@@ -349,7 +349,7 @@ def test_old_rows_of_pods_are_not_decided_on():
     assert hand.tell(UsageRead(usage=fresh)).kill is None
 
 
-def test_a_signal_that_can_not_be_read_neither_triggers_nor_clears():
+def test_a_signal_that_cannot_be_read_neither_triggers_nor_clears():
     hand = Hand(HARD)
     hand.read(memory=None)
     assert (hand.state.met, hand.kill) == ((), None)
@@ -364,11 +364,11 @@ def test_a_signal_that_can_not_be_read_neither_triggers_nor_clears():
     assert hand.state.conditions == (Pressure.MEMORY,)
 
 
-def test_what_can_not_be_is_refused_and_said():
+def test_what_cannot_be_is_refused_and_said():
     hand = Hand(NODEFS)
     hand.disk_free = 101
     hand.read()
-    assert hand.state.absurd[0] == "nodefs.available: 101 of 100 can not be available"
+    assert hand.state.absurd[0] == "nodefs.available: 101 of 100 is impossible"
     assert "reading refused" in [line.text for line in report(hand.before, hand.state)]
 
 
@@ -478,7 +478,7 @@ def test_what_ended_pods_keep_goes_before_images_and_images_before_any_pod():
     assert [one.run for one in hand.tell(FinishedCleared(run=asked.run, pods=1)).sent(CollectImages)] == [
         asked.run
     ]
-    assert [line.text for line in report(hand.before, hand.state)] == ["unused images are to be removed"]
+    assert [line.text for line in report(hand.before, hand.state)] == ["removing unused images"]
     assert hand.kill is None
 
 

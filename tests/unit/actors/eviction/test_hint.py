@@ -125,11 +125,12 @@ def test_a_stream_that_ends_is_told_once_and_listened_to_again():
     failure = Failure(kind=FailureKind.DENIED, message=why)
     hand.tell(StreamEnded(stream=CROSSINGS, failure=failure))
     [line] = report(before, hand.state)
-    assert (line.text, line.facts, line.warning) == ("memory is looked at in rounds only", {"why": why}, True)
-    assert (
-        explain(hand.state, hand.now).kernel
-        == f"does not tell of memory, it is looked at in each round only: {why}"
+    assert (line.text, line.facts, line.warning) == (
+        "no memory notifications from the kernel",
+        {"why": why},
+        True,
     )
+    assert explain(hand.state, hand.now).kernel == f"no notifications, memory is read every 10 s only: {why}"
     for _ in range(4):
         before = hand.state
         while Listen(stream=CROSSINGS) not in hand.actions:
@@ -139,9 +140,9 @@ def test_a_stream_that_ends_is_told_once_and_listened_to_again():
         assert report(before, hand.state) == ()
 
 
-@pytest.mark.parametrize(("hears", "said"), [(True, "tells at once"), (False, "not asked")])
+@pytest.mark.parametrize(("hears", "said"), [(True, "notifies when"), (False, "no notifications")])
 def test_who_asks_is_told_whether_the_kernel_is_heard(hears, said):
     hand = Hand(hears)
     assert explain(hand.state, hand.now).kernel.startswith(said)
     heard = replace(hand.state, hints=3)
-    assert explain(heard, hand.now).kernel.endswith("3 times" if hears else "only")
+    assert explain(heard, hand.now).kernel.endswith("(3 so far)" if hears else "only")

@@ -223,7 +223,7 @@ def test_a_failure_is_tried_again_ever_more_slowly():
     assert 200 <= max(waits) <= 310
 
 
-def test_a_runtime_that_can_not_open_logs_is_not_asked_for_the_same_one_again():
+def test_a_runtime_that_cannot_open_logs_is_not_asked_for_the_same_one_again():
     rotator = Rotator()
     rotator.scan(big())
     rotator.answer(InspectPod, pod(container()))
@@ -288,7 +288,7 @@ def test_what_could_not_be_compressed_is_told_and_holds_nothing_up():
     assert rotator.said == ["disk full"]
 
 
-def test_folders_that_can_not_be_looked_at_are_told_once():
+def test_folders_that_cannot_be_looked_at_are_told_once():
     rotator = Rotator()
     rotator.answer(FindLogs, LogsFound(unreadable=("/x: Permission denied",)))
     rotator.ring()

@@ -1,4 +1,4 @@
-"""OomWatcher call by call: events of the node, whose kill it was, and counters where the log can not be read."""
+"""OomWatcher call by call: events of the node, whose kill it was, and counters where the log cannot be read."""
 
 import itertools
 
@@ -75,7 +75,7 @@ class Hand:
 
     @property
     def counts(self):
-        return {(toll.namespace, toll.pod, toll.container): toll.kills for toll in self.state.tolls}
+        return {(row.namespace, row.pod, row.container): row.kills for row in self.state.oom_counts}
 
 
 def test_it_begins_by_listening():
@@ -116,7 +116,7 @@ def test_a_kill_in_a_container_counts_for_it_and_is_no_event():
     assert node_event_rows(hand.state.happenings, hand.state.node_name) == ()
     assert hand.lines == [
         (
-            "container was short of memory",
+            "container OOM kill",
             {
                 "container": "default/web/main",
                 "kills": 1,
@@ -191,9 +191,9 @@ def test_a_log_that_may_not_be_read_is_told_once_and_counters_are_read_instead()
     assert hand.counts == {("default", "web", "main"): 3}, "a new container begins at none"
     hand.usage(0, 1, after_s=0.1)
     assert hand.counts == {("default", "web", "main"): 3}
-    told = [facts["kills"] for text, facts in hand.lines if text == "container was short of memory"]
+    told = [facts["kills"] for text, facts in hand.lines if text == "container OOM kill"]
     assert told == [2], "three is not twice as many"
-    assert [text for text, _ in hand.lines].count("kernel log is not heard") == 1
+    assert [text for text, _ in hand.lines].count("kernel log not readable") == 1
 
 
 def test_a_log_that_still_may_not_be_read_costs_no_count():
@@ -203,7 +203,7 @@ def test_a_log_that_still_may_not_be_read_costs_no_count():
     hand.tell(StreamEnded(stream=OOMS, failure=DENIED))
     hand.usage(1, after_s=0.1)
     assert hand.counts == {("default", "web", "main"): 1}
-    assert [text for text, _ in hand.lines].count("kernel log is not heard") == 1
+    assert [text for text, _ in hand.lines].count("kernel log not readable") == 1
 
 
 def test_a_log_that_is_heard_again_is_the_only_one_to_count():

@@ -209,7 +209,7 @@ def test_a_failing_removal_of_an_old_instance_keeps_nothing_else_waiting():
     assert hand.status.phase == "Running"
 
 
-def test_a_container_that_can_not_be_started_is_removed_before_the_next_try():
+def test_a_container_that_cannot_be_started_is_removed_before_the_next_try():
     hand = Hand()
     hand.update(wanted("a", "b")), hand.settle_until(StartContainer)
     hand.fail(StartContainer), hand.settle()
@@ -302,7 +302,7 @@ def test_a_restart_is_counted_in_the_ledger_before_the_container_is_made():
     assert kinds(hand.started).count(CreateContainer) == made
 
 
-def test_a_ledger_that_can_not_be_written_blocks_nothing_and_is_told():
+def test_a_ledger_that_cannot_be_written_blocks_nothing_and_is_told():
     hand = Hand()
     hand.update(wanted())
     while hand.open:
@@ -317,7 +317,7 @@ def test_a_ledger_that_can_not_be_written_blocks_nothing_and_is_told():
     assert isinstance(hand.state.life, Gone)
 
 
-def test_a_ledger_that_can_not_be_read_is_tried_again_and_then_done_without():
+def test_a_ledger_that_cannot_be_read_is_tried_again_and_then_done_without():
     hand = Hand()
     hand.update(wanted())
     rounds = 0
@@ -348,7 +348,7 @@ def test_a_page_that_holds_something_else_is_told_and_counts_as_missing(section,
     assert hand.status.phase == "Running"
 
 
-def test_a_status_that_can_not_be_read_at_first_is_not_forgotten():
+def test_a_status_that_cannot_be_read_at_first_is_not_forgotten():
     hand = Hand()
     hand.update(wanted())
     hand.fail(Recall)
@@ -576,7 +576,7 @@ def test_the_end_of_an_orphans_container_is_told():
     assert event.message == "Container a exited with code 143 (Error)"
 
 
-def test_folders_that_can_not_be_removed_keep_the_page():
+def test_folders_that_cannot_be_removed_keep_the_page():
     hand = running_pod(wanted())
     hand.kill(), hand.settle_until(RemovePodFolders)
     hand.fail(RemovePodFolders)
@@ -790,8 +790,7 @@ def test_explain_says_what_it_waits_for_since_when_and_what_comes_next():
     assert answer.since_s == pytest.approx(4, abs=0.1)
     [coming] = answer.next
     assert coming.in_s == pytest.approx(6, abs=0.1)
-    assert coming.what == "this wait is over"
-    assert coming.result == "waiting: image example/app:1 of container a, which is being looked up"
+    assert coming.what == "wait for image example/app:1 of container a, which is being looked up"
     assert isinstance(hand.state.life, Syncing)
 
 

@@ -24,7 +24,7 @@ def test_sidecars_that_wait_behind_a_stop_under_way_say_for_whom():
     hand.kill()
     hand.settle_until(StopContainer)
     waits = told(hand).waits_for
-    assert waits.startswith("the outcome of: StopContainer container main grace=30s")
+    assert waits.startswith("container main to exit; SIGKILL in 30s")
     assert "container one, whose turn is after containers main, two" in waits
     assert "container two, whose turn is after container main" in waits
     hand.wait(31)
@@ -34,7 +34,7 @@ def test_sidecars_that_wait_behind_a_stop_under_way_say_for_whom():
 def test_a_deadline_is_announced_until_it_is_there():
     hand = running_pod(wanted("a", active_deadline_seconds=60))
     (step,) = told(hand).next
-    assert (round(step.in_s), step.what) == (60, "its active deadline is over: it is stopped, and fails")
+    assert (round(step.in_s), step.what) == (60, "active deadline exceeded: stop the pod, phase Failed")
     hand.wait(10)
     assert round(told(hand).next[0].in_s) == 50
     hand.wait(51)
@@ -47,12 +47,12 @@ def test_a_shut_readiness_gate_is_what_a_pod_waits_for():
     hand = running_pod(wanted("a", readiness_gates=(PodReadinessGate(condition_type="example.org/ok"),)))
     hand.wait(7)
     answer = told(hand)
-    assert answer.waits_for.startswith("its readiness gates, which others open: corresponding condition of")
+    assert answer.waits_for.startswith("its readiness gates: corresponding condition of")
     assert '"example.org/ok" does not exist' in answer.waits_for
     assert round(answer.since_s) == 7
 
 
-def test_a_resize_that_waits_says_for_what_and_one_that_can_not_be_is_a_problem():
+def test_a_resize_that_waits_says_for_what_and_one_that_cannot_be_is_a_problem():
     hand = running_pod(wanted("a"), node=FACTS)
     pod = hand.state.desired
 
@@ -62,7 +62,7 @@ def test_a_resize_that_waits_says_for_what_and_one_that_can_not_be_is_a_problem(
 
     waits = Resize(reason="Deferred", message="too little", advice=("cpu is used by: b (2)",))
     answer = offer(waits, 2)
-    assert answer.waits_for == "room for the amounts that it asks for now: too little"
+    assert answer.waits_for == "free resources for its resize: too little"
     assert answer.problems == ("resize Deferred: too little", "cpu is used by: b (2)")
     answer = offer(msgspec.structs.replace(waits, reason="Infeasible", advice=()), 3)
     assert (answer.waits_for, answer.problems) == ("", ("resize Infeasible: too little",))

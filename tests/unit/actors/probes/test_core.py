@@ -297,7 +297,7 @@ def test_commands_are_bounded_and_wait_in_their_order():
     assert len(hand.asked) == 2
     assert [place.uid for place in hand.state.queue] == ["u2", "u3", "u4"]
     (row,) = probe_rows(hand.state, Uid("u3"), hand.now)
-    assert row.waits == "waiting for one of the commands under way to end"
+    assert row.waits == "waiting for another probe command to end"
     hand.probe(uid=Uid("u2"))
     hand.answer(ExecResult(exit_code=0))
     assert [place.uid for place in hand.state.queue] == ["u4"]
@@ -370,7 +370,7 @@ def test_explain_tells_what_each_probe_does():
     hand = Hand()
     hand.probe(target(web(S, period_s=3), web(R)))
     startup, readiness = probe_rows(hand.state, UID, hand.now)
-    assert startup.waits == "being asked now"
+    assert startup.waits == "check running"
     assert readiness.waits == "waiting until the container has started"
     hand.answer(BAD)
     hand.go(1001.0)

@@ -48,7 +48,7 @@ class World:
         self.fail = self.fail_ledger = False
         self.missing = False
         self.place = "a folder on device 0:1"
-        self.told = []
+        self.sent = []
         self.damaged = []
         self.readings = 0
         self.listens = 0
@@ -77,7 +77,7 @@ class World:
                     self.damaged.append(message)
                 case Tell(to=to, message=message):
                     assert to == CONFIG
-                    self.told.append(message)
+                    self.sent.append(message)
                 case Listen(stream=stream):
                     assert stream == CHANGES
                     self.listens += 1
@@ -150,7 +150,7 @@ class World:
 
     def pods(self):
         """Return the pods last told, as name to image."""
-        return {p.metadata.name: p.spec.containers[0].image for p in self.told[-1].pods}
+        return {p.metadata.name: p.spec.containers[0].image for p in self.sent[-1].pods}
 
     def row(self, name):
         return next(row for row in rows(self.state) if row.where == f"/m/{name}")
@@ -161,7 +161,7 @@ def test_it_listens_before_it_reads_and_tells_the_whole_list():
     decision = begin("/m", "n", CONFIG, 1.0, world.new_op)
     assert [type(action) for action in decision.actions] == [Listen, Start]
     world.start()
-    assert world.told == []
+    assert world.sent == []
     world.settle()
     assert world.pods() == {"a-n": "i", "b-n": "i"}
     assert world.row("a.yaml").status == "accepted"
@@ -173,7 +173,7 @@ def test_a_missing_path_is_an_empty_list_and_says_so():
     world.missing, world.place = True, ""
     world.start()
     world.settle()
-    assert world.told == [PodsSeen(source="file")]
+    assert world.sent == [PodsSeen(source="file")]
     (row,) = rows(world.state)
     assert (row.where, row.status) == ("/m", "waiting")
 
@@ -207,7 +207,7 @@ def test_a_file_that_goes_on_changing_is_not_taken_in():
         world.send(ReadNow())
         world.settle()
         world.now += SETTLE_S
-        assert world.told[-1].pods == ()
+        assert world.sent[-1].pods == ()
     world.wait(2 * SETTLE_S)
     assert world.pods() == {"a-n": "i4"}
 
@@ -250,22 +250,22 @@ def test_a_period_without_any_announcement_still_finds_changes():
 
 def test_a_broken_file_keeps_its_previous_pod_and_says_where_it_is_broken():
     world = World(files={"a.yaml": manifest("a")})
-    before = world.told[-1].pods
+    before = world.sent[-1].pods
     world.write("a.yaml", BROKEN)
-    assert world.told[-1].pods == before
+    assert world.sent[-1].pods == before
     row = world.row("a.yaml")
     assert (row.status, row.pod) == ("broken", "default/a-n")
     assert row.problems[0] == "a.yaml:1: not valid YAML"
     world.write("a.yaml", manifest("a", image=""))
-    assert world.told[-1].pods == before
+    assert world.sent[-1].pods == before
     world.write("a.yaml", manifest("a"))
     assert world.row("a.yaml").status == "accepted"
-    assert world.told[-1].pods == before
+    assert world.sent[-1].pods == before
 
 
 def test_a_file_that_was_never_right_has_no_pod():
     world = World(files={"a.yaml": BROKEN})
-    assert world.told == [PodsSeen(source="file")]
+    assert world.sent == [PodsSeen(source="file")]
     assert world.row("a.yaml").status == "broken"
 
 
@@ -284,7 +284,7 @@ def test_an_editor_that_renames_the_old_file_away_first_does_not_kill_the_pod():
     world.now += GONE_S / 2
     world.write("a.yaml", manifest("a"))
     world.wait(60)
-    assert all(seen.pods == world.told[0].pods for seen in world.told)
+    assert all(seen.pods == world.sent[0].pods for seen in world.sent)
 
 
 def test_a_broken_file_that_is_removed_takes_its_kept_pod_with_it():
@@ -309,7 +309,7 @@ def test_a_removal_that_nobody_announced_waits_as_long_as_a_change():
 def test_the_same_bytes_again_are_told_to_nobody():
     world = World(files={"a.yaml": manifest("a")})
     world.write("a.yaml", manifest("a"))
-    assert len(world.told) == 1
+    assert len(world.sent) == 1
 
 
 def test_of_two_files_with_one_pod_name_the_running_one_is_kept_and_both_are_flagged():
@@ -352,11 +352,11 @@ def test_two_files_with_one_uid_are_duplicates_too():
 
 def test_a_renamed_file_replaces_its_pod_when_the_old_path_is_gone():
     world = World(files={"a.yaml": manifest("x")})
-    (old,) = world.told[-1].pods
+    (old,) = world.sent[-1].pods
     world.files["b.yaml"] = world.files.pop("a.yaml")
     world.announce("a.yaml", "b.yaml")
     world.wait(1)
-    (new,) = world.told[-1].pods
+    (new,) = world.sent[-1].pods
     assert new.metadata.name == old.metadata.name
     assert new.metadata.uid != old.metadata.uid
 
@@ -390,7 +390,7 @@ def test_a_failed_reading_between_two_that_miss_a_file_makes_the_second_of_them_
         world.settle()
         world.files["a.yaml"] = kept
         world.wait(2 * SETTLE_S)
-    assert all(seen.pods == world.told[0].pods for seen in world.told)
+    assert all(seen.pods == world.sent[0].pods for seen in world.sent)
     assert world.row("a.yaml").status == "accepted"
 
 
@@ -414,7 +414,7 @@ def test_a_folder_that_became_another_place_counts_as_not_read_until_it_is_seen_
     )
     world.place, world.missing, world.files = "a folder on device 0:1", False, files
     world.wait(60)
-    assert all(seen.pods == world.told[0].pods for seen in world.told)
+    assert all(seen.pods == world.sent[0].pods for seen in world.sent)
     assert {row.status for row in rows(world.state)} == {"accepted"}
 
 
@@ -435,7 +435,7 @@ def test_a_path_below_none_that_is_a_folder_is_no_empty_folder_at_a_start():
     later.place, later.missing = OTHER[1], True
     later.start()
     later.settle()
-    assert later.told == []
+    assert later.sent == []
     later.place, later.missing, later.files = "a folder on device 0:1", False, world.files
     later.wait(60)
     assert later.pods() == {"a-n": "i"}
@@ -457,7 +457,7 @@ def test_nothing_is_told_before_the_first_complete_reading():
     world.settle()
     world.send(Restarted(path=CONFIG, incarnation=1, cause="x"))
     world.wait(10)
-    assert world.told == []
+    assert world.sent == []
     world.fail = False
     world.wait(20)
     assert world.pods() == {"a-n": "i"}
@@ -466,10 +466,10 @@ def test_nothing_is_told_before_the_first_complete_reading():
 def test_a_restarted_merge_is_told_again_and_each_period_repeats_the_list():
     world = World(files={"a.yaml": manifest("a")})
     world.send(Restarted(path=CONFIG, incarnation=1, cause="x"))
-    assert len(world.told) == 2
+    assert len(world.sent) == 2
     world.wait(41)
-    assert len(world.told) == 4
-    assert all(seen == world.told[0] for seen in world.told)
+    assert len(world.sent) == 4
+    assert all(seen == world.sent[0] for seen in world.sent)
 
 
 def test_a_dead_stream_is_opened_again_more_and_more_slowly_and_shown():
@@ -505,9 +505,9 @@ def test_what_changed_while_nobody_listened_is_looked_for():
 
 def test_a_file_that_broke_while_the_agent_was_down_keeps_its_previous_pod():
     world = World(files={"a.yaml": manifest("a")})
-    before = world.told[-1].pods
+    before = world.sent[-1].pods
     again = World(ledger=world.ledger, files={"a.yaml": BROKEN})
-    assert again.told[-1].pods == before
+    assert again.sent[-1].pods == before
     assert (again.row("a.yaml").status, again.row("a.yaml").pod) == ("broken", "default/a-n")
 
 
@@ -521,7 +521,7 @@ def test_who_held_a_name_holds_it_after_a_restart():
 def test_a_file_that_was_removed_while_the_agent_was_down_is_forgotten():
     world = World(files={"a.yaml": manifest("a")})
     again = World(ledger=world.ledger)
-    assert again.told == [PodsSeen(source="file")]
+    assert again.sent == [PodsSeen(source="file")]
     assert world.ledger == {}
 
 
@@ -566,7 +566,7 @@ def test_neither_state_nor_messages_show_a_document():
     secret["spec"]["containers"][0]["env"] = [{"name": "N", "value": "s3cr3t"}]
     world = World(files={"a.yaml": json.dumps(secret).encode()})
     assert "s3cr3t" not in repr(world.state)
-    assert "s3cr3t" not in repr(world.told)
+    assert "s3cr3t" not in repr(world.sent)
     assert "s3cr3t" not in repr(world.listing())
 
 
@@ -614,14 +614,14 @@ class Folder(RuleBasedStateMachine):
                 pod = json.loads(content)
                 image = pod["spec"]["containers"][0]["image"]
                 names.setdefault(f"{pod['metadata']['name']}-n", set()).add(image)
-        told = self.world.pods()
+        sent = self.world.pods()
         for name, images in names.items():
             row_of_broken = [row for row in rows(self.world.state) if row.status in ("broken", "duplicate")]
-            assert told[name] in images or row_of_broken
+            assert sent[name] in images or row_of_broken
         kept = {row.pod.split("/")[1] for row in rows(self.world.state) if row.status == "broken" and row.pod}
         kept |= {row.pod.split("/")[1] for row in rows(self.world.state) if row.status == "duplicate"}
-        assert set(names) <= set(told)
-        assert set(told) <= set(names) | kept
+        assert set(names) <= set(sent)
+        assert set(sent) <= set(names) | kept
         assert not any(row.status in ("waiting", "unreachable") for row in rows(self.world.state))
 
 

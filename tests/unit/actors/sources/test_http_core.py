@@ -33,7 +33,7 @@ class World:
     def __init__(self):
         self.now = 0.0
         self.calls = []
-        self.told = []
+        self.sent = []
         self.ops = 0
         self.take(begin("http://u:pw@h/x?t=1", (("Token", "s3cr3t"),), "n", CONFIG, 0.0, self.new_op))
 
@@ -48,7 +48,7 @@ class World:
                 case Start(call=call):
                     self.calls.append(call)
                 case Tell(message=message):
-                    self.told.append(message)
+                    self.sent.append(message)
 
     def send(self, message):
         self.take(decide(self.state, message, self.now, self.new_op))
@@ -75,7 +75,7 @@ class World:
         self.send(Alarm(at=self.now))
 
     def names(self):
-        return [p.metadata.name for p in self.told[-1].pods]
+        return [p.metadata.name for p in self.sent[-1].pods]
 
 
 def test_it_fetches_at_once_and_then_every_period():
@@ -94,7 +94,7 @@ def test_an_unchanged_answer_repeats_the_same_list():
     world.answer(pod_list("a"))
     world.wake()
     world.answer(unchanged=True)
-    assert world.told == [world.told[0]] * 2
+    assert world.sent == [world.sent[0]] * 2
 
 
 def test_an_empty_body_is_an_empty_list():
@@ -102,13 +102,13 @@ def test_an_empty_body_is_an_empty_list():
     world.answer(pod_list("a"))
     world.wake()
     world.answer(None, digest="empty")
-    assert world.told[-1] == PodsSeen(source="http")
+    assert world.sent[-1] == PodsSeen(source="http")
 
 
 def test_an_empty_first_body_makes_the_source_seen():
     world = World()
     world.answer(None, digest="empty")
-    assert world.told == [PodsSeen(source="http")]
+    assert world.sent == [PodsSeen(source="http")]
     assert [row.status for row in rows(world.state)] == ["accepted"]
 
 
@@ -121,7 +121,7 @@ def test_a_failure_keeps_the_list_and_is_retried_with_back_off():
         world.answer(failure=DOWN)
         waits.append(world.wake_at - world.now)
     assert waits == [1, 2, 4, 8, 16, 20, 20]
-    assert len(world.told) == 1
+    assert len(world.sent) == 1
     assert rows(world.state)[0].status == "unreachable"
     assert rows(world.state)[1].pod == "default/a-n"
     world.wake()
@@ -136,7 +136,7 @@ def test_nothing_is_told_before_the_first_right_answer():
     world.wake()
     world.answer(None, problems=(Problem(where="http://h/x", message="no YAML"),))
     world.send(Restarted(path=CONFIG, incarnation=1, cause="x"))
-    assert world.told == []
+    assert world.sent == []
     assert rows(world.state)[0].problems[-1] == "it never gave a right answer"
 
 
@@ -162,9 +162,9 @@ def test_a_restarted_merge_is_told_again():
     world = World()
     world.answer(pod_list("a"))
     world.send(Restarted(path=CONFIG, incarnation=1, cause="x"))
-    assert len(world.told) == 2
+    assert len(world.sent) == 2
     world.send(Restarted(path=Path("/else"), incarnation=1, cause="x"))
-    assert len(world.told) == 2
+    assert len(world.sent) == 2
 
 
 def test_it_fetches_when_asked_but_never_twice_at_once():

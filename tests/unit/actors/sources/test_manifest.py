@@ -89,7 +89,7 @@ def test_a_uid_of_the_user_is_kept_and_is_the_hash_too():
 
 
 @pytest.mark.parametrize("uid", ["../../etc", ".", "..", "a/b", "a b", "x" * 201, "a_b", "a\n"])
-def test_a_uid_that_can_not_name_a_folder_is_refused(uid):
+def test_a_uid_that_cannot_name_a_folder_is_refused(uid):
     result = read(changed(metadata__uid=uid))
     assert result.pod is None
     assert result.problems[0].where == "web.yaml: metadata.uid"
@@ -124,7 +124,11 @@ def test_a_copy_of_a_running_or_mirror_pod_is_a_new_pod():
         (changed(metadata__name="Bad_Name"), "metadata.name", ""),
         (changed(spec__containers=[]), "spec.containers", ""),
         (changed(spec__containers="c"), "spec.containers", "a list"),
-        (changed(spec__terminationGracePeriodSeconds="x"), "spec.terminationGracePeriodSeconds", "number"),
+        (
+            changed(spec__terminationGracePeriodSeconds="x"),
+            "spec.terminationGracePeriodSeconds",
+            "an integer",
+        ),
         (
             changed(spec__volumes=[{"name": "s", "secret": {"secretName": "x"}}]),
             "spec.volumes[0].secret",

@@ -110,7 +110,7 @@ class World:
         self.working_set = {}
         self.used = {}
         self.parts = set()
-        """Pods of which the volume ``cache`` can not be counted to the end."""
+        """Pods of which the volume ``cache`` cannot be counted to the end."""
         self.disk = disk()
         self.images = ImageFs(mountpoint="/images", capacity_bytes=10 * GIB, available_bytes=5 * GIB)
         self.cpu_step_ns = NS
@@ -411,7 +411,7 @@ def test_folders_are_walked_of_pods_of_which_nothing_runs(world):
     assert MeasureFolders in kinds(world.asked)
 
 
-def test_rows_that_can_not_be_read_again_are_named_with_their_age_and_at_last_left_out(world):
+def test_rows_that_cannot_be_read_again_are_named_with_their_age_and_at_last_left_out(world):
     world.begin(WARM_ROUNDS + 1)
     world.hung_pods = {"a"}
     for _ in range(3):
@@ -515,7 +515,7 @@ def test_what_stands_for_a_refused_reading_is_as_old_as_it_is(world):
     assert world.of("a").as_of > pod_as_of
 
 
-def test_no_pod_takes_more_than_there_is_while_the_machine_can_not_be_read():
+def test_no_pod_takes_more_than_there_is_while_the_machine_cannot_be_read():
     world = World(memory_bytes=8 * GIB)
     world.hanging = {ReadNode}
     world.working_set = {"a": 9 * GIB}

@@ -83,14 +83,14 @@ def test_a_container_without_a_run_before_has_no_previous_log():
 
 
 def test_a_container_that_never_ran_waits_to_start():
-    with pytest.raises(RejectedError, match="waiting to start"):
+    with pytest.raises(RejectedError, match="is in an unknown state"):
         view().log_target("web", "a", previous=False)
 
 
 def test_of_a_container_whose_record_was_removed_it_is_said_where_its_log_is_or_that_it_is_gone():
     ended = ContainerStatus(name="a", state=ContainerState(terminated=ContainerStateTerminated(exit_code=0)))
     seen = view(status=ended, memo=PodMemo(log_directory="/var/log/pods/default_web_u1"))
-    with pytest.raises(NotFoundError, match=r"no record of it any more; .* in /var/log/pods/default_web_u1$"):
+    with pytest.raises(NotFoundError, match=r"no record of it; .* in /var/log/pods/default_web_u1$"):
         seen.log_target("web", "a", previous=False)
     with pytest.raises(NotFoundError, match=r"its log was removed when the node was short of disk$"):
         view(status=ended, cleaned=True).log_target("web", "a", previous=False)

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from actors.oom.state import Toll
+from actors.oom.state import OomCount
 from actors.views.metrics import (
     OPERATIONS,
     actor_families,
@@ -181,11 +181,11 @@ def test_kills_are_told_of_containers_that_there_are_also_when_there_were_none()
         for n in ("main", "main", "side")
     ]
     pods = (RuntimePod(uid="u", name="p", namespace="n", containers=tuple(rows)),)
-    tolls = (
-        Toll(uid="u", namespace="n", pod="p", container="main", kills=3),
-        Toll(uid="gone", namespace="n", pod="gone", container="main", kills=9),
+    oom_counts = (
+        OomCount(uid="u", namespace="n", pod="p", container="main", kills=3),
+        OomCount(uid="gone", namespace="n", pod="gone", container="main", kills=9),
     )
-    found = read(oom_families(pods, tolls))
+    found = read(oom_families(pods, oom_counts))
     place = (("namespace", "n"), ("pod", "p"))
     assert found == {
         "container_oom_events_total": {

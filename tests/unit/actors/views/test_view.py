@@ -134,7 +134,7 @@ def test_a_node_is_not_ready_before_anything_says_which_sources_it_has():
     node.node = NodeState(machine=NodeFacts(), runtime=info)
     rows = {row.name: row for row in quiet_view(node).ready()}
     assert (rows["runtime"].ok, rows["runtime"].detail) == (True, "not root")
-    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not begun")
+    assert (rows["sources"].ok, rows["sources"].detail) == (False, "PodSupervisor has not started")
 
 
 def test_a_node_whose_runtime_nobody_asked_yet_is_not_ready_and_asking_for_that_asks_no_runtime():

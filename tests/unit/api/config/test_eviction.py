@@ -99,25 +99,25 @@ def test_spans_and_switches_become_settings():
     assert outcome(with_server).settings.eviction.spares_static
 
 
-AMOUNT = "an amount such as 100Mi, or a percentage such as 10%"
+AMOUNT = "a quantity such as 100Mi or a percentage such as 10%"
 
 
 @pytest.mark.parametrize(
     ("fields", "wrong"),
     [
-        ({"evictionHard": {"memory.available": "a lot"}}, f'evictionHard.memory.available: found "a lot", expected {AMOUNT}, the percentage between 0% and 100%'),
-        ({"evictionHard": {"memory.available": "101%"}}, f'evictionHard.memory.available: found "101%", expected {AMOUNT}, the percentage between 0% and 100%'),
-        ({"evictionSoft": {"memory.available": "-1%"}, "evictionSoftGracePeriod": {"memory.available": "1s"}}, f'evictionSoft.memory.available: found "-1%", expected {AMOUNT}, the percentage between 0% and 100%'),
-        ({"evictionHard": {"memory.available": "5Mi%"}}, f'evictionHard.memory.available: found "5Mi%", expected {AMOUNT}, the percentage between 0% and 100%'),
-        ({"evictionHard": {"memory.available": "0"}}, f'evictionHard.memory.available: found "0", expected {AMOUNT}; 0% switches a threshold off'),
-        ({"evictionHard": {"disk.free": "1Gi"}}, "evictionHard.disk.free: found unsupported eviction signal disk.free, expected one of memory.available, allocatableMemory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, pid.available"),
-        ({"evictionSoft": {"nodefs.available": "1Gi"}}, "evictionSoftGracePeriod.nodefs.available: found nothing, expected a duration, since evictionSoft names this signal"),
-        ({"evictionSoftGracePeriod": {"nodefs.available": "-1s"}}, 'evictionSoftGracePeriod.nodefs.available: found "-1s", expected a duration that is not negative'),
-        ({"evictionSoftGracePeriod": {"nodefs.available": "soon"}}, 'evictionSoftGracePeriod.nodefs.available: found "soon", expected a duration with units, such as 30s or 1m30s'),
-        ({"evictionMinimumReclaim": {"nodefs.available": "0%"}}, f'evictionMinimumReclaim.nodefs.available: found "0%", expected 0, or {AMOUNT}'),
-        ({"evictionMinimumReclaim": {"nodefs.available": "-5"}}, f'evictionMinimumReclaim.nodefs.available: found "-5", expected 0, or {AMOUNT}'),
-        ({"evictionMaxPodGracePeriod": -1}, "evictionMaxPodGracePeriod: found the number -1, expected no negative number"),
-        ({"evictionPressureTransitionPeriod": "-5m"}, 'evictionPressureTransitionPeriod: found "-5m", expected no negative number'),
+        ({"evictionHard": {"memory.available": "a lot"}}, f'evictionHard.memory.available: must be {AMOUNT} (between 0% and 100%), not "a lot"'),
+        ({"evictionHard": {"memory.available": "101%"}}, f'evictionHard.memory.available: must be {AMOUNT} (between 0% and 100%), not "101%"'),
+        ({"evictionSoft": {"memory.available": "-1%"}, "evictionSoftGracePeriod": {"memory.available": "1s"}}, f'evictionSoft.memory.available: must be {AMOUNT} (between 0% and 100%), not "-1%"'),
+        ({"evictionHard": {"memory.available": "5Mi%"}}, f'evictionHard.memory.available: must be {AMOUNT} (between 0% and 100%), not "5Mi%"'),
+        ({"evictionHard": {"memory.available": "0"}}, f'evictionHard.memory.available: must be {AMOUNT} (0% switches a threshold off), not "0"'),
+        ({"evictionHard": {"disk.free": "1Gi"}}, "evictionHard.disk.free: must be one of memory.available, allocatableMemory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, pid.available, not the signal disk.free"),
+        ({"evictionSoft": {"nodefs.available": "1Gi"}}, "evictionSoftGracePeriod.nodefs.available: required: a duration, since evictionSoft has this signal"),
+        ({"evictionSoftGracePeriod": {"nodefs.available": "-1s"}}, 'evictionSoftGracePeriod.nodefs.available: must be a duration that is not negative, not "-1s"'),
+        ({"evictionSoftGracePeriod": {"nodefs.available": "soon"}}, 'evictionSoftGracePeriod.nodefs.available: must be a duration with units, such as 30s or 1m30s, not "soon"'),
+        ({"evictionMinimumReclaim": {"nodefs.available": "0%"}}, f'evictionMinimumReclaim.nodefs.available: must be 0, {AMOUNT}, not "0%"'),
+        ({"evictionMinimumReclaim": {"nodefs.available": "-5"}}, f'evictionMinimumReclaim.nodefs.available: must be 0, {AMOUNT}, not "-5"'),
+        ({"evictionMaxPodGracePeriod": -1}, "evictionMaxPodGracePeriod: must be at least 0, not -1"),
+        ({"evictionPressureTransitionPeriod": "-5m"}, 'evictionPressureTransitionPeriod: must be at least 0s, not "-5m"'),
     ],
 )  # fmt: skip
 def test_each_wrong_setting_is_told_with_its_path(fields, wrong):

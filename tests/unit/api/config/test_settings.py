@@ -1,11 +1,11 @@
-"""Configuration: file, flags and machine together; every problem at once, every field that is not honoured told."""
+"""Configuration: file, flags and machine together; every problem at once, every field that is not supported told."""
 
 import json
 
 import pytest
 from msgspec import inspect
 
-from api.config.knob import BY_PATH, HONOURED, KNOBS
+from api.config.knob import BY_PATH, KNOBS, SUPPORTED
 from api.config.settings import PATHS, Flags, Machine, configure
 from api.kube.objects.kubeletconfiguration import KubeletConfiguration
 from api.ports.node import Reservation, Reserved
@@ -179,7 +179,7 @@ def test_a_field_that_does_not_exist_is_an_error_with_its_path():
         "/etc/agent/config.yaml: maxpods",
         "/etc/agent/config.yaml: logging.colour",
     ]
-    assert "'maxPods', perhaps" in outcome.problems[0].message
+    assert "did you mean 'maxPods'?" in outcome.problems[0].message
 
 
 def test_all_problems_are_told_at_once_those_of_flags_by_the_flag():
@@ -200,9 +200,9 @@ def test_all_problems_are_told_at_once_those_of_flags_by_the_flag():
 
 def test_type_errors_hide_no_rule_that_is_broken_elsewhere():
     assert messages(configured(maxPods="many", port=70000, syncFrequency="5")) == [
-        'maxPods: found "many", expected a whole number',
-        'syncFrequency: found "5", expected a duration with units, such as 300ms, 20s or 1m30s',
-        "port: found the number 70000, expected 1 to 65535",
+        'maxPods: must be an integer, not "many"',
+        'syncFrequency: must be a duration with units, such as 300ms, 20s or 1m30s, not "5"',
+        "port: must be between 1 and 65535, not 70000",
     ]
 
 
@@ -215,38 +215,38 @@ def test_the_runtime_must_be_named_when_a_file_or_a_control_plane_is():
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"healthzPort": -1}, "healthzPort: found the number -1, expected 0 to 65535"),
-        ({"nodeLeaseDurationSeconds": -1}, "nodeLeaseDurationSeconds: found the number -1, expected at least 1"),
-        ({"kubeAPIQPS": -1}, "kubeAPIQPS: found the number -1, expected no negative number"),
-        ({"oomScoreAdj": -1001}, "oomScoreAdj: found the number -1001, expected -1000 to 1000"),
-        ({"nodeStatusMaxImages": -2}, "nodeStatusMaxImages: found the number -2, expected at least -1"),
-        ({"hairpinMode": "x"}, 'hairpinMode: found "x", expected one of promiscuous-bridge, hairpin-veth, none'),
-        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "301s"}}, 'crashLoopBackOff.maxContainerRestartPeriod: found "301s", expected 1s to 5m0s'),
-        ({"containerLogMonitorInterval": "2s"}, 'containerLogMonitorInterval: found "2s", expected at least 3s'),
-        ({"containerLogMaxSize": "big"}, 'containerLogMaxSize: found "big", expected an amount of bytes, such as 10Mi'),
-        ({"containerLogMaxFiles": 1}, "containerLogMaxFiles: found the number 1, expected at least 2"),
-        ({"serializeImagePulls": True, "maxParallelImagePulls": 2}, "maxParallelImagePulls: found the number 2, expected 1, since serializeImagePulls is true"),
-        ({"imageMaximumGCAge": "1m"}, 'imageMaximumGCAge: found "1m", expected 0s, or more than imageMinimumGCAge, 2m'),
-        ({"runOnce": True}, "runOnce: found true, expected false: the flag --runonce does it"),
-        ({"cpuCFSQuotaPeriod": "10ms"}, 'cpuCFSQuotaPeriod: found "10ms", expected 100ms, unless the gate CustomCPUCFSQuotaPeriod is on'),
-        ({"shutdownGracePeriod": "10s", "shutdownGracePeriodCriticalPods": "20s"}, 'shutdownGracePeriodCriticalPods: found "20s", expected at most shutdownGracePeriod, of which it is a part'),
-        ({"shutdownGracePeriod": "500ms"}, 'shutdownGracePeriod: found "500ms", expected 0s, or at least 1s'),
-        ({"kubeReserved": {"gpu": "1"}}, 'kubeReserved.gpu: found the resource "gpu", expected one of cpu, memory, ephemeral-storage, pid'),
-        ({"enforceNodeAllocatable": ["none", "pods"]}, 'enforceNodeAllocatable: found "none" beside others, expected "none" alone'),
-        ({"enforceNodeAllocatable": ["kube-reserved"]}, "kubeReservedCgroup: found nothing, expected a path, since enforceNodeAllocatable has kube-reserved"),
-        ({"evictionSoft": {"memory.available": "1Gi"}}, "evictionSoftGracePeriod.memory.available: found nothing, expected a duration, since evictionSoft names this signal"),
-        ({"memoryThrottlingFactor": 1.5}, "memoryThrottlingFactor: found the number 1.5, expected more than 0, at most 1"),
-        ({"userNamespaces": {"idsPerPod": 65537}}, "userNamespaces.idsPerPod: found the number 65537, expected a multiple of 65536"),
-        ({"registerWithTaints": [{"key": "a", "effect": "x"}]}, 'registerWithTaints[0].effect: found "x", expected one of NoSchedule, PreferNoSchedule, NoExecute'),
-        ({"healthzBindAddress": "localhost"}, 'healthzBindAddress: found "localhost", expected an IP address'),
-        ({"containerRuntimeEndpoint": "tcp://x"}, 'containerRuntimeEndpoint: found "tcp://x", expected embedded or unix:///path'),
-        ({"podLogsDir": "/lögs"}, 'podLogsDir: found "/lögs", expected an absolute path in ASCII without ".", ".." or a "/" at its end'),
-        ({"clusterDNS": ["10.0.0.10", "dns"]}, 'clusterDNS[1]: found "dns", expected an IP address'),
-        ({"clusterDomain": "a_b"}, 'clusterDomain: found "a_b", expected a DNS name: at most 253 lower case letters, digits, \'-\' and \'.\', each part beginning and ending with a letter or digit'),
-        ({"cgroupRoot": "pods/"}, 'cgroupRoot: found "pods/", expected an absolute path without ".", ".." or a "/" at its end'),
-        ({"staticPodURL": "ftp://secret@x"}, "staticPodURL: found another scheme, expected an http:// or https:// URL"),
-        ({"systemCgroups": "/a"}, "cgroupRoot: found nothing, expected a path, since systemCgroups is set"),
-        ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, "enableSystemLogQuery: found true, expected false, since enableSystemLogHandler is false"),
+        ({"healthzPort": -1}, "healthzPort: must be between 0 and 65535, not -1"),
+        ({"nodeLeaseDurationSeconds": -1}, "nodeLeaseDurationSeconds: must be at least 1, not -1"),
+        ({"kubeAPIQPS": -1}, "kubeAPIQPS: must be at least 0, not -1"),
+        ({"oomScoreAdj": -1001}, "oomScoreAdj: must be between -1000 and 1000, not -1001"),
+        ({"nodeStatusMaxImages": -2}, "nodeStatusMaxImages: must be at least -1, not -2"),
+        ({"hairpinMode": "x"}, 'hairpinMode: must be one of promiscuous-bridge, hairpin-veth, none, not "x"'),
+        ({"crashLoopBackOff": {"maxContainerRestartPeriod": "301s"}}, 'crashLoopBackOff.maxContainerRestartPeriod: must be between 1s and 5m0s, not "301s"'),
+        ({"containerLogMonitorInterval": "2s"}, 'containerLogMonitorInterval: must be at least 3s, not "2s"'),
+        ({"containerLogMaxSize": "big"}, 'containerLogMaxSize: must be a quantity of bytes, such as 10Mi, not "big"'),
+        ({"containerLogMaxFiles": 1}, "containerLogMaxFiles: must be at least 2, not 1"),
+        ({"serializeImagePulls": True, "maxParallelImagePulls": 2}, "maxParallelImagePulls: must be 1 where serializeImagePulls is true, not 2"),
+        ({"imageMaximumGCAge": "1m"}, 'imageMaximumGCAge: must be 0s or more than imageMinimumGCAge (2m), not "1m"'),
+        ({"runOnce": True}, "runOnce: must be false (use the flag --runonce), not true"),
+        ({"cpuCFSQuotaPeriod": "10ms"}, 'cpuCFSQuotaPeriod: must be 100ms unless the feature gate CustomCPUCFSQuotaPeriod is on, not "10ms"'),
+        ({"shutdownGracePeriod": "10s", "shutdownGracePeriodCriticalPods": "20s"}, 'shutdownGracePeriodCriticalPods: must be at most shutdownGracePeriod, not "20s"'),
+        ({"shutdownGracePeriod": "500ms"}, 'shutdownGracePeriod: must be 0s or at least 1s, not "500ms"'),
+        ({"kubeReserved": {"gpu": "1"}}, 'kubeReserved.gpu: must be one of cpu, memory, ephemeral-storage, pid, not the resource "gpu"'),
+        ({"enforceNodeAllocatable": ["none", "pods"]}, 'enforceNodeAllocatable: must be "none" alone, not "none" beside others'),
+        ({"enforceNodeAllocatable": ["kube-reserved"]}, "kubeReservedCgroup: required: a path, since enforceNodeAllocatable has kube-reserved"),
+        ({"evictionSoft": {"memory.available": "1Gi"}}, "evictionSoftGracePeriod.memory.available: required: a duration, since evictionSoft has this signal"),
+        ({"memoryThrottlingFactor": 1.5}, "memoryThrottlingFactor: must be greater than 0 and at most 1, not 1.5"),
+        ({"userNamespaces": {"idsPerPod": 65537}}, "userNamespaces.idsPerPod: must be a multiple of 65536, not 65537"),
+        ({"registerWithTaints": [{"key": "a", "effect": "x"}]}, 'registerWithTaints[0].effect: must be one of NoSchedule, PreferNoSchedule, NoExecute, not "x"'),
+        ({"healthzBindAddress": "localhost"}, 'healthzBindAddress: must be an IP address, not "localhost"'),
+        ({"containerRuntimeEndpoint": "tcp://x"}, 'containerRuntimeEndpoint: must be embedded or unix:///path, not "tcp://x"'),
+        ({"podLogsDir": "/lögs"}, 'podLogsDir: must be an absolute path in ASCII without ".", ".." or a "/" at its end, not "/lögs"'),
+        ({"clusterDNS": ["10.0.0.10", "dns"]}, 'clusterDNS[1]: must be an IP address, not "dns"'),
+        ({"clusterDomain": "a_b"}, 'clusterDomain: must be a DNS name: at most 253 lower case letters, digits, \'-\' and \'.\', each part beginning and ending with a letter or digit, not "a_b"'),
+        ({"cgroupRoot": "pods/"}, 'cgroupRoot: must be an absolute path without ".", ".." or a "/" at its end, not "pods/"'),
+        ({"staticPodURL": "ftp://secret@x"}, "staticPodURL: must be an http:// or https:// URL, not a URL of another scheme"),
+        ({"systemCgroups": "/a"}, "cgroupRoot: required: a path, since systemCgroups is set"),
+        ({"enableSystemLogQuery": True, "enableSystemLogHandler": False}, "enableSystemLogQuery: must be false where enableSystemLogHandler is false, not true"),
     ],
 )  # fmt: skip
 def test_a_broken_rule_is_told(fields, expected):
@@ -256,7 +256,7 @@ def test_a_broken_rule_is_told(fields, expected):
 def test_a_file_of_another_kind_is_told():
     outcome = configure(b'{"apiVersion":"v1","kind":"Pod"}', Flags(config="/c.yaml"), ROOT)
     assert messages(outcome) == [
-        "kind: found Pod (v1), expected KubeletConfiguration (kubelet.config.k8s.io/v1beta1)"
+        "kind: must be KubeletConfiguration (kubelet.config.k8s.io/v1beta1), not Pod (v1)"
     ]
 
 
@@ -327,7 +327,7 @@ def test_what_is_honoured_is_what_the_settings_take():
         "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
         "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod", "mergeDefaultEvictionSettings",
         "localStorageCapacityIsolation", "kernelMemcgNotification",
-    } == HONOURED  # fmt: skip
+    } == SUPPORTED  # fmt: skip
 
 
 def test_what_shapes_containers_becomes_settings():
@@ -454,7 +454,7 @@ def test_what_the_node_keeps_and_is_called_becomes_settings():
         ("register_with_taints", "key=value:Never"),
     ],
 )
-def test_labels_and_taints_that_a_node_can_not_have_are_refused(flag, text):
+def test_labels_and_taints_that_a_node_cannot_have_are_refused(flag, text):
     flags = Flags(config="/c", container_runtime_endpoint="embedded", **{flag: text})
     [problem] = configured(flags).problems
     assert problem.where == f"--{flag.replace('_', '-')}"

@@ -25,15 +25,15 @@ def test_all_type_errors_are_told_at_once_with_path_found_and_expected():
             },
         }
     ) == {
-        "metadata.name": 'found the number 5, expected a text (put it in quotes: "...")',
-        "metadata.labels.a": 'found the number 1.5, expected a text (put it in quotes: "...")',
-        "metadata.labels[b/c]": 'found true, expected a text (put it in quotes: "...")',
-        "spec.hostNetwork": 'found "yes", expected true or false',
-        "spec.terminationGracePeriodSeconds": 'found "30", expected a whole number (without quotes)',
-        "spec.containers[0].ports[0].containerPort": "found the number 80.5, expected a whole number",
-        "spec.containers[0].command": "found a text, expected a list",
-        "spec.containers[1].resources.limits.cpu": 'found "many", expected a quantity such as 250m, 1.5 or 64Mi',
-        "spec.containers[1].livenessProbe": "found a list, expected an object (Probe)",
+        "metadata.name": 'must be a string (put it in quotes: "..."), not 5',
+        "metadata.labels.a": 'must be a string (put it in quotes: "..."), not 1.5',
+        "metadata.labels[b/c]": 'must be a string (put it in quotes: "..."), not true',
+        "spec.hostNetwork": 'must be true or false, not "yes"',
+        "spec.terminationGracePeriodSeconds": 'must be an integer (without quotes), not "30"',
+        "spec.containers[0].ports[0].containerPort": "must be an integer, not 80.5",
+        "spec.containers[0].command": "must be a list, not a string",
+        "spec.containers[1].resources.limits.cpu": 'must be a quantity such as 250m, 1.5 or 64Mi, not "many"',
+        "spec.containers[1].livenessProbe": "must be an object (Probe), not a list",
     }
 
 

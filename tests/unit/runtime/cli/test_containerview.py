@@ -26,10 +26,10 @@ def test_the_status_tells_the_exit_code(text, code):
     [
         (b'{"status":"Failure","message":"no such container"}', "failed: no such container"),
         (b'{"status":"Failure","reason":"InternalError"}', "failed: InternalError"),
-        (b'{"status":"Failure"}', "does not say why"),
+        (b'{"status":"Failure"}', "unknown reason"),
         (b'{"status":"Failure","details":{"causes":[{"reason":"ExitCode","message":"x"}]}}', "failed"),
         (b"error executing command", "failed: error executing command"),
-        (b"", "ended before the command did"),
+        (b"", "ended before the command"),
     ],
 )
 def test_another_failure_is_no_exit_code(text, why):

@@ -9,12 +9,10 @@ MESSAGE = (
     " 167852Ki, request is 16Mi, has larger consumption of memory."
 )
 HOG = StandRow(pod="default/hog-n1", used=160 << 20, requested=16 << 20, priority=0, verdict="next")
-SMALL = StandRow(
-    pod="default/small-n1", used=7 << 20, requested=0, priority=0, verdict="number 2 in the order"
-)
+SMALL = StandRow(pod="default/small-n1", used=7 << 20, requested=0, priority=0, verdict="number 2")
 ROW = EvictionRow(
-    conditions=("MemoryPressure, felt last 13 s ago; it is over in 2 s",),
-    doing="pod default/hog-n1 has to go, with 1 s of grace; its end is waited for, 29 s more at most, and no longer",
+    conditions=("MemoryPressure, last observed 13 s ago; ends in 2 s",),
+    doing="evicting pod default/hog-n1, grace period 1 s: terminating; timeout in 29 s, and then the next reading decides",
     usage_age_s=1.0,
     thresholds=(
         ThresholdRow(
@@ -34,7 +32,7 @@ ROW = EvictionRow(
     victims=(
         VictimRow(
             pod="default/hog-n1", signal="allocatableMemory.available", message=MESSAGE, ago_s=12.0,
-            outcome="nothing of it is left",
+            outcome="removed",
         ),
     ),
 )  # fmt: skip
@@ -45,18 +43,18 @@ def test_it_is_no_wider_than_the_terminal_and_breaks_at_words():
     assert max(map(len, lines)) <= 100
     at = next(at for at, line in enumerate(lines) if line.startswith("Evicted:"))
     assert all(line.startswith(" " * 12) for line in lines[at + 1 :])
-    assert " ".join(line.strip() for line in lines[at:]).endswith(f"{MESSAGE} -> nothing of it is left")
+    assert " ".join(line.strip() for line in lines[at:]).endswith(f"{MESSAGE} -> removed")
 
 
 def test_piped_each_is_one_line():
     text = explanation(ROW, Screen(), dry_run=False)
-    assert f"12s ago: {MESSAGE} -> nothing of it is left\n" in text
+    assert f"12s ago: {MESSAGE} -> removed\n" in text
 
 
 def test_equal_rankings_are_shown_once():
     lines = explanation(ROW, Screen(width=100), dry_run=True).splitlines()
-    assert [line for line in lines if line.endswith(":") and "short of" in line] == [
-        "short of memory.available and allocatableMemory.available, first to go first:",
-        "if it were short of nodefs.available or imagefs.available:",
-        "if it were short of nodefs.inodesFree:",
+    assert [line for line in lines if line.endswith(":") and "order of eviction" in line] == [
+        "order of eviction for memory.available and allocatableMemory.available:",
+        "order of eviction if nodefs.available or imagefs.available were short:",
+        "order of eviction if nodefs.inodesFree were short:",
     ]

@@ -37,7 +37,7 @@ def request(query, upgrade="SPDY/3.1"):
 )
 def test_both_spellings_of_the_streams_are_asked_of_the_runtime(query, asked):
     window = Window()
-    with pytest.raises(RejectedError, match="not plain http"):
+    with pytest.raises(RejectedError, match="must be plain http"):
         exec_streams(window, request(query))
     assert window.opened == [("web", "main", ("sh",), *asked)]
 

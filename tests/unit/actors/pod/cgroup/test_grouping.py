@@ -254,9 +254,9 @@ def test_a_limit_that_the_kernel_did_not_take_is_tried_again_until_it_does():
     hand.update(wanted("a")), hand.settle()
     assert hand.status.phase == "Running", "nothing waits for it"
     said = explain(hand.state, hand.now, hand.wall)
-    assert said.problems == (f"its cgroup does not have all its limits: {text}",)
+    assert said.problems == (f"some limits of its cgroup are not set: {text}",)
     (step,) = said.next
-    assert (step.what, 0 < step.in_s <= 10) == ("EnsurePodCgroup is tried again", True)
+    assert (step.what, 0 < step.in_s <= 10) == ("retry EnsurePodCgroup", True)
     for most in (10, 20):
         assert most - 1 < hand.wake_at - hand.now <= most + 0.1
         asked = hand.ring()

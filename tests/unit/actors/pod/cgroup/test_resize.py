@@ -197,7 +197,7 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     assert [c.restart_count for c in hand.status.container_statuses] == [0, 1]
     said = explain(hand.state, hand.now, hand.wall)
     assert said.problems == ("resize in progress: it broke",)
-    assert [step.what for step in said.next] == ["UpdateContainer is tried again"]
+    assert [step.what for step in said.next] == ["retry UpdateContainer"]
     hand.ring(), hand.settle()
     assert due_changes(hand.state) == ()
 

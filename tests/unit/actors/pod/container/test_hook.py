@@ -607,7 +607,7 @@ def test_the_marks_of_a_pod_that_ended_are_gone():
     assert memo_of(hand).hooks == ()
 
 
-# ---------------------------------------------------------------- what can not be called
+# ---------------------------------------------------------------- what cannot be called
 
 TCP = LifecycleHandler(tcp_socket=TCPSocketAction(port=80))
 

@@ -94,7 +94,7 @@ def test_explain_says_what_is_short_and_how_to_mend_it():
     told = explain(hand.state, hand.now, hand.wall)
     assert "a changed manifest" in told.waits_for
     assert told.problems == (f"Pod was rejected: {TEXT}", NO_CPU.advice[0])
-    assert told.kill.startswith("not admitted to this node: asked for by /node/pods")
+    assert told.kill.startswith("not admitted to this node, ")
     row = pod_row(hand.state, hand.now, hand.wall)
     assert (row.status, row.ready) == ("OutOfcpu", "0/1")
 

@@ -30,7 +30,7 @@ def test_a_mount_is_shown_as_it_was_made(fields, node, recursive):
     assert shown.recursive_read_only == recursive
 
 
-def test_what_the_runtime_can_not_tell_from_nothing_is_shown_as_it_was_granted():
+def test_what_the_runtime_cannot_tell_from_nothing_is_shown_as_it_was_granted():
     granted = ResourceRequirements(requests={"cpu": "1m"}, limits={"cpu": "5m"})
     container = Container(name="a", image="x", resources=granted)
     told = Resources(cpu_shares=2, cpu_quota_us=1000, cpu_period_us=100_000)

@@ -77,7 +77,7 @@ def test_what_is_waited_for_is_the_init_container_that_runs():
     told = explain(hand.state, hand.now, hand.wall)
     assert told.waits_for == "init container i to end"
     assert 7 <= told.since_s < 8
-    assert told.containers[0].startswith("i (init): runs since")
+    assert told.containers[0].startswith("i (init): running for")
     hand.kill(), hand.settle()
     assert not isinstance(hand.state.life, Syncing)
 

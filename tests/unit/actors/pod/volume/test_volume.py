@@ -159,7 +159,7 @@ def test_an_orphan_whose_spec_nobody_knows_is_looked_at_for_volumes():
     assert kinds(hand.started, RemoveVolumes, RemovePodFolders) == [RemoveVolumes, RemovePodFolders]
 
 
-def test_folders_that_can_not_be_removed_have_perhaps_a_volume_that_nobody_remembers():
+def test_folders_that_cannot_be_removed_have_perhaps_a_volume_that_nobody_remembers():
     hand = running_pod(wanted(), node=FACTS)
     hand.kill(), hand.settle_until(RemovePodFolders)
     hand.fail(RemovePodFolders, FailureKind.CONFLICT)
@@ -182,7 +182,7 @@ def test_a_part_is_bound_for_each_instance_anew():
     assert [m.host_path for m in calls[-1].spec.mounts[:2]] == ["/bound/0", "/volumes/disk"]
 
 
-def test_a_part_that_can_not_be_bound_holds_its_container_only_and_tells_no_path():
+def test_a_part_that_cannot_be_bound_holds_its_container_only_and_tells_no_path():
     two = wanted(
         asking(mount("disk", "/d", sub_path="x")), asking(mount("disk", "/d"), name="b"), volumes=(DISK,)
     )

@@ -141,7 +141,7 @@ def test_a_failure_is_that_of_all_who_shared_the_listing_and_the_next_one_is_beg
     assert runtime.filters == ["a"]
 
 
-def test_a_listing_that_can_not_be_read_holds_up_nobody(rows, runtime, log, monkeypatch):
+def test_a_listing_that_cannot_be_read_holds_up_nobody(rows, runtime, log, monkeypatch):
     for uid in UIDS:
         look(rows, uid, log)
     with monkeypatch.context() as broken:

@@ -23,8 +23,8 @@ def test_an_error_that_no_one_expected_is_written_down_and_ends_no_keeper(keeper
     called = []
     keeper._loop.at(time.monotonic(), lambda: 1 / 0)
     keeper._loop.at(time.monotonic(), lambda: called.append(1))
-    keeper._turn()
-    keeper._turn()
+    keeper._step()
+    keeper._step()
     assert called == [1]
     assert "ZeroDivisionError" in (tmp_path / store.TROUBLE).read_text()
 

@@ -35,7 +35,7 @@ def refusal(*mounts):
 
 
 @pytest.mark.usefixtures("rooted")
-def test_each_mount_that_can_not_be_made_is_told_with_what_to_do(host):
+def test_each_mount_that_cannot_be_made_is_told_with_what_to_do(host):
     folder, file = str(host / "folder"), str(host / "file")
     assert "make that folder" in refusal(Mount(container_path=f"{host}/none", host_path=folder))
     assert "make that file" in refusal(Mount(container_path=f"{host}/none", host_path=file))

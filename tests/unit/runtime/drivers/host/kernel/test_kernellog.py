@@ -62,7 +62,7 @@ def test_a_gap_ends_a_search_and_what_follows_is_heard():
     assert read(START, BrokenPipeError(), START, LIMIT, END) == ([KILL], [])
 
 
-def test_a_log_that_can_not_be_read_any_more_ends_the_stream():
+def test_a_log_that_cannot_be_read_any_more_ends_the_stream():
     pushed, [failure] = read(OSError(5, "Input/output error"), END)
     assert pushed == []
     assert failure.kind is FailureKind.UNAVAILABLE

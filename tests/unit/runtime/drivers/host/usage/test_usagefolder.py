@@ -212,7 +212,7 @@ def test_more_folders_than_are_remembered_are_a_part_and_said_to_be(folders, mon
     assert "too many folders" in row.trouble
 
 
-def test_folders_of_a_pod_that_can_not_be_read_are_not_taken_for_empty_ones(folders):
+def test_folders_of_a_pod_that_cannot_be_read_are_not_taken_for_empty_ones(folders):
     folders.write(folders.pod / "volumes")
     row = folders.walk()
     assert (row.measured, row.volumes) == (False, ())

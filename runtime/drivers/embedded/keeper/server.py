@@ -1,4 +1,4 @@
-"""The nursery: a small process without state that forks one keeper for each pod, so that they share their memory.
+"""The keeper server: a small process without state that forks one keeper for each pod, so that they share their memory.
 
 It lives as long as the driver's end of its socket, in a session (and, where permitted, a cgroup) of its own. Each
 request is one datagram with the keeper's first connection attached; the answer is the keeper itself. The keepers are
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 TAKEN = b"t"
 GONE = b"g"
-"""What the waiting child says: it has a pod, or the driver is gone."""
+"""The message of the waiting child: it has a pod, or the driver is gone."""
 KEEPER_OOM_SCORE = "-998"
-"""As other runtimes choose for what holds a container: the container goes first."""
+"""As other runtimes set it for the parent of a container: the container is killed first."""
 
 
 def main(fd: int, name: str, open_files: int) -> None:
@@ -37,7 +37,7 @@ def main(fd: int, name: str, open_files: int) -> None:
     `open_files` is the soft limit of open files for keepers and containers; 0 leaves the agent's own.
     """
     if os.fork():
-        # The starter may wait for this one: the nursery itself is nobody's child.
+        # The starter may wait for this one: the keeper server itself has no parent.
         os._exit(0)
     os.set_inheritable(fd, False)
     link = socket.socket(fileno=fd)
@@ -70,7 +70,7 @@ def main(fd: int, name: str, open_files: int) -> None:
 def _serve(link: socket.socket, survey: cgroup.Survey, own_score: str | None) -> None:
     """Keep one child that waits to become a keeper, until the driver is gone.
 
-    The child reads the request, not this process: whatever is touched here between two forks is a page that each
+    The child reads the request, not this process: each memory page touched here between two forks is one that each
     keeper then has for itself alone.
     """
     while True:
@@ -103,7 +103,7 @@ def _receive(link: socket.socket) -> tuple[dict[str, str], socket.socket] | None
     if not data:
         return None
     # Descriptors that arrive in a message are inherited through exec unless told otherwise: a
-    # container must not hold its keeper's line to the driver.
+    # container must not hold its keeper's connection to the driver.
     os.set_inheritable(fds[0], False)
     return json.loads(data), socket.socket(fileno=fds[0])
 
@@ -119,7 +119,7 @@ def _refuse(link: socket.socket, why: str) -> bool:
 
 
 def _wait_for_a_pod(link: socket.socket, tell: int, survey: cgroup.Survey, own_score: str | None) -> NoReturn:
-    """Become the keeper of the next pod that the driver asks for."""
+    """Become the keeper of the next pod that the driver requests."""
     received = None
     try:
         received = _receive(link)

@@ -1,7 +1,7 @@
-"""What the kernel rings when memory runs short: an eventfd on cgroup version 1, PSI and ``memory.events`` on version 2.
+"""Memory notifiers of the kernel: an eventfd on cgroup version 1, PSI and ``memory.events`` on version 2.
 
-A bell only says "look". It rings in both directions, too often and, on version 2, for want of memory of anybody; who hears
-it looks for himself.
+A notifier only means "read again". It fires in both directions, too often and, on version 2, for any cgroup's shortage; the
+receiver reads the memory itself.
 """
 
 import contextlib
@@ -13,17 +13,17 @@ from typing import Protocol
 USAGE, CONTROL = "memory.usage_in_bytes", "cgroup.event_control"
 PRESSURE, EVENTS = "memory.pressure", "memory.events"
 TRIGGER = b"some 100000 2000000\0"
-"""A tenth of a second of stalls within two: the window that also agents without CAP_SYS_RESOURCE may ask for."""
+"""A tenth of a second of stalls in two seconds: the window that is allowed without CAP_SYS_RESOURCE."""
 
 
-class Bell(Protocol):
-    """Something that becomes readable when it is worth looking."""
+class MemoryNotifier(Protocol):
+    """A descriptor that becomes readable when memory should be read again."""
 
     def fileno(self) -> int:
         """Return its descriptor."""
         ...
 
-    def silence(self) -> None:
+    def reset(self) -> None:
         """Take back that it rang."""
         ...
 
@@ -32,7 +32,7 @@ class Bell(Protocol):
         ...
 
 
-class LevelBell:
+class LevelNotifier:
     """Rings whenever the usage of a version 1 cgroup passes a level, in bytes, up or down. Raises OSError."""
 
     def __init__(self, folder: str, level_bytes: int) -> None:
@@ -52,7 +52,7 @@ class LevelBell:
         """Return the eventfd."""
         return self._event
 
-    def silence(self) -> None:
+    def reset(self) -> None:
         """Set its count to 0."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._event)
@@ -62,7 +62,7 @@ class LevelBell:
         os.close(self._event)
 
 
-class StallBell:
+class StallNotifier:
     """Rings when tasks wait for memory (`pressure`), or a cgroup's `events` change. Raises OSError without the former."""
 
     def __init__(self, pressure: str, events: str = "") -> None:
@@ -85,7 +85,7 @@ class StallBell:
         """Return an epoll's descriptor, which is readable when one of the files has something urgent."""
         return self._poll.fileno()
 
-    def silence(self) -> None:
+    def reset(self) -> None:
         """Take the PSI event by polling, a change of the events by reading them."""
         self._poll.poll(0)
         for file in self._files[1:]:
