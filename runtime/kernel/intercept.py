@@ -79,6 +79,10 @@ class Interceptor(Protocol):
         """See a message, a kernel message too, as its receiver is about to handle it; raise to crash the receiver."""
         ...
 
+    def crashing(self, path: Path, error: BaseException) -> None:
+        """See that an incarnation dies of an exception: of a bug, or of what `delivering` raised."""
+        ...
+
     def operating(self, path: Path, port: str, call: str, when: When) -> Struck:
         """Judge an operation just before its effect, or its outcome just after it."""
         ...
@@ -109,6 +113,8 @@ class FaultInterceptor:
         self._matches = [0] * len(plan.faults)
         self._strikes = [0] * len(plan.faults)
         self._points: dict[tuple[str, str, When], int] = {}
+        self.unplanned: tuple[str, ...] = ()
+        """Deaths of incarnations that no fault of the plan caused, each in a sentence."""
 
     @property
     def struck(self) -> tuple[tuple[AnyFault, int], ...]:
@@ -167,6 +173,12 @@ class FaultInterceptor:
         if fault is not None:
             raise FaultError(f"planned crash of {path} on {name}")
 
+    def crashing(self, path: Path, error: BaseException) -> None:
+        """Keep a death that was not planned."""
+        if not isinstance(error, FaultError):
+            with self._lock:
+                self.unplanned = (*self.unplanned, f"{path} died of {type(error).__name__}: {error}")
+
     def operating(self, path: Path, port: str, call: str, when: When) -> Struck:
         """Fail, hang, delay or kill at an operation, and record the point."""
         with self._lock:
@@ -213,7 +225,7 @@ class FaultInterceptor:
     def waking(self, path: Path, at: Instant) -> None:
         """Let every alarm ring."""
 
-    def reading_wall(self, path: Path) -> float:  # noqa: ARG002  # the wall clock is everybody's
+    def reading_wall(self, path: Path) -> float:  # noqa: ARG002  # all actors read one wall clock
         """Jump the wall clock."""
         fault = self._strike(lambda fault: isinstance(fault, JumpWallClock))
         return fault.by_s if isinstance(fault, JumpWallClock) else 0.0

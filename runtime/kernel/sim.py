@@ -13,6 +13,7 @@ from random import Random
 
 from api.ids import Instant, WallNs
 from api.ports.port import Undo
+from runtime.kernel import lifecycle
 from runtime.kernel.actor import LogFactory
 from runtime.kernel.cell import Cell
 from runtime.kernel.intercept import Interceptor
@@ -150,7 +151,7 @@ class SimSystem(System):
         return True
 
     def changed(self) -> None:
-        """Conditions are looked at after each step anyway."""
+        """Conditions are checked after each step anyway."""
 
     def jump_wall(self, by_s: float) -> None:
         """Move the virtual wall clock."""
@@ -165,7 +166,7 @@ class SimSystem(System):
         """Drop the whole system as kill -9 would: no callback runs, later completions are ignored, time goes on."""
         self.halted = True
         for cell in self.cells():
-            cell.vanish()
+            lifecycle.vanish(cell)
         self._ready.clear()
 
     def step(self) -> bool:
