@@ -35,7 +35,7 @@ class CellAlarm:
         self._timer = cell.system.timers.call_at(at, lambda: cell.command(self._ring))
 
     def stop_timer(self) -> None:
-        """Take the timer back."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer()
 

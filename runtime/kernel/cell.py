@@ -22,7 +22,7 @@ from runtime.kernel.actor import Actor, Log, Spec
 from runtime.kernel.alarm import CellAlarm
 from runtime.kernel.context import CellContext, CellHandle
 from runtime.kernel.delivery import deliver
-from runtime.kernel.mailbox import Command, Mailbox, Offer
+from runtime.kernel.mailbox import QUEUED, WAKE, Command, Mailbox, Offer
 from runtime.kernel.operations import Operation
 from runtime.kernel.streams import Listening
 from runtime.kernel.trace import Ring, brief, cut
@@ -161,7 +161,7 @@ class Cell(pykka.Actor):
 
     def command(self, command: Command) -> None:
         """Have the cell do something to itself, before all messages."""
-        if self.inbox.command(command) is Offer.WAKE:
+        if self.inbox.command(command) is WAKE:
             self.system.ready(self)
 
     def accept(self, message: Message, key: str | None) -> None:
@@ -173,10 +173,10 @@ class Cell(pykka.Actor):
         self._follow(message, self.inbox.post(message, self.system.clock(), ordered=ordered))
 
     def _follow(self, message: Message, offer: Offer) -> None:
-        """Do what follows from the mailbox's word on a message."""
-        if offer is Offer.WAKE:
+        """Queue the cell, or refuse the message, as the mailbox decided."""
+        if offer is WAKE:
             self.system.ready(self)
-        elif offer is not Offer.QUEUED:
+        elif offer is not QUEUED:
             self.system.refuse(self.path, message, offer)
 
     def settle(self, operation: Operation, outcome: Outcome) -> None:

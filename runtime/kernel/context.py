@@ -113,7 +113,7 @@ class CellContext:
         return OpId(self._cell.last_op)
 
     def wake_at(self, at: Instant | None) -> None:
-        """Ask for one `Alarm` at `at`, replacing an earlier request; None takes it back."""
+        """Ask for one `Alarm` at `at`, replacing an earlier request; None cancels it."""
         self._cell.alarm.set(self._cell, at)
 
     def start(self, op: OpId, port: Port | BlockingPort, call: msgspec.Struct, deadline_s: float) -> None:

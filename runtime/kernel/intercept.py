@@ -57,7 +57,7 @@ class Fate(Enum):
 
 
 class Struck(msgspec.Struct, frozen=True, kw_only=True):
-    """The seam's word on one operation or item."""
+    """The seam's verdict on one operation or item."""
 
     fate: Fate = Fate.PASS
     failure: Failure | None = None
@@ -72,7 +72,7 @@ class Interceptor(Protocol):
     """Sees everything that crosses between an actor and what is not it. Methods may run on any thread."""
 
     def sending(self, path: Path, message: Message) -> Sending:
-        """Judge a message told to `path`; kernel messages never come here."""
+        """Judge a message sent to `path`; kernel messages never come here."""
         ...
 
     def delivering(self, path: Path, message: Message) -> None:
@@ -128,7 +128,7 @@ class FaultInterceptor:
             return tuple(sorted((port, call, when, n) for (port, call, when), n in self._points.items()))
 
     def _strike(self, selects: Callable[[AnyFault], bool]) -> AnyFault | None:
-        """Count the match on every fault that selects it; return the first whose turn it is."""
+        """Count the match on every fault that selects it; return the first that strikes now."""
         first = None
         with self._lock:
             for index, fault in enumerate(self.plan.faults):

@@ -79,7 +79,7 @@ def bring_up(cell: "Cell") -> None:
 
 
 def crash(cell: "Cell", error: BaseException, message: Message, took_s: float) -> None:
-    """End the incarnation because of an exception; say so with the deliveries that led to it."""
+    """End the incarnation because of an exception, and log it with the deliveries that led to it."""
     cause = cut(f"{type(error).__name__}: {error}", CAUSE_LIMIT)
     if cell.system.interceptor is not None:
         cell.system.interceptor.crashing(cell.path, error)
@@ -140,7 +140,7 @@ def stop(cell: "Cell") -> None:
 
 
 def stop_for(caller: "Future[Any] | None", cell: "Cell") -> None:
-    """Stop, and tell `caller`, who used pykka's own stop, when it is done."""
+    """Stop; `caller`, who used pykka's own stop, is answered when it is done."""
     stop(cell)
     if caller is None:
         return
@@ -198,11 +198,11 @@ def give_up_on(cell: "Cell", child: "Cell") -> None:
 
 
 def finish(cell: "Cell") -> None:
-    """Be dead: the last words, then nothing is left but what the system keeps for people."""
+    """Be dead: `on_stop`, then nothing is left but what the system keeps for people."""
     stopping = cell.stopping
     assert stopping is not None
     if stopping.gentle:
-        say_goodbye(cell)
+        run_on_stop(cell)
     let_go(cell)
     operations, cell.operations = cell.operations, {}
     for operation in list(operations.values()):
@@ -219,12 +219,12 @@ def finish(cell: "Cell") -> None:
 
 
 def answer(caller: "Future[Any]") -> None:
-    """Tell a caller of pykka's own stop that it is done."""
+    """Answer a caller of pykka's own stop: it is done."""
     with suppress(Exception):  # pykka may have answered it already
         caller.set(None)
 
 
-def say_goodbye(cell: "Cell") -> None:
+def run_on_stop(cell: "Cell") -> None:
     """Give the incarnation its `on_stop`; a failed one is traced and logged, and changes nothing."""
     incarnation, context = cell.incarnation, cell.context
     if incarnation is None or context is None:
@@ -235,9 +235,11 @@ def say_goodbye(cell: "Cell") -> None:
     try:
         incarnation.on_stop(context)
         cell.committed = incarnation.state
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # a failed goodbye is still one
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the actor stops all the same
         said = cut(f"{type(error).__name__}: {error}")
         report(cell.log, "on_stop failed", error)
+        if cell.system.interceptor is not None:
+            cell.system.interceptor.crashing(cell.path, error)
     cell.current = None
     cell.record(ENDING, said, cell.system.clock() - cell.moment)
 

@@ -42,6 +42,10 @@ class Offer(StrEnum):
     FOREIGN = "not a message"
 
 
+QUEUED, WAKE = Offer.QUEUED, Offer.WAKE
+"""Looked up for each message: the members of an enumeration take longer to find than a module's names."""
+
+
 class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """What became of all messages of one mailbox."""
 
@@ -105,12 +109,11 @@ class Mailbox:
                 if self.unkeyed >= self.limit:
                     self.dead_lettered += 1
                     return Offer.FULL
-                self._append(message, at)
-            else:
+                self.unkeyed += 1
+            elif self.ordinary.pop(key, None) is not None:
                 # The newest goes to the end: in the older one's place it would overtake what its own sender sent before.
-                if self.ordinary.pop(key, None) is not None:
-                    self.conflated += 1
-                self.ordinary[key] = at, message
+                self.conflated += 1
+            self.ordinary[self.accepted if key is None else key] = at, message
             return self._wake()
 
     def post(self, message: Message, at: Instant, *, ordered: bool = False) -> Offer:
@@ -123,7 +126,8 @@ class Mailbox:
                 return self._refuse(self.closed)
             self.accepted += 1
             if ordered:
-                self._append(message, at)
+                self.unkeyed += 1
+                self.ordinary[self.accepted] = at, message
             else:
                 self.control.append((at, message))
             return self._wake()
@@ -134,11 +138,10 @@ class Mailbox:
             if self.closed is Offer.GONE:
                 return self.closed
             self.commands.append(command)
-            return self._schedule()
-
-    def _append(self, message: Message, at: Instant) -> None:
-        self.ordinary[self.accepted] = at, message
-        self.unkeyed += 1
+            if self.scheduled:
+                return QUEUED
+            self.scheduled = True
+            return WAKE
 
     def _refuse(self, reason: Offer) -> Offer:
         if reason is not Offer.GONE:
@@ -148,14 +151,13 @@ class Mailbox:
         return reason
 
     def _wake(self) -> Offer:
-        self.high_water = max(self.high_water, self.pending)
-        return Offer.QUEUED if self.held else self._schedule()
-
-    def _schedule(self) -> Offer:
-        if self.scheduled:
-            return Offer.QUEUED
+        pending = len(self.control) + len(self.ordinary)
+        if pending > self.high_water:  # noqa: PLR1730  # max() takes longer than all else here
+            self.high_water = pending
+        if self.held or self.scheduled:
+            return QUEUED
         self.scheduled = True
-        return Offer.WAKE
+        return WAKE
 
     def take(self) -> Arrival | Command | None:
         """Take the next command or message; None when there is nothing to do.
@@ -165,16 +167,17 @@ class Mailbox:
         with self.lock:
             if self.commands:
                 return self.commands.pop(0)
-            if self.held or not self.pending:
-                self.scheduled = False
-                return None
-            self.handled += 1
-            if self.control:
+            if self.control and not self.held:
+                self.handled += 1
                 return self.control.pop(0)
-            key, arrival = self.ordinary.popitem(last=False)
-            if isinstance(key, int):
-                self.unkeyed -= 1
-            return arrival
+            if self.ordinary and not self.held:
+                self.handled += 1
+                key, arrival = self.ordinary.popitem(last=False)
+                if isinstance(key, int):
+                    self.unkeyed -= 1
+                return arrival
+            self.scheduled = False
+            return None
 
     @property
     def pending(self) -> int:

@@ -30,7 +30,7 @@ from runtime.kernel.trace import brief
 WORKERS = 2
 BATCH = 32
 SLICE_S = 0.005
-"""What a cell may hold a thread before the others get their turn, between messages."""
+"""What a cell may hold a thread, between messages, before other cells run."""
 
 
 class CellThread:
@@ -116,7 +116,7 @@ class PooledSystem(System):
             return self._news.wait_for(condition, deadline_s)
 
     def changed(self) -> None:
-        """Wake who waits."""
+        """Wake those who wait."""
         with self._news:
             self._news.notify_all()
 
@@ -136,7 +136,7 @@ class PooledSystem(System):
         self._busy.set()
 
     def halt(self) -> None:
-        """Stop at once, without a word to any actor."""
+        """Stop at once, with no message to any actor."""
         self.halted = True
         for cell in self.cells():
             lifecycle.vanish(cell)
@@ -175,7 +175,7 @@ class PooledSystem(System):
                 if not more:
                     cell = None
                 elif worker.replaced or queue.waiting:
-                    # Others wait for their turn.
+                    # Other cells wait.
                     queue.put(cell)
                     cell = None
         except Exception as error:
@@ -192,13 +192,13 @@ class PooledSystem(System):
         while not self.ended:
             self._busy.wait()
             self._busy.clear()
-            # Sleep before the first look: a short handler is long over by then, and a trickle of messages costs
-            # the watchdog at most one look each time.
-            while not self._closed.wait(self._held_s / 2) and self._look():
+            # Sleep before the first check: a short handler is long over by then, and a trickle of messages costs
+            # the watchdog at most one check each time.
+            while not self._closed.wait(self._held_s / 2) and self._check():
                 pass
 
-    def _look(self) -> bool:
-        """Look once over the workers; return whether there is a reason to look again soon."""
+    def _check(self) -> bool:
+        """Check all workers; return whether there is a reason to check again soon."""
         with self._workers_lock:
             workers = list(self._workers)
         now = self.clock()
@@ -221,8 +221,8 @@ class PooledSystem(System):
                 )
                 self._add_worker()
         if not busy:
-            # From here on the next worker that finds work rouses the watchdog. One that found some just before
-            # has left its cell where the next look sees it.
+            # From here on the next worker that finds work wakes the watchdog. One that found some just before
+            # has left its cell where the next check sees it.
             self._watching = False
             with self._workers_lock:
                 busy = any(worker.cell is not None and not worker.replaced for worker in self._workers)

@@ -24,7 +24,7 @@ class RunQueue:
 
     def __init__(self) -> None:
         self.waiting: deque[Cell | None] = deque()
-        """In the order in which they came; None tells the thread that takes it to end."""
+        """In the order in which they came; None ends the thread that takes it."""
         self._sleeping: list[Lock] = []
         """One lock for each thread that sleeps; its release wakes the thread."""
         self._runners: set[int] = set()
@@ -33,7 +33,7 @@ class RunQueue:
     def put(self, cell: "Cell | None") -> None:
         """Queue `cell`, and see that a thread takes it."""
         self.waiting.append(cell)
-        if get_ident() not in self._runners:
+        if self._sleeping and get_ident() not in self._runners:
             self._wake_one()
 
     def take(self) -> "Cell | None":
@@ -48,7 +48,7 @@ class RunQueue:
         alarm = Lock()
         alarm.acquire()
         self._sleeping.append(alarm)
-        # Who put a cell before that saw no thread asleep: look for it once more.
+        # Who put a cell before that saw no thread asleep: check once more.
         if not self.waiting:
             alarm.acquire()
         else:

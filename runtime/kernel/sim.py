@@ -21,11 +21,11 @@ from runtime.kernel.operations import Operation
 from runtime.kernel.system import System
 
 EPOCH_NS = 1_700_000_000_000_000_000
-"""Where virtual wall clocks start unless told otherwise."""
+"""Where virtual wall clocks start unless given otherwise."""
 
 
 class VirtualTimer:
-    """One alarm of virtual time; calling it takes it back."""
+    """One alarm of virtual time; calling it cancels it."""
 
     __slots__ = ("then",)
 
@@ -33,7 +33,7 @@ class VirtualTimer:
         self.then: Callable[[], None] | None = then
 
     def __call__(self) -> None:
-        """Take the alarm back."""
+        """Cancel the alarm."""
         self.then = None
 
 

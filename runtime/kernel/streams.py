@@ -55,7 +55,7 @@ class Listening:
         self._undo: Undo | None = None
 
     def begin(self) -> None:
-        """Open the stream; one that can not be opened ends at once, with the reason."""
+        """Open the stream; one that cannot be opened ends at once, with the reason."""
         try:
             undo = self._stream.open(self._push, self._end)
         except OperatingError as error:

@@ -1,11 +1,10 @@
 """The actor system, whatever executes it: the table of cells, their tree, dead letters, and what people may see.
 
 `PooledSystem` and `SimSystem` are this class with a clock, a way to run cells and a way to carry out operations.
-Reads (`list_actors`, `trace`, `committed` ...) look at what the kernel keeps and send nothing, so they answer while
-actors are stuck.
+Reads (`list_actors`, `trace`, `committed` ...) use what the kernel keeps and send nothing, so they answer while actors
+are stuck.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -34,12 +33,12 @@ from runtime.kernel.actor import Handle, Log, LogFactory, Spec, silent
 from runtime.kernel.ask import ASK, Replies
 from runtime.kernel.cell import Cell
 from runtime.kernel.context import CellHandle, PathHandle
+from runtime.kernel.executor import Executor
 from runtime.kernel.failure import ActorDiedError, ActorUnavailableError
 from runtime.kernel.intercept import Interceptor
 from runtime.kernel.introspection import Grave, actor_row, total
 from runtime.kernel.mailbox import Accounts, Offer
 from runtime.kernel.meter import Meters
-from runtime.kernel.operations import Operation
 from runtime.kernel.trace import DeadLetters, report, ring_depth
 
 GRAVES = 256
@@ -48,10 +47,8 @@ EXPIRED = "expired"
 FAULT = "fault"
 
 
-class System(ABC):
+class System(Executor):
     """The actor system; see the module. `name` is the root of all paths and no actor itself."""
-
-    clock: Callable[[], Instant]
 
     def __init__(
         self,
@@ -75,7 +72,6 @@ class System(ABC):
         """Set when an actor directly below the root died for good: the process is to exit non-zero."""
         self.ended = False
         self._cells: dict[Path, Cell] = {}
-        self._roots: dict[Path, Cell] = {}
         self._graves: OrderedDict[Path, Grave] = OrderedDict()
         self._started = 0
         self._letters = DeadLetters(self.log)
@@ -83,49 +79,6 @@ class System(ABC):
         self._buried = Accounts()
         self._unowned = 0
         self._replies = Replies()
-
-    # What an executor is.
-
-    @abstractmethod
-    def ready(self, cell: Cell) -> None:
-        """Run `cell` soon. Called once until the cell has found its mailbox empty."""
-
-    @abstractmethod
-    def launch(self, operation: Operation) -> None:
-        """Carry out `operation` soon, off the thread of the actor if it may hold its thread."""
-
-    @abstractmethod
-    def after_effect(self, then: Callable[[], None]) -> None:
-        """Call `then`, which settles an operation, as soon as that is due."""
-
-    @abstractmethod
-    def draw_seed(self) -> int:
-        """Return a new random number of 63 bits."""
-
-    @abstractmethod
-    def await_until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
-        """Wait from outside the tree for a `condition` over deaths and answers; return whether it holds."""
-
-    @abstractmethod
-    def changed(self) -> None:
-        """Take note that a condition of `await_until` may hold now."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the executor: nothing runs any more."""
-
-    @abstractmethod
-    def jump_wall(self, by_s: float) -> None:
-        """Move the wall clock."""
-
-    @property
-    def threads(self) -> int:
-        """Return how many threads the executor has now."""
-        return 1
-
-    def unresponsive(self, cell: Cell) -> str:  # noqa: ARG002  # an executor that can be held up overrides this
-        """Return in one sentence why `cell` counts as stuck, empty when it does not."""
-        return ""
 
     # The tree.
 
@@ -136,16 +89,16 @@ class System(ABC):
     def spawn_under(self, parent: Cell | None, spec: Spec[Any]) -> Handle[Any]:
         """Start an actor as a child of `parent`."""
         if not spec.name or "/" in spec.name:
-            raise RejectedError(f"{spec.name!r} can not name an actor: it must be one step of a path")
+            raise RejectedError(f"{spec.name!r} cannot name an actor: it must be one step of a path")
         if self.halted or self.ended:
-            raise RejectedError(f"actor {spec.name} can not start: the actor system has ended")
+            raise RejectedError(f"actor {spec.name} cannot start: the actor system has ended")
         if parent is not None and parent.stopping:
             raise UnavailableError(f"{parent.path} starts no child: it is stopping")
         path = Path(f"{parent.path if parent else self.root}/{spec.name}")
         with self.lock:
             if path in self._cells:
                 raise AlreadyExistsError(
-                    f"actor {path} can not start: its name is free only when its holder is gone"
+                    f"actor {path} cannot start: its name is free only when its holder is gone"
                 )
             self._started += 1
             Cell.start(self, spec, path, parent, self._started)
@@ -156,9 +109,7 @@ class System(ABC):
         with self.lock:
             self._cells[cell.path] = cell
             self._graves.pop(cell.path, None)
-            if cell.parent is None:
-                self._roots[cell.path] = cell
-            else:
+            if cell.parent is not None:
                 cell.parent.children = (*cell.parent.children, cell)
             self._set_trace_depth()
 
@@ -172,15 +123,13 @@ class System(ABC):
         self.trace_depth = depth
 
     def remove(self, cell: Cell) -> None:
-        """Take a dead cell out of table and tree, keep what people may still ask for, tell parent and watchers."""
+        """Take a dead cell out of table and tree, keep what people may still ask for, report to parent and watchers."""
         with self.lock:
             if self._cells.get(cell.path) is cell:
                 del self._cells[cell.path]
             parent = cell.parent
             if parent is not None:
                 parent.children = tuple(child for child in parent.children if child is not cell)
-            elif self._roots.get(cell.path) is cell:
-                del self._roots[cell.path]
             row = self._row(cell, self.clock())
             self._graves[cell.path] = Grave(row=row, committed=cell.committed, ring=cell.ring)
             if len(self._graves) > GRAVES:
@@ -201,19 +150,19 @@ class System(ABC):
         self.changed()
 
     def _audience(self, cell: Cell) -> tuple[Cell, ...]:
-        """Return who is told of `cell`: its parent, then its watchers, those that still live."""
+        """Return who is to know what becomes of `cell`: its parent, then its watchers, those that still live."""
         with self.lock:
             parent = () if cell.parent is None or cell.parent.stopping else (cell.parent,)
             paths = [path for path in cell.watchers if cell.parent is None or path != cell.parent.path]
             return (*parent, *(self._cells[path] for path in paths if path in self._cells))
 
     def announce(self, cell: Cell, message: Restarted) -> None:
-        """Tell parent and watchers that `cell` has a new incarnation."""
+        """Report to parent and watchers that `cell` has a new incarnation."""
         for watcher in self._audience(cell):
             watcher.post(message)
 
     def watch(self, watcher: Path, path: Path) -> None:
-        """Have `watcher` told of `path`. Whoever is not there any more is reported dead at once."""
+        """Have restarts and the death of `path` reported to `watcher`. An actor that is gone is reported dead at once."""
         with self.lock:
             cell = self._cells.get(path)
             if cell is not None:
@@ -235,7 +184,7 @@ class System(ABC):
     def kill(self, handle: Handle[Any], *, no_restart: bool = True) -> None:
         """End an actor without a goodbye, for good or, with `no_restart` False, as an exception would.
 
-        An old handle never ends a later actor of the same name. Raises `ActorDiedError` when there is nobody.
+        An old handle never ends a later actor of the same name. Raises `ActorDiedError` when it is gone.
         """
         cell = self._cells.get(handle.path)
         if cell is None or (isinstance(handle, CellHandle) and cell.handle != handle):
@@ -253,13 +202,13 @@ class System(ABC):
         return grave.row
 
     def handle(self, path: Path) -> Handle[Any]:
-        """Return a handle on whoever lives at `path` when a message arrives there."""
+        """Return a handle on the actor that lives at `path` when a message arrives there."""
         return PathHandle(path, self)
 
     # Messages.
 
     def route(self, path: Path, message: Any) -> None:
-        """Tell whoever lives at `path`; nobody there means a dead letter."""
+        """Send to the actor that lives at `path`; without one the message is a dead letter."""
         cell = self._cells.get(path)
         if cell is not None:
             cell.handle.tell(message)
@@ -271,7 +220,7 @@ class System(ABC):
             self.bury_unowned(path, message, EXPIRED)
 
     def divert(self, cell: Cell, message: Message) -> bool:
-        """Ask the seam about a message told to `cell`; return whether it was lost, delayed or doubled here."""
+        """Ask the seam about a message sent to `cell`; return whether it was lost, delayed or doubled here."""
         seam = self.interceptor
         if seam is None or self.halted or isinstance(message, KernelMessage):
             return False
@@ -321,7 +270,7 @@ class System(ABC):
     # The edge.
 
     def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
-        """Tell the actor at `path` the message made for a reply path, and wait for what is told to that path.
+        """Send the message made for a reply path to the actor at `path`, and wait for what is sent to that path.
 
         Raises `ActorDiedError` when the actor is dead or dies, `ActorUnavailableError` when it is still restarting
         at the deadline, `TimedOutError` when it just does not answer. A later answer is a dead letter, `expired`.
@@ -354,7 +303,7 @@ class System(ABC):
         overdue: list[Path] = []
         while True:
             with self.lock:
-                left = [cell for path, cell in self._roots.items() if path not in overdue]
+                left = [c for c in self._cells.values() if c.parent is None and c.path not in overdue]
             if not left:
                 break
             cell = left[-1]
@@ -382,7 +331,7 @@ class System(ABC):
         return self._cells.get(cell.path) is not cell
 
     def wait(self, deadline_s: float) -> bool:
-        """Wait until the system has failed or was shut down; return whether it is so. `failed` tells which."""
+        """Wait until the system has failed or was shut down; return whether it is so. `failed` shows which."""
         return self.await_until(lambda: self.failed is not None or self.ended, deadline_s)
 
     # What people see.
@@ -433,7 +382,7 @@ class System(ABC):
         return self.meters.rows()
 
     def dead_letter_counts(self) -> tuple[tuple[str, int], ...]:
-        """Return how many messages nobody handled, by reason."""
+        """Return how many messages no actor handled, by reason."""
         return self._letters.by_reason()
 
     def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
@@ -462,9 +411,7 @@ class System(ABC):
         """Return the committed states below `path`, by path: of live children, and of those that failed for good."""
         with self.lock:
             found = [
-                (cell.path, cell.committed)
-                for cell in self._cells.values()
-                if cell.parent_path == path
+                (cell.path, cell.committed) for cell in self._cells.values() if cell.parent_path == path
             ] + [
                 (grave.row.path, grave.committed)
                 for grave in self._graves.values()

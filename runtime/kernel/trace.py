@@ -7,6 +7,7 @@ value that a message must not show. Rings become shorter as actors become many.
 import traceback
 from collections import deque
 from threading import Lock
+from typing import Any
 
 from api.ids import Instant, Path
 from api.messages import Message
@@ -30,13 +31,13 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
     return text.replace("\n", " ") if "\n" in text else text
 
 
-def brief(message: object) -> str:
-    """Return the message's own line; a message whose `brief` fails is named by its class."""
+def brief(message: Any) -> str:
+    """Return the message's own line; what is no message, or fails to give a line, is named by its class."""
     try:
-        text = message.brief() if isinstance(message, Message) else type(message).__name__
+        return cut(message.brief())
     except Exception as error:  # noqa: BLE001  # a faulty brief must not cost the actor that merely got the message
-        return f"{type(message).__name__} (its brief() raised {type(error).__name__})"
-    return cut(text)
+        name = type(message).__name__
+        return f"{name} (its brief() raised {type(error).__name__})" if isinstance(message, Message) else name
 
 
 def report(log: Log, text: str, error: BaseException, **facts: object) -> None:
@@ -52,7 +53,8 @@ class Ring(list[Entry]):
     def add(self, entry: Entry, depth: int) -> None:
         """Keep `entry`, and drop what is older than the last `depth`."""
         self.append(entry)
-        self.trim(depth)
+        if len(self) > depth:
+            del self[0]
 
     def trim(self, depth: int) -> None:
         """Drop what is older than the last `depth`."""
