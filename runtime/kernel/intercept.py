@@ -113,8 +113,8 @@ class FaultInterceptor:
         self._matches = [0] * len(plan.faults)
         self._strikes = [0] * len(plan.faults)
         self._points: dict[tuple[str, str, When], int] = {}
-        self.unplanned: tuple[str, ...] = ()
-        """Deaths of incarnations that no fault of the plan caused, each in a sentence."""
+        self.unplanned: list[tuple[Path, str]] = []
+        """Which incarnations died of an exception that no fault of the plan raised, and of what."""
 
     @property
     def struck(self) -> tuple[tuple[AnyFault, int], ...]:
@@ -176,8 +176,7 @@ class FaultInterceptor:
     def crashing(self, path: Path, error: BaseException) -> None:
         """Keep a death that was not planned."""
         if not isinstance(error, FaultError):
-            with self._lock:
-                self.unplanned = (*self.unplanned, f"{path} died of {type(error).__name__}: {error}")
+            self.unplanned.append((path, f"{type(error).__name__}: {error}"))
 
     def operating(self, path: Path, port: str, call: str, when: When) -> Struck:
         """Fail, hang, delay or kill at an operation, and record the point."""
