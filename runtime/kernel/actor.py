@@ -46,7 +46,7 @@ class Log(Protocol):
         ...
 
     def warning(self, text: str, **facts: object) -> None:
-        """Log what somebody should look at."""
+        """Log what an operator should check."""
         ...
 
     def error(self, text: str, **facts: object) -> None:
@@ -62,23 +62,23 @@ class Silence:
     """The log of a system that was given none."""
 
     def debug(self, text: str, **facts: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def info(self, text: str, **facts: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def warning(self, text: str, **facts: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def error(self, text: str, **facts: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 SILENCE = Silence()
 
 
 def silent(path: Path) -> Log:  # noqa: ARG001  # every path is as silent
-    """Return the log that says nothing."""
+    """Return the log that keeps nothing."""
     return SILENCE
 
 
@@ -143,7 +143,7 @@ class Context(Protocol):
         ...
 
     def wake_at(self, at: Instant | None) -> None:
-        """Ask for one `Alarm` at `at`, replacing an earlier request; None takes it back."""
+        """Ask for one `Alarm` at `at`, replacing an earlier request; None cancels it."""
         ...
 
     def start(self, op: OpId, port: Port | BlockingPort, call: msgspec.Struct, deadline_s: float) -> None:
@@ -173,7 +173,7 @@ class Context(Protocol):
     def spawn(self, spec: Spec[M]) -> Handle[M]:
         """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone.
 
-        Children survive a restart of their parent, so an `on_start` that spawns looks at `children` first.
+        Children survive a restart of their parent, so an `on_start` that spawns checks `children` first.
         """
         ...
 
@@ -186,11 +186,11 @@ class Context(Protocol):
         ...
 
     def watch(self, path: Path) -> None:
-        """Be told `Restarted` and `ChildDied` of the actor at `path`. Children are watched by their parent anyway."""
+        """Get `Restarted` and `ChildDied` of the actor at `path`; a parent gets those of its children anyway."""
         ...
 
     def handle(self, path: Path) -> Handle[Any]:
-        """Return a handle on whoever lives at `path` when a message arrives there."""
+        """Return a handle on the actor that lives at `path` when a message arrives there."""
         ...
 
 
@@ -251,7 +251,7 @@ class Actor(Generic[M]):
         raise NotImplementedError
 
     def on_stop(self, ctx: Context) -> None:
-        """Say goodbye; bounded by the spec's stop deadline."""
+        """End in order; bounded by the spec's stop deadline."""
 
     def explain_last(self) -> str:
         """Return one line on what the last message led to, for the trace."""

@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pykka
 
+from api.errors import AlreadyExistsError
 from api.ids import Instant, OpId, Path, WallNs
 from api.messages import Message
 from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Handle, Log, Spec
+from runtime.kernel.operations import Operation
+from runtime.kernel.streams import Listening
+from runtime.kernel.trace import report
 
 if TYPE_CHECKING:
     from runtime.kernel.cell import Cell
@@ -48,7 +52,7 @@ class CellHandle:
 
 
 class PathHandle:
-    """The address of whoever lives at a path when a message arrives there."""
+    """The address of the actor that lives at a path when a message arrives there."""
 
     __slots__ = ("_system", "path")
 
@@ -57,7 +61,7 @@ class PathHandle:
         self._system = system
 
     def tell(self, message: Any) -> None:
-        """Send `message`; nobody there means a dead letter."""
+        """Send `message`; no actor there means a dead letter."""
         self._system.route(self.path, message)
 
     def __eq__(self, other: object) -> bool:
@@ -71,13 +75,15 @@ class PathHandle:
 
 
 class CellContext:
-    """What one incarnation may do; see `runtime.kernel.actor.Context`."""
+    """What one incarnation may do, see `runtime.kernel.actor.Context`; it has the incarnation's streams."""
 
-    __slots__ = ("_cell", "incarnation")
+    __slots__ = ("_cell", "incarnation", "streams")
 
     def __init__(self, cell: "Cell", incarnation: int) -> None:
         self._cell = cell
         self.incarnation = incarnation
+        self.streams: dict[str, Listening] = {}
+        """The open ones, by name."""
 
     @property
     def self(self) -> Handle[Any]:
@@ -103,36 +109,61 @@ class CellContext:
 
     def new_op(self) -> OpId:
         """Return the next operation id of this actor."""
-        return self._cell.new_op()
+        self._cell.last_op += 1
+        return OpId(self._cell.last_op)
 
     def wake_at(self, at: Instant | None) -> None:
-        """Ask for one `Alarm` at `at`, replacing an earlier request; None takes it back."""
-        self._cell.wake_at(at)
+        """Ask for one `Alarm` at `at`, replacing an earlier request; None cancels it."""
+        self._cell.alarm.set(self._cell, at)
 
     def start(self, op: OpId, port: Port | BlockingPort, call: msgspec.Struct, deadline_s: float) -> None:
-        """Hand `call` to `port`; one `Outcome` with `op` follows, at the deadline at the latest."""
-        self._cell.start_operation(op, port, call, deadline_s)
+        """Hand `call` to `port`; one `Outcome` with `op` follows. Raises `AlreadyExistsError` when `op` is in flight."""
+        cell = self._cell
+        if op in cell.operations:
+            raise AlreadyExistsError(f"{cell.path}: operation {op} is in flight already")
+        operation = Operation(cell.system, cell, op=op, port=port, call=call, deadline_s=deadline_s)
+        cell.operations[op] = operation
+        operation.arm()
+        cell.system.launch(operation)
 
     def cancel(self, op: OpId) -> None:
-        """Cancel an operation; its `Outcome` still comes."""
-        self._cell.cancel_operation(op)
+        """Cancel an operation; its `Outcome` still comes. One that is not in flight is left alone."""
+        operation = self._cell.operations.get(op)
+        if operation is not None:
+            operation.cancel()
 
     def in_flight(self) -> tuple[OpId, ...]:
         """Return the operations in flight, ascending; an earlier incarnation may have started them."""
-        return tuple(sorted(self._cell.operations or ()))
+        return tuple(sorted(self._cell.operations))
 
     def call_name(self, op: OpId) -> str:
         """Return the class name of the call of an operation in flight, empty for one that is not."""
-        operation = (self._cell.operations or {}).get(op)
+        operation = self._cell.operations.get(op)
         return operation.call_name if operation is not None else ""
 
     def listen(self, stream: Stream) -> None:
         """Open `stream`; an open one is left as it is."""
-        self._cell.listen(stream)
+        if stream.name not in self.streams:
+            listening = self.streams[stream.name] = Listening(self._cell.system, self._cell, stream)
+            listening.begin()
 
     def unlisten(self, name: str) -> None:
         """Close the stream of this name."""
-        self._cell.unlisten(name)
+        listening = self.streams.pop(name, None)
+        if listening is not None:
+            self._close(listening)
+
+    def close_streams(self) -> None:
+        """Close all streams: the incarnation is gone."""
+        for listening in list(self.streams.values()):
+            self._close(listening)
+        self.streams.clear()
+
+    def _close(self, listening: Listening) -> None:
+        try:
+            listening.close()
+        except Exception as error:  # noqa: BLE001  # a driver's bug in closing must not stop the stopping
+            report(self._cell.log, "closing a stream failed", error)
 
     def spawn(self, spec: Spec[Any]) -> Handle[Any]:
         """Start a child. Raises `AlreadyExistsError` while a child of that name is not wholly gone."""
@@ -140,18 +171,18 @@ class CellContext:
 
     def children(self) -> tuple[Path, ...]:
         """Return the children in the order of their start; they survive a restart of their parent."""
-        return self._cell.children_paths()
+        return tuple(child.path for child in self._cell.children)
 
     def stop(self, child: Path) -> None:
-        """Stop a child, or this actor itself."""
-        self._cell.stop_below(child)
+        """Stop a child, or this actor itself. Raises `NotFoundError` for any other."""
+        self._cell.system.stop_below(self._cell, child)
 
     def watch(self, path: Path) -> None:
-        """Be told `Restarted` and `ChildDied` of the actor at `path`."""
+        """Get `Restarted` and `ChildDied` of the actor at `path`."""
         self._cell.system.watch(self._cell.path, path)
 
     def handle(self, path: Path) -> Handle[Any]:
-        """Return a handle on whoever lives at `path` when a message arrives there."""
+        """Return a handle on the actor that lives at `path` when a message arrives there."""
         return PathHandle(path, self._cell.system)
 
 

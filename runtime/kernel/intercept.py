@@ -57,7 +57,7 @@ class Fate(Enum):
 
 
 class Struck(msgspec.Struct, frozen=True, kw_only=True):
-    """The seam's word on one operation or item."""
+    """The seam's verdict on one operation or item."""
 
     fate: Fate = Fate.PASS
     failure: Failure | None = None
@@ -72,11 +72,15 @@ class Interceptor(Protocol):
     """Sees everything that crosses between an actor and what is not it. Methods may run on any thread."""
 
     def sending(self, path: Path, message: Message) -> Sending:
-        """Judge a message told to `path`; kernel messages never come here."""
+        """Judge a message sent to `path`; kernel messages never come here."""
         ...
 
     def delivering(self, path: Path, message: Message) -> None:
         """See a message, a kernel message too, as its receiver is about to handle it; raise to crash the receiver."""
+        ...
+
+    def crashing(self, path: Path, error: BaseException) -> None:
+        """See that an incarnation dies of an exception: of a bug, or of what `delivering` raised."""
         ...
 
     def operating(self, path: Path, port: str, call: str, when: When) -> Struck:
@@ -109,6 +113,8 @@ class FaultInterceptor:
         self._matches = [0] * len(plan.faults)
         self._strikes = [0] * len(plan.faults)
         self._points: dict[tuple[str, str, When], int] = {}
+        self.unplanned: list[tuple[Path, str]] = []
+        """Which incarnations died of an exception that no fault of the plan raised, and of what."""
 
     @property
     def struck(self) -> tuple[tuple[AnyFault, int], ...]:
@@ -122,7 +128,7 @@ class FaultInterceptor:
             return tuple(sorted((port, call, when, n) for (port, call, when), n in self._points.items()))
 
     def _strike(self, selects: Callable[[AnyFault], bool]) -> AnyFault | None:
-        """Count the match on every fault that selects it; return the first whose turn it is."""
+        """Count the match on every fault that selects it; return the first that strikes now."""
         first = None
         with self._lock:
             for index, fault in enumerate(self.plan.faults):
@@ -166,6 +172,11 @@ class FaultInterceptor:
         )
         if fault is not None:
             raise FaultError(f"planned crash of {path} on {name}")
+
+    def crashing(self, path: Path, error: BaseException) -> None:
+        """Keep a death that was not planned."""
+        if not isinstance(error, FaultError):
+            self.unplanned.append((path, f"{type(error).__name__}: {error}"))
 
     def operating(self, path: Path, port: str, call: str, when: When) -> Struck:
         """Fail, hang, delay or kill at an operation, and record the point."""
@@ -213,7 +224,7 @@ class FaultInterceptor:
     def waking(self, path: Path, at: Instant) -> None:
         """Let every alarm ring."""
 
-    def reading_wall(self, path: Path) -> float:  # noqa: ARG002  # the wall clock is everybody's
+    def reading_wall(self, path: Path) -> float:  # noqa: ARG002  # all actors read one wall clock
         """Jump the wall clock."""
         fault = self._strike(lambda fault: isinstance(fault, JumpWallClock))
         return fault.by_s if isinstance(fault, JumpWallClock) else 0.0

@@ -2,8 +2,7 @@
 
 One set of counters for each class of actor and one for each call of a port, so their number is bounded by the source code.
 A message pays no lock: the interpreter changes threads between calls and not within an addition, so two threads that run
-actors of one class lose nothing that matters. What takes less than the first bound, which is nearly everything, the cell
-adds by itself, without a call.
+actors of one class lose nothing that matters.
 """
 
 from bisect import bisect_left
@@ -12,31 +11,30 @@ from threading import Lock
 from api.shown.introspection import HOP_BOUNDS_S as BOUNDS_S
 from api.shown.introspection import Hop, HopRow
 
-SHORT_S = BOUNDS_S[0]
 BUCKETS = len(BOUNDS_S) + 1
 OK = "ok"
 
 
 class ClassMeter:
-    """Hops of all actors of one class: `waits` in the mailbox, `takes` in the handler; `restarts` of incarnations."""
+    """Hops of all actors of one class: `waits` in the mailbox, `handlings`, `restarts` of incarnations."""
 
-    __slots__ = ("handled_s", "restarts", "short_takes", "short_waits", "takes", "waited_s", "waits")
+    __slots__ = ("handled_s", "handlings", "restarts", "waited_s", "waits")
 
     def __init__(self) -> None:
         self.waits = [0] * BUCKETS
-        self.takes = [0] * BUCKETS
-        self.short_waits = self.short_takes = 0
-        """Those up to the first bound; the first buckets of the lists stay empty."""
+        self.handlings = [0] * BUCKETS
         self.waited_s = self.handled_s = 0.0
         self.restarts = 0
 
-    def wait(self, seconds: float) -> None:
-        """Count a message that waited longer than the first bound."""
+    def count_wait(self, seconds: float) -> None:
+        """Count how long a message waited."""
+        self.waited_s += seconds
         self.waits[bisect_left(BOUNDS_S, seconds)] += 1
 
-    def take(self, seconds: float) -> None:
-        """Count a message that was handled longer than the first bound."""
-        self.takes[bisect_left(BOUNDS_S, seconds)] += 1
+    def count_handling(self, seconds: float) -> None:
+        """Count how long a message was handled."""
+        self.handled_s += seconds
+        self.handlings[bisect_left(BOUNDS_S, seconds)] += 1
 
 
 class CallMeter:
@@ -92,11 +90,10 @@ class Meters:
                 for (port, call), meter in calls
             ]
         for name, meter in classes:
-            waits = (meter.short_waits, *meter.waits[1:])
-            takes = (meter.short_takes, *meter.takes[1:])
+            waits, handlings = tuple(meter.waits), tuple(meter.handlings)
             restarts = (("restarted", meter.restarts),) if meter.restarts else ()
             rows.append(HopRow(hop=Hop.MAILBOX, name=name, counts=waits, sum_s=meter.waited_s))
             rows.append(
-                HopRow(hop=Hop.HANDLER, name=name, counts=takes, sum_s=meter.handled_s, endings=restarts)
+                HopRow(hop=Hop.HANDLER, name=name, counts=handlings, sum_s=meter.handled_s, endings=restarts)
             )
         return tuple(sorted(rows, key=lambda row: (row.hop.value, row.name, row.call)))

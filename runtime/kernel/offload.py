@@ -28,7 +28,7 @@ class Lane:
 
     ```text
     a thread that ended a call ------ takes the next one at once, or waits
-    a thread that waits ------------- takes one when nobody is at work, or nobody began one for `patience_s`
+    a thread that waits ------------- takes one when no thread is at work, or none began one for `patience_s`
     calls wait, and no thread does -- a further one is made, up to the bound
     ```
     """
@@ -62,7 +62,7 @@ class Lane:
         return self._threads
 
     def submit(self, operation: Operation) -> None:
-        """Carry out `operation` in its turn, as soon as the bound allows."""
+        """Carry out `operation` in order, as soon as the bound allows."""
         with self._ready:
             self._waiting.append(operation)
             grows = self._watch()

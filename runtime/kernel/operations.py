@@ -1,7 +1,7 @@
-"""Operations: one call to a port each, from the actor that asked to the outcome it is told.
+"""Operations: one call to a port each, from the actor that asked to the outcome that it gets.
 
 An operation belongs to its cell, so it survives the death of an incarnation. It settles exactly once: by what the
-port says, by its deadline, or by being cancelled before it began. What the port says later is ignored.
+port answers, by its deadline, or by being cancelled before it began. A later answer of the port is ignored.
 
 ```text
 start --> [queued] --before the effect--> port --after the effect--> settle --> Outcome in the cell's control lane
@@ -67,12 +67,12 @@ class Operation:
     __slots__ = (
         "_answered",
         "_begun",
+        "_cancel_wanted",
         "_lock",
         "_owner",
         "_system",
         "_timer",
         "_undo",
-        "_wanted_gone",
         "asked_at",
         "call",
         "call_name",
@@ -99,7 +99,7 @@ class Operation:
         self.deadline_at = self.asked_at + deadline_s
         self.settled = False
         self._lock = Lock()
-        self._begun = self._answered = self._wanted_gone = False
+        self._begun = self._answered = self._cancel_wanted = False
         self._undo: Undo | None = None
         self._timer: Undo | None = None
 
@@ -141,15 +141,15 @@ class Operation:
         remaining_s = self.deadline_at - self.started_at
         try:
             if hasattr(self.port, "begin"):
-                self._keep(self.port.begin(self.call, remaining_s, self._answer))
+                self._keep_undo(self.port.begin(self.call, remaining_s, self._answer))
             else:
                 self._answer(self.port.perform(self.call, remaining_s), None)
         except OperatingError as error:
             self._answer(None, error.failure())
         except Exception as error:  # noqa: BLE001  # a driver's bug is its caller's failure, never the kernel's end
-            self._answer(None, self._blame(error))
+            self._answer(None, self._driver_bug(error))
 
-    def _blame(self, error: Exception) -> Failure:
+    def _driver_bug(self, error: Exception) -> Failure:
         where = f"{self.port.name} {self.call_name}"
         report(
             self._system.log,
@@ -162,15 +162,15 @@ class Operation:
         said = f"{where}: the driver failed with {type(error).__name__}: a bug, see the log; it will be tried again"
         return Failure(kind=FailureKind.UNAVAILABLE, message=said)
 
-    def _keep(self, undo: Undo) -> None:
+    def _keep_undo(self, undo: Undo) -> None:
         with self._lock:
             self._undo = undo
-            late = self._wanted_gone and not self._answered
+            late = self._cancel_wanted and not self._answered
         if late:
             undo()
 
     def _answer(self, result: msgspec.Struct | None, failure: Failure | None) -> None:
-        """Take the port's word; only its first counts."""
+        """Take the port's answer; only its first counts."""
         with self._lock:
             if self._answered or self._system.halted:
                 return
@@ -230,24 +230,24 @@ class Operation:
         )
         said = f"{self.port.name} {self.call_name}: {what} within {limit_s:g} s; what it did is unknown"
         self._settle(None, Failure(kind=FailureKind.TIMED_OUT, message=said))
-        self._take_back()
+        self._undo_call()
 
     def cancel(self) -> None:
-        """Cancel: settle at once if it has not begun, else ask the port, whose word is still waited for."""
+        """Cancel: settle at once if it has not begun, else ask the port, whose answer is still waited for."""
         with self._lock:
             begun = self._begun
             if not begun:
-                # Whoever would carry it out finds it begun and leaves it alone.
+                # A thread that would carry it out finds it begun and leaves it alone.
                 self._begun = True
         if begun:
-            self._take_back()
+            self._undo_call()
         else:
             said = f"{self.port.name} {self.call_name}: cancelled before it began"
             self._settle(None, Failure(kind=FailureKind.CANCELLED, message=said))
 
-    def _take_back(self) -> None:
+    def _undo_call(self) -> None:
         with self._lock:
-            self._wanted_gone = True
+            self._cancel_wanted = True
             undo = None if self._answered else self._undo
         if undo is not None:
             try:

@@ -16,31 +16,34 @@ from random import SystemRandom
 from threading import Condition, Event, Lock, Thread, get_ident
 
 from api.ids import Path
+from runtime.kernel import lifecycle
 from runtime.kernel.actor import LogFactory, silent
 from runtime.kernel.cell import Cell
 from runtime.kernel.intercept import Interceptor
 from runtime.kernel.offload import DEFAULT_BOUND, Offload
 from runtime.kernel.operations import Operation
+from runtime.kernel.runqueue import RunQueue
 from runtime.kernel.system import System
 from runtime.kernel.timers import ThreadTimers
 from runtime.kernel.trace import brief
-from runtime.kernel.turns import Turns
 
 WORKERS = 2
 BATCH = 32
 SLICE_S = 0.005
-"""What a cell may hold a thread before the others get their turn, between messages."""
+"""What a cell may hold a thread, between messages, before other cells run."""
 
 
 class CellThread:
     """A thread that runs cells, and what the watchdog needs to know of it."""
 
-    __slots__ = ("cell", "replaced", "thread")
+    __slots__ = ("cell", "ident", "replaced")
 
     def __init__(self) -> None:
         self.cell: Cell | None = None
+        """What it runs now."""
         self.replaced = False
-        self.thread: Thread | None = None
+        """A spare runs in its place; it ends when its handler returns."""
+        self.ident = 0
 
 
 class PooledSystem(System):
@@ -70,8 +73,7 @@ class PooledSystem(System):
         super().__init__(
             timers=self._clocks, interceptor=interceptor, log=log, trace_log=trace_log, name=name
         )
-        self._turns = Turns()
-        self.ready = self._turns.put  # type: ignore[method-assign]  # one call less for every message
+        self._queue = RunQueue()
         self._offload = Offload(bound)
         self._random = SystemRandom()
         self._news = Condition(Lock())
@@ -91,7 +93,7 @@ class PooledSystem(System):
 
     def ready(self, cell: Cell) -> None:
         """Queue `cell` for the next free thread."""
-        self._turns.put(cell)
+        self._queue.put(cell)
 
     def launch(self, operation: Operation) -> None:
         """Begin at once what completes by callback; find a thread for what holds its own."""
@@ -114,7 +116,7 @@ class PooledSystem(System):
             return self._news.wait_for(condition, deadline_s)
 
     def changed(self) -> None:
-        """Wake who waits."""
+        """Wake those who wait."""
         with self._news:
             self._news.notify_all()
 
@@ -129,15 +131,15 @@ class PooledSystem(System):
         with self._workers_lock:
             count = len(self._workers)
         for _ in range(count):
-            self._turns.put(None)
+            self._queue.put(None)
         self._closed.set()
         self._busy.set()
 
     def halt(self) -> None:
-        """Stop at once, without a word to any actor."""
+        """Stop at once, with no message to any actor."""
         self.halted = True
         for cell in self.cells():
-            cell.vanish()
+            lifecycle.vanish(cell)
         self.close()
 
     @property
@@ -151,18 +153,17 @@ class PooledSystem(System):
         worker = CellThread()
         with self._workers_lock:
             self._workers.append(worker)
-        worker.thread = Thread(target=self._work, args=(worker,), name="kernel.worker", daemon=True)
-        worker.thread.start()
+        Thread(target=self._work, args=(worker,), name="kernel.worker", daemon=True).start()
 
     def _work(self, worker: CellThread) -> None:
-        turns = self._turns
-        take, waiting = turns.take, turns.waiting
+        queue = self._queue
         cell: Cell | None = None
-        turns.enlist()
+        worker.ident = get_ident()
+        queue.join()
         try:
             while not worker.replaced:
                 if cell is None:
-                    cell = take()
+                    cell = queue.take()
                 if cell is None:
                     return
                 worker.cell = cell
@@ -173,9 +174,9 @@ class PooledSystem(System):
                 worker.cell = None
                 if not more:
                     cell = None
-                elif worker.replaced or waiting:
-                    # Others wait for their turn.
-                    turns.put(cell)
+                elif worker.replaced or queue.waiting:
+                    # Other cells wait.
+                    queue.put(cell)
                     cell = None
         except Exception as error:
             # A bug of the kernel itself: nothing it would do from here on can be trusted.
@@ -183,7 +184,7 @@ class PooledSystem(System):
             raise
         finally:
             worker.cell = None
-            turns.resign(get_ident())
+            queue.leave(worker.ident)
             with self._workers_lock:
                 self._workers.remove(worker)
 
@@ -191,13 +192,13 @@ class PooledSystem(System):
         while not self.ended:
             self._busy.wait()
             self._busy.clear()
-            # Sleep before the first look: a short handler is long over by then, and a trickle of messages costs
-            # the watchdog at most one look each time.
-            while not self._closed.wait(self._held_s / 2) and self._look():
+            # Sleep before the first check: a short handler is long over by then, and a trickle of messages costs
+            # the watchdog at most one check each time.
+            while not self._closed.wait(self._held_s / 2) and self._check():
                 pass
 
-    def _look(self) -> bool:
-        """Look once over the workers; return whether there is a reason to look again soon."""
+    def _check(self) -> bool:
+        """Check all workers; return whether there is a reason to check again soon."""
         with self._workers_lock:
             workers = list(self._workers)
         now = self.clock()
@@ -207,9 +208,9 @@ class PooledSystem(System):
             if cell is None or worker.replaced:
                 continue
             busy = True
-            if cell.current is None or now - cell.since <= self._held_s:
+            if cell.current is None or now - cell.moment <= self._held_s:
                 continue
-            self._turns.resign(worker.thread.ident if worker.thread else None)
+            self._queue.leave(worker.ident)
             if len(workers) < WORKERS + self._spares:
                 worker.replaced = True
                 self.log.warning(
@@ -220,8 +221,8 @@ class PooledSystem(System):
                 )
                 self._add_worker()
         if not busy:
-            # From here on the next worker that finds work rouses the watchdog. One that found some just before
-            # has left its cell where the next look sees it.
+            # From here on the next worker that finds work wakes the watchdog. One that found some just before
+            # has left its cell where the next check sees it.
             self._watching = False
             with self._workers_lock:
                 busy = any(worker.cell is not None and not worker.replaced for worker in self._workers)
@@ -241,7 +242,7 @@ class PooledSystem(System):
         now = self.clock()
         asked_at = cell.pinged_at
         message = cell.current
-        held_s = now - cell.since if message is not None else 0.0
+        held_s = now - cell.moment if message is not None else 0.0
         if held_s > self._ping_limit_s and message is not None:
             where = self._stack_of(cell)
             return f"{cell.path} handles {brief(message)} for {held_s:.1f} s, at {where}"
@@ -257,8 +258,7 @@ class PooledSystem(System):
 
 def stack_line(worker: CellThread) -> str:
     """Return the innermost line at which a worker's thread stands."""
-    thread = worker.thread
-    frame = sys._current_frames().get(thread.ident or 0) if thread is not None else None  # noqa: SLF001  # the only way
+    frame = sys._current_frames().get(worker.ident)  # noqa: SLF001  # the only way
     if frame is None:
         return "a line it has just left"
     last = traceback.extract_stack(frame)[-1]

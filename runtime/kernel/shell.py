@@ -40,7 +40,7 @@ class CoreActor(Actor[M], Generic[M]):
     def perform(self, action: Action, ctx: Context) -> None:
         """Perform an action that only this actor knows."""
         raise NotImplementedError(
-            f"{type(self).__name__} at {ctx.self.path} can not perform {type(action).__name__}"
+            f"{type(self).__name__} at {ctx.self.path} cannot perform {type(action).__name__}"
         )
 
     def on_start(self, ctx: Context) -> None:
@@ -50,7 +50,7 @@ class CoreActor(Actor[M], Generic[M]):
             self._carry_out(decision, ctx)
 
     def perform_at_last(self, port: str, calls: Iterable[msgspec.Struct], ctx: Context) -> None:
-        """Carry out calls on a blocking port in `on_stop`, when no outcome is told any more, until one fails."""
+        """Carry out calls on a blocking port in `on_stop`, when no outcome comes any more, until one fails."""
         driver = self.ports[port]
         if not hasattr(driver, "perform"):
             return
@@ -110,7 +110,7 @@ def action_brief(action: Action) -> str:
         case Cancel(op=op):
             return f"cancel {op}"
         case Tell(to=to, message=message):
-            return f"tell {to} {message.brief()}"
+            return f"send {to} {message.brief()}"
         case Listen(stream=stream):
             return f"listen {stream}"
         case Unlisten(stream=stream):

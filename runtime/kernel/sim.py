@@ -13,6 +13,7 @@ from random import Random
 
 from api.ids import Instant, WallNs
 from api.ports.port import Undo
+from runtime.kernel import lifecycle
 from runtime.kernel.actor import LogFactory
 from runtime.kernel.cell import Cell
 from runtime.kernel.intercept import Interceptor
@@ -20,11 +21,11 @@ from runtime.kernel.operations import Operation
 from runtime.kernel.system import System
 
 EPOCH_NS = 1_700_000_000_000_000_000
-"""Where virtual wall clocks start unless told otherwise."""
+"""Where virtual wall clocks start unless given otherwise."""
 
 
 class VirtualTimer:
-    """One alarm of virtual time; calling it takes it back."""
+    """One alarm of virtual time; calling it cancels it."""
 
     __slots__ = ("then",)
 
@@ -32,7 +33,7 @@ class VirtualTimer:
         self.then: Callable[[], None] | None = then
 
     def __call__(self) -> None:
-        """Take the alarm back."""
+        """Cancel the alarm."""
         self.then = None
 
 
@@ -150,7 +151,7 @@ class SimSystem(System):
         return True
 
     def changed(self) -> None:
-        """Conditions are looked at after each step anyway."""
+        """Conditions are checked after each step anyway."""
 
     def jump_wall(self, by_s: float) -> None:
         """Move the virtual wall clock."""
@@ -165,7 +166,7 @@ class SimSystem(System):
         """Drop the whole system as kill -9 would: no callback runs, later completions are ignored, time goes on."""
         self.halted = True
         for cell in self.cells():
-            cell.vanish()
+            lifecycle.vanish(cell)
         self._ready.clear()
 
     def step(self) -> bool:

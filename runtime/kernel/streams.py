@@ -21,11 +21,11 @@ class Listener(Protocol):
         """Return where the cell lives."""
         ...
 
-    def hear(self, heard: Heard) -> None:
+    def accept_item(self, item: Heard) -> None:
         """Take one item; it may be conflated or, when the mailbox is full, dead-lettered."""
         ...
 
-    def lose(self, stream: "Listening", ended: StreamEnded) -> None:
+    def end_stream(self, stream: "Listening", ended: StreamEnded) -> None:
         """Take the end of a stream."""
         ...
 
@@ -55,7 +55,7 @@ class Listening:
         self._undo: Undo | None = None
 
     def begin(self) -> None:
-        """Open the stream; one that can not be opened ends at once, with the reason."""
+        """Open the stream; one that cannot be opened ends at once, with the reason."""
         try:
             undo = self._stream.open(self._push, self._end)
         except OperatingError as error:
@@ -89,14 +89,14 @@ class Listening:
                 self._take_back()
             if struck.fate is not Fate.PASS:
                 return
-        self._cell.hear(Heard(stream=self.name, item=item))
+        self._cell.accept_item(Heard(stream=self.name, item=item))
 
     def _end(self, failure: Failure | None) -> None:
         with self._lock:
             if not self._open or self._system.halted:
                 return
             self._open = False
-        self._cell.lose(self, StreamEnded(stream=self.name, failure=failure))
+        self._cell.end_stream(self, StreamEnded(stream=self.name, failure=failure))
 
     def _take_back(self) -> None:
         with self._lock:

@@ -1,11 +1,10 @@
 """The actor system, whatever executes it: the table of cells, their tree, dead letters, and what people may see.
 
 `PooledSystem` and `SimSystem` are this class with a clock, a way to run cells and a way to carry out operations.
-Reads (`list_actors`, `trace`, `committed` ...) look at what the kernel keeps and send nothing, so they answer while
-actors are stuck.
+Reads (`list_actors`, `trace`, `committed` ...) use what the kernel keeps and send nothing, so they answer while actors
+are stuck.
 """
 
-from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -15,53 +14,41 @@ from typing import Any
 
 import msgspec
 
-from api.errors import AlreadyExistsError, Failure, FailureKind, NotFoundError, RejectedError, TimedOutError
+from api.errors import (
+    AlreadyExistsError,
+    Failure,
+    FailureKind,
+    NotFoundError,
+    RejectedError,
+    TimedOutError,
+    UnavailableError,
+)
 from api.ids import Instant, Path, WallNs
 from api.messages import Message
 from api.messages.kernel import KernelMessage, Restarted
 from api.ports.port import Timers
 from api.shown.introspection import ActorRow, ActorState, DeadLetterRow, HopRow, KernelRow, TraceRow
+from runtime.kernel import lifecycle
 from runtime.kernel.actor import Handle, Log, LogFactory, Spec, silent
+from runtime.kernel.ask import ASK, Replies
 from runtime.kernel.cell import Cell
 from runtime.kernel.context import CellHandle, PathHandle
+from runtime.kernel.executor import Executor
 from runtime.kernel.failure import ActorDiedError, ActorUnavailableError
 from runtime.kernel.intercept import Interceptor
+from runtime.kernel.introspection import Grave, actor_row, total
 from runtime.kernel.mailbox import Accounts, Offer
 from runtime.kernel.meter import Meters
-from runtime.kernel.operations import Operation
-from runtime.kernel.trace import DeadLetters, Ring, brief, report, ring_depth
+from runtime.kernel.trace import DeadLetters, report, ring_depth
 
 GRAVES = 256
-"""Dead actors that are remembered."""
-ASK = "/ask/"
+"""Dead actors that are kept for people."""
 EXPIRED = "expired"
 FAULT = "fault"
 
 
-class Grave(msgspec.Struct, frozen=True, kw_only=True):
-    """What is left of a dead actor."""
-
-    row: ActorRow
-    committed: msgspec.Struct | None
-    ring: Any
-
-
-class Reply:
-    """The place of one answer, from outside the tree."""
-
-    __slots__ = ("answer", "done", "target", "target_cause")
-
-    def __init__(self, target: Path) -> None:
-        self.target = target
-        self.target_cause: str | None = None
-        self.answer: Message | None = None
-        self.done = False
-
-
-class System(ABC):
+class System(Executor):
     """The actor system; see the module. `name` is the root of all paths and no actor itself."""
-
-    clock: Callable[[], Instant]
 
     def __init__(
         self,
@@ -85,58 +72,13 @@ class System(ABC):
         """Set when an actor directly below the root died for good: the process is to exit non-zero."""
         self.ended = False
         self._cells: dict[Path, Cell] = {}
-        self._roots: dict[Path, Cell] = {}
         self._graves: OrderedDict[Path, Grave] = OrderedDict()
         self._started = 0
         self._letters = DeadLetters(self.log)
         self.meters = Meters()
         self._buried = Accounts()
         self._unowned = 0
-        self._replies: dict[Path, Reply] = {}
-        self._asked = 0
-
-    # What an executor is.
-
-    @abstractmethod
-    def ready(self, cell: Cell) -> None:
-        """Run `cell` soon. Called once until the cell has found its mailbox empty."""
-
-    @abstractmethod
-    def launch(self, operation: Operation) -> None:
-        """Carry out `operation` soon, off the thread of the actor if it may hold its thread."""
-
-    @abstractmethod
-    def after_effect(self, then: Callable[[], None]) -> None:
-        """Call `then`, which settles an operation, as soon as that is due."""
-
-    @abstractmethod
-    def draw_seed(self) -> int:
-        """Return a new random number of 63 bits."""
-
-    @abstractmethod
-    def await_until(self, condition: Callable[[], bool], deadline_s: float) -> bool:
-        """Wait from outside the tree for a `condition` over deaths and answers; return whether it holds."""
-
-    @abstractmethod
-    def changed(self) -> None:
-        """Take note that a condition of `await_until` may hold now."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the executor: nothing runs any more."""
-
-    @abstractmethod
-    def jump_wall(self, by_s: float) -> None:
-        """Move the wall clock."""
-
-    @property
-    def threads(self) -> int:
-        """Return how many threads the executor has now."""
-        return 1
-
-    def unresponsive(self, cell: Cell) -> str:  # noqa: ARG002  # an executor that can be held up overrides this
-        """Return in one sentence why `cell` counts as stuck, empty when it does not."""
-        return ""
+        self._replies = Replies()
 
     # The tree.
 
@@ -147,16 +89,16 @@ class System(ABC):
     def spawn_under(self, parent: Cell | None, spec: Spec[Any]) -> Handle[Any]:
         """Start an actor as a child of `parent`."""
         if not spec.name or "/" in spec.name:
-            raise RejectedError(f"{spec.name!r} can not name an actor: it must be one step of a path")
+            raise RejectedError(f"{spec.name!r} cannot name an actor: it must be one step of a path")
         if self.halted or self.ended:
-            raise RejectedError(f"actor {spec.name} can not start: the actor system has ended")
-        if parent is not None:
-            parent.may_spawn()
+            raise RejectedError(f"actor {spec.name} cannot start: the actor system has ended")
+        if parent is not None and parent.stopping:
+            raise UnavailableError(f"{parent.path} starts no child: it is stopping")
         path = Path(f"{parent.path if parent else self.root}/{spec.name}")
         with self.lock:
             if path in self._cells:
                 raise AlreadyExistsError(
-                    f"actor {path} can not start: its name is free only when its holder is gone"
+                    f"actor {path} cannot start: its name is free only when its holder is gone"
                 )
             self._started += 1
             Cell.start(self, spec, path, parent, self._started)
@@ -167,12 +109,8 @@ class System(ABC):
         with self.lock:
             self._cells[cell.path] = cell
             self._graves.pop(cell.path, None)
-            if cell.parent is None:
-                self._roots[cell.path] = cell
-            else:
-                if cell.parent.children is None:
-                    cell.parent.children = {}
-                cell.parent.children[cell.path] = cell
+            if cell.parent is not None:
+                cell.parent.children = (*cell.parent.children, cell)
             self._set_trace_depth()
 
     def _set_trace_depth(self) -> None:
@@ -185,69 +123,73 @@ class System(ABC):
         self.trace_depth = depth
 
     def remove(self, cell: Cell) -> None:
-        """Take a dead cell out of table and tree, keep what people may still ask for, tell parent and watchers."""
+        """Take a dead cell out of table and tree, keep what people may still ask for, report to parent and watchers."""
         with self.lock:
             if self._cells.get(cell.path) is cell:
                 del self._cells[cell.path]
             parent = cell.parent
-            siblings = self._roots if parent is None else parent.children
-            if siblings is not None and siblings.get(cell.path) is cell:
-                del siblings[cell.path]
-            self._graves[cell.path] = Grave(
-                row=self._row(cell, self.clock()), committed=cell.committed, ring=cell.ring
-            )
+            if parent is not None:
+                parent.children = tuple(child for child in parent.children if child is not cell)
+            row = self._row(cell, self.clock())
+            self._graves[cell.path] = Grave(row=row, committed=cell.committed, ring=cell.ring)
             if len(self._graves) > GRAVES:
                 self._graves.popitem(last=False)
-            self._buried = add(self._buried, cell.inbox.accounts())
+            self._buried = total((self._buried, cell.inbox.accounts()))
             watchers = self._audience(cell)
         if self.halted:
             return
         for watcher in watchers:
-            watcher.tell_death(cell.path, cell.cause)
+            watcher.report_death(cell.path, cell.cause)
         if parent is not None:
-            parent.order(parent.child_gone)
+            parent.command(lifecycle.go_on_stopping)
         elif cell.cause and not self.ended and self.failed is None:
             said = f"actor {cell.path} is dead for good: {cell.cause}"
             self.log.error("an actor below the root is dead for good", path=cell.path, cause=cell.cause)
             self.failed = Failure(kind=FailureKind.UNAVAILABLE, message=said)
-        for reply in list(self._replies.values()):
-            if reply.target == cell.path and not reply.done:
-                reply.target_cause = cell.cause
+        self._replies.target_died(cell.path, cell.cause)
         self.changed()
 
     def _audience(self, cell: Cell) -> tuple[Cell, ...]:
-        """Return who is told of `cell`: its parent, then its watchers, those that still live."""
+        """Return who is to know what becomes of `cell`: its parent, then its watchers, those that still live."""
         with self.lock:
             parent = () if cell.parent is None or cell.parent.stopping else (cell.parent,)
             paths = [path for path in cell.watchers if cell.parent is None or path != cell.parent.path]
             return (*parent, *(self._cells[path] for path in paths if path in self._cells))
 
     def announce(self, cell: Cell, message: Restarted) -> None:
-        """Tell parent and watchers that `cell` has a new incarnation."""
+        """Report to parent and watchers that `cell` has a new incarnation."""
         for watcher in self._audience(cell):
             watcher.post(message)
 
     def watch(self, watcher: Path, path: Path) -> None:
-        """Have `watcher` told of `path`. Whoever is not there any more is reported dead at once."""
+        """Have restarts and the death of `path` reported to `watcher`. An actor that is gone is reported dead at once."""
         with self.lock:
             cell = self._cells.get(path)
             if cell is not None:
-                cell.watchers[watcher] = None
+                if watcher not in cell.watchers:
+                    cell.watchers = (*cell.watchers, watcher)
                 return
             mine = self._cells.get(watcher)
             grave = self._graves.get(path)
         if mine is not None:
-            mine.tell_death(path, grave.row.death_cause if grave else Offer.GONE.value)
+            mine.report_death(path, grave.row.death_cause if grave else Offer.GONE.value)
+
+    def stop_below(self, cell: Cell, path: Path) -> None:
+        """Stop a child of `cell`, or `cell` itself. Raises `NotFoundError` for any other."""
+        found = cell if path == cell.path else self._cells.get(path)
+        if found is None or (found is not cell and found.parent is not cell):
+            raise NotFoundError(f"{cell.path} cannot stop {path}: it is no child of it")
+        found.command(lifecycle.stop)
 
     def kill(self, handle: Handle[Any], *, no_restart: bool = True) -> None:
         """End an actor without a goodbye, for good or, with `no_restart` False, as an exception would.
 
-        An old handle never ends a later actor of the same name. Raises `ActorDiedError` when there is nobody.
+        An old handle never ends a later actor of the same name. Raises `ActorDiedError` when it is gone.
         """
         cell = self._cells.get(handle.path)
         if cell is None or (isinstance(handle, CellHandle) and cell.handle != handle):
             raise ActorDiedError(handle.path, self._cause(handle.path))
-        cell.order(cell.kill if no_restart else cell.kill_incarnation)
+        cell.command(lifecycle.kill if no_restart else lifecycle.kill_incarnation)
 
     def get_actor(self, path: Path) -> ActorRow:
         """Return one actor, dead ones too. Raises `NotFoundError`."""
@@ -260,33 +202,25 @@ class System(ABC):
         return grave.row
 
     def handle(self, path: Path) -> Handle[Any]:
-        """Return a handle on whoever lives at `path` when a message arrives there."""
+        """Return a handle on the actor that lives at `path` when a message arrives there."""
         return PathHandle(path, self)
 
     # Messages.
 
     def route(self, path: Path, message: Any) -> None:
-        """Tell whoever lives at `path`; nobody there means a dead letter."""
+        """Send to the actor that lives at `path`; without one the message is a dead letter."""
         cell = self._cells.get(path)
         if cell is not None:
             cell.handle.tell(message)
-        elif path.startswith(ASK):
-            self._answer(path, message)
-        else:
+        elif not path.startswith(ASK):
             self.bury_unowned(path, message)
-
-    def _answer(self, path: Path, message: Any) -> None:
-        with self.lock:
-            reply = self._replies.pop(path, None)
-        if reply is None:
+        elif self._replies.answer(path, message):
+            self.changed()
+        else:
             self.bury_unowned(path, message, EXPIRED)
-            return
-        reply.answer = message
-        reply.done = True
-        self.changed()
 
     def divert(self, cell: Cell, message: Message) -> bool:
-        """Ask the seam about a message told to `cell`; return whether it was lost, delayed or doubled here."""
+        """Ask the seam about a message sent to `cell`; return whether it was lost, delayed or doubled here."""
         seam = self.interceptor
         if seam is None or self.halted or isinstance(message, KernelMessage):
             return False
@@ -301,12 +235,12 @@ class System(ABC):
                 at = self.clock() + sending.delay_s
                 self.timers.call_at(at, partial(self._deliver_late, cell, message))
             else:
-                cell.take(message)
+                cell.accept(message, message.conflation_key())
         return True
 
     def _deliver_late(self, cell: Cell, message: Message) -> None:
         if not self.halted:
-            cell.take(message)
+            cell.accept(message, message.conflation_key())
 
     def refuse(self, path: Path, message: object, reason: str, *, counted: bool = False) -> None:
         """Bury a message that a mailbox did not keep; `counted` when it is in a mailbox's accounts whatever the reason."""
@@ -336,7 +270,7 @@ class System(ABC):
     # The edge.
 
     def ask(self, path: Path, make_message: Callable[[Path], Message], deadline_s: float) -> Message:
-        """Tell the actor at `path` the message made for a reply path, and wait for what is told to that path.
+        """Send the message made for a reply path to the actor at `path`, and wait for what is sent to that path.
 
         Raises `ActorDiedError` when the actor is dead or dies, `ActorUnavailableError` when it is still restarting
         at the deadline, `TimedOutError` when it just does not answer. A later answer is a dead letter, `expired`.
@@ -344,19 +278,16 @@ class System(ABC):
         with self.lock:
             if path not in self._cells:
                 raise ActorDiedError(path, self._cause(path))
-            self._asked += 1
-            here = Path(f"{ASK}{self._asked}")
-            reply = self._replies[here] = Reply(path)
+            reply = self._replies.expect(path)
         try:
-            self.route(path, make_message(here))
-            self.await_until(lambda: reply.done or reply.target_cause is not None, deadline_s)
+            self.route(path, make_message(reply.here))
+            self.await_until(lambda: reply.settled, deadline_s)
         finally:
-            with self.lock:
-                self._replies.pop(here, None)
+            self._replies.forget(reply)
         if reply.answer is not None:
             return reply.answer
-        if reply.target_cause is not None:
-            raise ActorDiedError(path, reply.target_cause)
+        if reply.cause is not None:
+            raise ActorDiedError(path, reply.cause)
         row = self.get_actor(path)
         if row.state is not ActorState.ALIVE:
             raise ActorUnavailableError(path, f"{row.state}: {row.death_cause or 'starting'}")
@@ -372,11 +303,11 @@ class System(ABC):
         overdue: list[Path] = []
         while True:
             with self.lock:
-                left = [cell for path, cell in self._roots.items() if path not in overdue]
+                left = [c for c in self._cells.values() if c.parent is None and c.path not in overdue]
             if not left:
                 break
             cell = left[-1]
-            cell.order(cell.stop_gently)
+            cell.command(lifecycle.stop)
             wait_s = min(cell.spec.stop_deadline_s, max(0.0, until - self.clock()))
             if not self.await_until(partial(self._is_gone, cell), wait_s):
                 overdue.append(cell.path)
@@ -400,7 +331,7 @@ class System(ABC):
         return self._cells.get(cell.path) is not cell
 
     def wait(self, deadline_s: float) -> bool:
-        """Wait until the system has failed or was shut down; return whether it is so. `failed` tells which."""
+        """Wait until the system has failed or was shut down; return whether it is so. `failed` shows which."""
         return self.await_until(lambda: self.failed is not None or self.ended, deadline_s)
 
     # What people see.
@@ -423,53 +354,25 @@ class System(ABC):
         return tuple(row for row in rows if state is None or row.state is state)
 
     def _row(self, cell: Cell, now: Instant) -> ActorRow:
-        accounts = cell.inbox.accounts()
-        oldest = cell.inbox.oldest()
-        current = cell.current
-        alarm_at = cell.alarm_at
-        return ActorRow(
-            actor_id=f"{cell.actor_id:08x}",
-            path=cell.path,
-            class_name=cell.spec.actor.__name__,
-            name=cell.spec.name,
-            state=cell.state,
-            num_restarts=cell.restarts,
-            death_cause=cell.cause,
-            mailbox_depth=accounts.pending,
-            mailbox_high_water=cell.inbox.high_water,
-            current_message="" if current is None else brief(current),
-            current_message_age_s=0.0 if current is None else max(0.0, now - cell.since),
-            oldest_pending_s=0.0 if oldest is None else max(0.0, now - oldest),
-            handled=accounts.handled,
-            handling_s=cell.handling_s,
-            conflated=accounts.conflated,
-            dead_lettered=accounts.dead_lettered,
-            operations=tuple(operation.row(now) for operation in list((cell.operations or {}).values())),
-            alarm_in_s=None if alarm_at is None else alarm_at - now,
-            parent=self.root if cell.parent is None else cell.parent.path,
-            incarnation=cell.number,
-            unresponsive=self.unresponsive(cell),
-        )
+        return actor_row(cell, now, self.unresponsive(cell))
 
     def summarize_actors(self) -> KernelRow:
         """Return the figures of the whole system."""
         cells = self.cells()
         with self.lock:
-            total = self._buried
-            unowned = self._unowned
+            buried, unowned = self._buried, self._unowned
             dead = Counter(grave.row.state.value for grave in self._graves.values())
-        for cell in cells:
-            total = add(total, cell.inbox.accounts())
+        sums = total((buried, *(cell.inbox.accounts() for cell in cells)))
         states = Counter(cell.state.value for cell in cells) + dead
         return KernelRow(
             actors=len(cells),
             by_state=tuple(sorted(states.items())),
             by_class=tuple(sorted(Counter(cell.spec.actor.__name__ for cell in cells).items())),
-            accepted=total.accepted + unowned,
-            handled=total.handled,
-            conflated=total.conflated,
-            dead_lettered=total.dead_lettered + unowned,
-            pending=total.pending,
+            accepted=sums.accepted + unowned,
+            handled=sums.handled,
+            conflated=sums.conflated,
+            dead_lettered=sums.dead_lettered + unowned,
+            pending=sums.pending,
             threads=self.threads,
             stuck=tuple(why for why in map(self.unresponsive, cells) if why),
         )
@@ -479,7 +382,7 @@ class System(ABC):
         return self.meters.rows()
 
     def dead_letter_counts(self) -> tuple[tuple[str, int], ...]:
-        """Return how many messages nobody handled, by reason."""
+        """Return how many messages no actor handled, by reason."""
         return self._letters.by_reason()
 
     def trace(self, path: Path, limit: int = 16) -> tuple[TraceRow, ...]:
@@ -490,9 +393,7 @@ class System(ABC):
         grave = self._graves.get(path)
         if grave is None:
             raise NotFoundError(f"no actor lives at {path}")
-        ring = grave.ring
-        assert isinstance(ring, Ring)
-        return ring.rows(path, limit)
+        return grave.ring.rows(path, limit)
 
     def dead_letters(self) -> tuple[DeadLetterRow, ...]:
         """Return the last dead letters, oldest first."""
@@ -510,26 +411,10 @@ class System(ABC):
         """Return the committed states below `path`, by path: of live children, and of those that failed for good."""
         with self.lock:
             found = [
-                (cell.path, cell.committed)
-                for cell in self._cells.values()
-                if self._parent_path(cell) == path
+                (cell.path, cell.committed) for cell in self._cells.values() if cell.parent_path == path
             ] + [
                 (grave.row.path, grave.committed)
                 for grave in self._graves.values()
                 if grave.row.parent == path and grave.row.death_cause
             ]
         return tuple(sorted(((at, state) for at, state in found if state is not None), key=itemgetter(0)))
-
-    def _parent_path(self, cell: Cell) -> Path:
-        return self.root if cell.parent is None else cell.parent.path
-
-
-def add(one: Accounts, other: Accounts) -> Accounts:
-    """Return the sum of two accounts."""
-    return Accounts(
-        accepted=one.accepted + other.accepted,
-        handled=one.handled + other.handled,
-        conflated=one.conflated + other.conflated,
-        dead_lettered=one.dead_lettered + other.dead_lettered,
-        pending=one.pending + other.pending,
-    )

@@ -12,7 +12,7 @@ from runtime.kernel.trace import report
 
 
 class Timer:
-    """One alarm; `then` is None when it was taken back or has rung."""
+    """One alarm; `then` is None when it was cancelled or has rung."""
 
     __slots__ = ("at", "number", "owner", "then")
 
@@ -24,7 +24,7 @@ class Timer:
         return (self.at, self.number) < (other.at, other.number)
 
     def __call__(self) -> None:
-        """Take the alarm back."""
+        """Cancel the alarm."""
         if self.then is not None:
             self.then = None
             self.owner.forget()
@@ -69,7 +69,7 @@ class ThreadTimers:
         return timer
 
     def forget(self) -> None:
-        """Count a timer that was taken back; when most were, sweep them out, so that memory follows what is wanted."""
+        """Count a cancelled timer; when most were cancelled, drop them, so that memory follows what is wanted."""
         with self._changed:
             self._forgotten += 1
             if self._forgotten > 64 + len(self._heap) // 2:
@@ -104,7 +104,7 @@ class ThreadTimers:
                 return
             try:
                 then()
-            except Exception as error:  # noqa: BLE001  # one caller's mistake must not cost everybody's alarms
+            except Exception as error:  # noqa: BLE001  # one caller's mistake must not cost all others their alarms
                 report(self._log, "timer raised", error)
 
     def close(self) -> None:

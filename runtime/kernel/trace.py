@@ -1,12 +1,13 @@
-"""What the kernel remembers for people: the last deliveries of each actor, and the last dead letters.
+"""What the kernel keeps for people: the last deliveries of each actor, and the last dead letters.
 
-Texts are rendered when the delivery happens and cut, so that memory is bounded by construction: nothing large, and
-no value that a message must not show, is held back by a trace. `Tracer.depth` shrinks as actors become many.
+Texts are rendered when the delivery happens and cut, so that memory is bounded: a trace keeps nothing large, and no
+value that a message must not show. Rings become shorter as actors become many.
 """
 
 import traceback
 from collections import deque
 from threading import Lock
+from typing import Any
 
 from api.ids import Instant, Path
 from api.messages import Message
@@ -30,13 +31,13 @@ def cut(text: str, limit: int = TEXT_LIMIT) -> str:
     return text.replace("\n", " ") if "\n" in text else text
 
 
-def brief(message: object) -> str:
-    """Return the message's own line; a message that can not tell one is named by its class."""
+def brief(message: Any) -> str:
+    """Return the message's own line; what is no message, or fails to give a line, is named by its class."""
     try:
-        text = message.brief() if isinstance(message, Message) else type(message).__name__
-    except Exception as error:  # noqa: BLE001  # a faulty brief must not cost the actor that merely was told
-        return f"{type(message).__name__} (its brief() raised {type(error).__name__})"
-    return text if len(text) <= TEXT_LIMIT and "\n" not in text else cut(text)
+        return cut(message.brief())
+    except Exception as error:  # noqa: BLE001  # a faulty brief must not cost the actor that merely got the message
+        name = type(message).__name__
+        return f"{name} (its brief() raised {type(error).__name__})" if isinstance(message, Message) else name
 
 
 def report(log: Log, text: str, error: BaseException, **facts: object) -> None:
@@ -44,29 +45,25 @@ def report(log: Log, text: str, error: BaseException, **facts: object) -> None:
     log.error(text, **facts, traceback="".join(traceback.format_exception(error)))
 
 
-class Ring:
-    """The last deliveries of one actor, oldest first. Written only by the thread that runs the actor."""
+class Ring(list[Entry]):
+    """The last deliveries of one actor, oldest first. Only the thread that runs the actor adds to it."""
 
-    __slots__ = ("entries",)
+    __slots__ = ()
 
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-
-    def append(self, entry: Entry, depth: int) -> None:
-        """Remember `entry` and forget what is older than the last `depth`."""
-        entries = self.entries
-        entries.append(entry)
-        if len(entries) > depth:
-            del entries[0]
+    def add(self, entry: Entry, depth: int) -> None:
+        """Keep `entry`, and drop what is older than the last `depth`."""
+        self.append(entry)
+        if len(self) > depth:
+            del self[0]
 
     def trim(self, depth: int) -> None:
-        """Forget what is older than the last `depth`."""
-        if len(self.entries) > depth:
-            self.entries = self.entries[-depth:]
+        """Drop what is older than the last `depth`."""
+        if len(self) > depth:
+            del self[:-depth]
 
     def rows(self, path: Path, limit: int) -> tuple[TraceRow, ...]:
         """Return the last `limit` deliveries, oldest first."""
-        last = self.entries[-limit:] if limit > 0 else []
+        last = self[-limit:] if limit > 0 else []
         return tuple(
             TraceRow(at=at, path=path, message=message, outcome=outcome, took_s=took_s)
             for at, took_s, message, outcome in last
@@ -79,7 +76,7 @@ def ring_depth(actors: int) -> int:
 
 
 class DeadLetters:
-    """The last messages that nobody handled; each kind is logged the first, tenth, hundredth ... time."""
+    """The last messages that no actor handled; each kind is logged the first, tenth, hundredth ... time."""
 
     def __init__(self, log: Log, keep: int = 256) -> None:
         self._log = log
@@ -90,7 +87,7 @@ class DeadLetters:
         self.total = 0
 
     def bury(self, at: Instant, to: Path, message: object, reason: str) -> None:
-        """Keep `message` with the reason why nobody handles it."""
+        """Keep `message` with the reason why no actor handles it."""
         row = DeadLetterRow(at=at, to=to, message=brief(message), reason=reason)
         with self._lock:
             self.total += 1

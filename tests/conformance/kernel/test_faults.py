@@ -54,6 +54,24 @@ def test_an_actor_crashes_on_its_nth_message(broken):
     assert strikes(world) == [1]
 
 
+@pytest.mark.parametrize("where", ["begin", "react", "end"])
+def test_a_death_that_no_fault_planned_is_known(broken, where):
+    def fail(*args):
+        if args[-1].incarnation == 0:
+            raise LookupError(where)
+
+    world = broken(CrashActor(path="/node/planned"))
+    for name, hooks in (("planned", {}), ("bug", {where: fail})):
+        handle = world.spawn(name, restart=Restart(delay_s=0.01), **hooks)
+        world.until(lambda name=name: world.state_of(f"/node/{name}") in {"ALIVE", "RESTARTING"})
+        handle.tell(Note(n=1))
+    world.settle()
+    handle.ref.stop(block=False)
+    world.until(lambda: world.state_of("/node/bug") == "DEAD")
+    assert strikes(world) == [1]
+    assert world.seam.unplanned == [("/node/bug", f"LookupError: {where}")]
+
+
 def test_a_message_is_dropped_and_the_accounts_balance(broken):
     world = broken(DropMessage(path="/node/a", message="Note", after=1, times=2))
     handle = world.spawn("a")

@@ -74,7 +74,7 @@ def test_a_decision_is_kept_performed_and_explained(world):
     world.heard(Heard(stream="the tap", item=Note(n=3)))
     assert world.system.committed("/node/a") == Counted(n=1)
     said = next(row for row in world.system.trace("/node/a") if row.message == "Note 1").outcome
-    assert said.startswith("start 1 p Look; tell /node/b Note 8; listen s; Shout; wake at ")
+    assert said.startswith("start 1 p Look; send /node/b Note 8; listen s; Shout; wake at ")
 
 
 def test_streams_are_closed_and_operations_cancelled_on_request(world):
@@ -98,7 +98,7 @@ def test_an_action_that_nobody_knows_costs_the_incarnation(world):
         Note()
     )
     world.until(lambda: world.state_of("/node/a") == "DEAD")
-    assert "can not perform Unknown" in world.system.get_actor("/node/a").death_cause
+    assert "cannot perform Unknown" in world.system.get_actor("/node/a").death_cause
 
 
 def test_each_decision_sets_the_alarm_anew(world):

@@ -197,6 +197,12 @@ class Checker:
             said = self.admissions.judge_shares(self.world, {uid for uid, b in self.books.items() if b.over})
             if said:
                 self.fail("what runs was admitted and fits the node", said, SUPERVISOR)
+        deaths = self.world.seam.unplanned if self.world.seam is not None else []
+        if deaths:
+            where, cause = deaths[0]
+            self.fail(
+                "no actor ends or restarts by an exception that was not planned", f"{where}: {cause}", where
+            )
         path, self._touched = self._touched, None
         system = self.world.system
         if path is None or system is None or system.halted:

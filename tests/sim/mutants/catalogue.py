@@ -267,6 +267,17 @@ def lose_claims(right):
     return lambda *rest: replace(right(*rest), claimed=False)
 
 
+def die_of_a_known_pod(right):
+    """The keeper of events dies of a pod that it knows already; its restart hides it."""
+
+    def claimed(state, uid, *rest):
+        if uid in state.records:
+            raise LookupError(f"{uid} is known already")
+        return right(state, uid, *rest)
+
+    return claimed
+
+
 def forget_the_hook(right):
     """That the call of a preStop hook is over is not noted."""
 
@@ -472,6 +483,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("busybody", "actors.pod.status.condition", "transition_time", tell_the_time),
     Mutant("newborn", "actors.pod.planned", "compose", begin_anew),
     Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
+    Mutant("stumbler", "actors.events.core", "claimed", die_of_a_known_pod),
     Mutant("crowder", "actors.admission.admit", "tenants", count_who_stays, first=17),
     Mutant("amnesiac", "actors.admission.record", "decoded", forget_verdicts),
     Mutant("blabber", "actors.admission.core", "keep", tell_before_writing, first=6),

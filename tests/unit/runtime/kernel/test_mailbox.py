@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.kernel.mailbox import COMPACT_AFTER, Level, Mailbox, Offer
-from tests.harness.kernel import Level as Plain
-from tests.harness.kernel import Note
+from runtime.kernel.mailbox import Mailbox, Offer
+from tests.harness.kernel import Level, Note
 
 ACTIONS = st.lists(
     st.one_of(
@@ -21,8 +20,7 @@ ACTIONS = st.lists(
 
 
 def really_pending(box):
-    items = [message for _, message in [*box.incoming, *box.outgoing]]
-    return len(box.control) + sum(not (isinstance(item, Level) and item.message is None) for item in items)
+    return len(box.control) + len(box.ordinary)
 
 
 def apply(box, action, number):
@@ -31,7 +29,7 @@ def apply(box, action, number):
         case ("note", _):
             box.offer(Note(n=number), None, number)
         case ("level", key):
-            box.offer(Plain(key=key, n=number), key, number)
+            box.offer(Level(key=key, n=number), key, number)
         case ("post", ordered):
             box.post(Note(n=number), number, ordered=ordered)
         case ("command", _):
@@ -113,7 +111,7 @@ def test_only_ordinary_messages_count_against_the_bound():
     box = opened(2)
     offers = [box.offer(Note(n=n), None, n) for n in range(4)]
     assert offers == [Offer.WAKE, Offer.QUEUED, Offer.FULL, Offer.FULL]
-    assert box.offer(Plain(key="k", n=1), "k", 0) is Offer.QUEUED
+    assert box.offer(Level(key="k", n=1), "k", 0) is Offer.QUEUED
     assert box.post(Note(n=9), 0) is Offer.QUEUED
     assert box.take()[1] == Note(n=9)
     assert box.take()[1] == Note(n=0)
@@ -136,9 +134,9 @@ def test_commands_are_taken_even_while_held():
 def test_superseded_levels_do_not_pile_up():
     box = opened()
     for n in range(10_000):
-        box.offer(Plain(key="k", n=n), "k", n)
-    assert len(box.incoming) <= COMPACT_AFTER + 2
-    assert box.take()[1] == Plain(key="k", n=9_999)
+        box.offer(Level(key="k", n=n), "k", n)
+    assert len(box.ordinary) == 1
+    assert box.take()[1] == Level(key="k", n=9_999)
     assert box.take() is None
     assert box.accounts().conflated == 9_999
 
