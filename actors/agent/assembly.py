@@ -30,7 +30,7 @@ from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
 from actors.pod.actor import PodActor
-from actors.pod.state import PodState
+from actors.pod.state import PodSettings, PodState
 from actors.probes.actor import Prober
 from actors.probes.state import ProberState
 from actors.rules.resources.cgrouppath import PODS as POD_GROUPS
@@ -234,15 +234,15 @@ def pod_spec(
 ) -> Spec[PodMessage]:
     """Return the spec of the actor that owns `uid`, of which nothing is anywhere as of an instant, if that is known."""
     described = parts.described()
-    state = PodState(
-        uid=uid,
+    own = PodSettings(
         log_root=settings.pod_logs_dir,
         node_ip=parts.node_ip,
-        node=described or parts.facts,
-        described=described is not None,
         restart_limit_s=settings.max_container_backoff_s,
         call_deadline_s=settings.runtime_request_timeout_s,
         allow_host_image=settings.allow_host_image,
+    )
+    state = PodState(
+        uid=uid, settings=own, node=described or parts.facts, described=described is not None
     )
     mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "node", "volumes", "net")
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine, blank_as_of)

@@ -270,8 +270,8 @@ class Checker:
             kill = after.killed
             if kill is not None and now is Terminating:
                 self.coverage.note("cause", kill.cause.name)
-        old = {flight.op for flight in before.inflight} if before is not None else set()
-        fresh = sorted({type(f.what.call).__name__ for f in after.inflight if f.op not in old})
+        old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+        fresh = sorted({type(f.what.call).__name__ for f in after.calls.inflight if f.op not in old})
         if fresh:
             self.coverage.note("stage", "+".join(fresh))
 
@@ -425,7 +425,7 @@ class Checker:
             (state.uid, want.container, want.image)
             for _, state in system.committed_children(Path("/node/pods"))
             if isinstance(state, PodState)
-            for want in state.wants or ()
+            for want in state.told.wants or ()
         }
         held = {(entry.uid, entry.want.container, entry.want.image) for entry in puller.entries.values()}
         if held != wanted:

@@ -44,13 +44,13 @@ def all_statuses(status: PodStatus) -> tuple[ContainerStatus, ...]:
 
 def one_stage_at_a_time(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
     """Never two stages on one pod: a call begins only when the last stage has wholly ended, or stops beside stops."""
-    old = {flight.op for flight in before.inflight} if before is not None else set()
-    now = {flight.op for flight in after.inflight}
-    stopping = all(isinstance(flight.what.call, StopContainer | Remember) for flight in after.inflight)
+    old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+    now = {flight.op for flight in after.calls.inflight}
+    stopping = all(isinstance(flight.what.call, StopContainer | Remember) for flight in after.calls.inflight)
     if now - old and now & old and not stopping:
         return f"calls {sorted(now - old)} began while {sorted(now & old)} were in flight"
-    if now - old and after.inherited:
-        return f"calls {sorted(now - old)} began beside {after.inherited} of an earlier incarnation"
+    if now - old and after.calls.inherited:
+        return f"calls {sorted(now - old)} began beside {after.calls.inherited} of an earlier incarnation"
     return ""
 
 
@@ -268,8 +268,8 @@ def stops_wait_for_intent(checker: Checker, book: Book, before: PodState | None,
     """A stop of a killed pod begins only after the kill was written, or its writing failed."""
     if not isinstance(after.life, Terminating):
         return ""
-    old = {flight.op for flight in before.inflight} if before is not None else set()
-    stops = any(isinstance(f.what.call, StopContainer) and f.op not in old for f in after.inflight)
+    old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+    stops = any(isinstance(f.what.call, StopContainer) and f.op not in old for f in after.calls.inflight)
     if stops and (after.remembered is None or after.remembered.kill is None):
         return "containers are stopped before the kill was remembered"
     return ""

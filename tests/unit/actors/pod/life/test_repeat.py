@@ -126,7 +126,7 @@ def test_the_grace_that_is_left_makes_no_other_call_of_a_stop():
     for second in range(3):
         stop = StopContainer(uid=UID, container_id="c", grace_s=30.0 - second)
         state = with_answer(state, stop, float(second))
-    (known,) = state.repeats
+    (known,) = state.calls.repeats
     assert known.times == 3
 
 
@@ -155,11 +155,11 @@ def test_what_is_remembered_of_calls_is_forgotten_and_bounded():
     state = PodState(uid=UID, log_root="/logs")
     for number in range(REPEAT_LIMIT + 5):
         state = with_answer(state, RemoveContainer(uid=UID, container_id=str(number)), 0.0)
-    assert len(state.repeats) == REPEAT_LIMIT
+    assert len(state.calls.repeats) == REPEAT_LIMIT
     state = with_answer(state, RemoveContainer(uid=UID, container_id="last"), 1000.0)
-    assert [one.call.container_id for one in state.repeats] == ["last"]
+    assert [one.call.container_id for one in state.calls.repeats] == ["last"]
 
 
 def test_a_pod_that_gets_on_waits_for_nothing():
     hand = running_pod(wanted("a", "b", "c"))
-    assert all(one.times == 1 for one in hand.state.repeats)
+    assert all(one.times == 1 for one in hand.state.calls.repeats)
