@@ -34,7 +34,7 @@ from actors.pleg.actor import Pleg
 from actors.pleg.state import STREAM as RUNTIME_EVENTS
 from actors.pleg.state import PlegState
 from actors.pod.actor import PodActor
-from actors.pod.state import PodState
+from actors.pod.state import PodSettings, PodState
 from actors.probes.actor import Prober
 from actors.probes.state import ProberState
 from actors.rules.resources.cgrouppath import PODS as POD_GROUPS
@@ -253,15 +253,14 @@ def pod_spec(
 
     `node` is what its supervisor knows of the node, which may lack the runtime's word: an orphan needs none of it.
     """
-    state = PodState(
-        uid=uid,
+    own = PodSettings(
         log_root=settings.pod_logs_dir,
         node_ip=parts.node_ip,
-        node=node,
         restart_limit_s=settings.max_container_backoff_s,
         call_deadline_s=settings.runtime_request_timeout_s,
         allow_host_image=settings.allow_host_image,
     )
+    state = PodState(uid=uid, settings=own, node=node)
     mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "volumes", "net")
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine, blank_as_of)
 

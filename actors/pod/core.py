@@ -31,10 +31,10 @@ from actors.pod.report import is_stopped, report
 from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
 from actors.pod.state import (
     BESIDE,
+    NO_CONTAINER,
     Finished,
     Flight,
     Gone,
-    Hold,
     Kill,
     PodMemo,
     PodState,
@@ -43,10 +43,19 @@ from actors.pod.state import (
     Syncing,
     Terminated,
     Terminating,
+    WantedPod,
+    change_calls,
+    change_setup,
+    change_view,
+    with_container,
+    with_hold,
+    without_hold,
+    without_holds,
 )
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
+from actors.rules.container.role import names_of
 from api import paths
 from api.ids import Instant, OpId, Path, WallNs
 from api.kube.objects.pod import Pod
@@ -109,23 +118,24 @@ def absorb(  # noqa: C901  # one case per message
         case KillPod():
             return absorb_kill(state, message, wall)
         case ClearPod():
-            return replace(state, clear=state.clear or isinstance(state.life, Finished))
+            life = state.life
+            return replace(state, life=replace(life, clear=True)) if isinstance(life, Finished) else state
         case PodObserved(pod=pod, as_of=as_of):
-            if as_of < state.settled_at or as_of < state.observed_as_of:
+            if as_of < state.view.settled_at or as_of < state.view.as_of:
                 return state
             return with_view(state, pod, as_of)
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == paths.PODS:
             # A new supervisor counts its updates from the beginning.
-            return replace(state, generation=0)
+            return replace(state, wanted=replace(state.wanted, generation=0))
         case ImageReport():
             return absorb_report(state, message, wall)
         case ProbeChanged():
             return absorb_probe(state, message, wall)
         case Alarm():
             # What could not be configured is tried again with the node's files as they are now.
-            return replace(state, files=None) if state.files is not None else state
+            return change_setup(state, files=None) if state.setup.files is not None else state
         case Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:
@@ -134,24 +144,21 @@ def absorb(  # noqa: C901  # one case per message
 
 def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState:
     """Take in the desired pod, unless a newer one is known; a container that is defined otherwise is tried at once."""
-    if message.generation < state.generation:
+    if message.generation < state.wanted.generation:
         return state
-    return replace(
-        state,
-        holds=tuple(
-            replace(hold, since=now, until=now, failures=0)
-            if is_redefined(state.desired, message.pod, hold.container)
-            else hold
-            for hold in state.holds
-        ),
-        desired=message.pod,
+    for name, record in state.containers.items():
+        if record.hold is not None and is_redefined(state.desired, message.pod, name):
+            state = with_hold(state, replace(record.hold, since=now, until=now, failures=0))
+    wanted = WantedPod(
+        pod=message.pod,
         source=message.source,
         generation=message.generation,
-        node=message.node,
-        node_ip=message.node.ips[0] if message.node.ips else state.node_ip,
         refusal=message.refusal,
         resize=message.resize,
     )
+    ips = message.node.ips
+    settings = replace(state.settings, node_ip=ips[0]) if ips else state.settings
+    return replace(state, wanted=wanted, node=message.node, settings=settings)
 
 
 def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
@@ -189,15 +196,17 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
             if kill is not None and kill.own and not is_known(state):
                 # What it has for its grace is a guess.
                 kill = replace(kill, grace_s=asked.grace_s, stop_by=asked.stop_by)
-            life: Recalling | Terminating | Terminated | Finished | Gone = Recalling(kill=merged(kill, asked))
+            life: Recalling | Terminating | Terminated | Finished | Gone = replace(
+                state.life, kill=merged(kill, asked)
+            )
         case Syncing():
             life = Terminating(kill=asked)
-        case Terminating(kill=kill, proven_at=proven_at):
-            life = Terminating(kill=merged(kill, asked), proven_at=proven_at)
+        case Terminating(kill=kill):
+            life = replace(state.life, kill=merged(kill, asked))
         case Terminated(kill=kill):
-            life = Terminated(kill=merged(kill, asked))
+            life = replace(state.life, kill=merged(kill, asked))
         case Finished(kill=kill):
-            life = Finished(kill=merged(kill, asked))
+            life = replace(state.life, kill=merged(kill, asked))
         case Gone():
             life = state.life
         case _:
@@ -261,9 +270,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
 def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
     """Return the situation without what is remembered of what is no more."""
     memo = without_dropped(with_volumes(fresh_memo(state), state.desired), state)
-    holds = holds_that_matter(state)
-    if memo != state.memo or holds != state.holds:
-        state = replace(state, memo=memo, holds=holds)
+    state = without_past(replace(state, memo=memo) if memo != state.memo else state)
     planned = Planned(state, now, wall)
     after = without_renewed(planned)
     return planned if after is state else Planned(after, now, wall)
@@ -290,7 +297,7 @@ def entered(before: PodState, after: PodState, now: Instant) -> PodState:
     """
     if type(before.life) is type(after.life):
         return after
-    return replace(after, life_since=now, holds=())
+    return replace(without_holds(after), life_since=now)
 
 
 def told_who_stops(before: PodState, after: PodState, wall: WallNs) -> PodState:
@@ -304,26 +311,31 @@ def told_who_stops(before: PodState, after: PodState, wall: WallNs) -> PodState:
     return with_event(after, wall, "Normal", "Stopping", text)
 
 
-def holds_that_matter(state: PodState) -> tuple[Hold, ...]:
-    """Return the holds without those of containers that run after all, as after a start of unknown outcome."""
-    return tuple(
-        hold
-        for hold in state.holds
-        if (newest := newest_of(state.observed, hold.container)) is None
-        or newest.state is not RuntimeContainerState.RUNNING
-    )
+def without_past(state: PodState) -> PodState:
+    """Return the state without records of containers that are no more, and without holds of those that run after all.
+
+    A container runs after all as after a start of unknown outcome.
+    """
+    names = names_of(state.desired.spec) if state.desired is not None else frozenset[str]()
+    for name, record in state.containers.items():
+        newest = newest_of(state.observed, name)
+        if newest is None and name not in names and state.desired is not None:
+            state = with_container(state, name, NO_CONTAINER)
+        elif record.hold is not None and newest is not None and newest.state is RuntimeContainerState.RUNNING:
+            state = without_hold(state, name)
+    return state
 
 
 def step_of_life(planned: Planned) -> PodState:
     """Return the state one step of its life further, or the same."""
     state, wall = planned.state, planned.wall
-    if state.inflight:
+    if state.calls.inflight:
         return state
     match state.life:
         case Recalling(kill=kill):
             return end_of_recall(state, kill, wall)
-        case Syncing() if state.desired is not None and state.refusal is not None:
-            return turned_away(state, state.refusal, state.desired, wall)
+        case Syncing() if state.desired is not None and state.wanted.refusal is not None:
+            return turned_away(state, state.wanted.refusal, state.desired, wall)
         case Syncing():
             if state.desired is None or not has_ended(planned):
                 return state
@@ -337,12 +349,12 @@ def step_of_life(planned: Planned) -> PodState:
             )
             return replace(state, life=Terminating(kill=kill))
         case Terminating(kill=kill, proven_at=proven_at):
-            if proven_at is None or is_alive(state.observed) or state.look:
+            if proven_at is None or is_alive(state.observed) or state.view.look:
                 return state
             return replace(state, life=Terminated(kill=kill))
-        case Terminated(kill=kill):
+        case Terminated(kill=kill, unmounted=unmounted):
             done = state.remembered is not None and state.remembered.terminated and not removal_is_due(state)
-            return replace(state, life=Finished(kill=kill)) if done else state
+            return replace(state, life=Finished(kill=kill, unmounted=unmounted)) if done else state
         case Finished() | Gone():
             return state
         case _:
@@ -351,9 +363,9 @@ def step_of_life(planned: Planned) -> PodState:
 
 def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
     """Return the state in which the pod goes on once ledger and runtime have answered, or the same."""
-    if state.observed is None or state.look:
+    if state.observed is None or state.view.look:
         return state
-    if state.recall_failures >= RECALL_TRIES:
+    if isinstance(state.life, Recalling) and state.life.failures >= RECALL_TRIES:
         return recalled(without_ledger(state, wall), kill)
     if state.remembered is None or state.hold("") is not None:
         return state
@@ -363,7 +375,7 @@ def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
 def has_ended(planned: Planned) -> bool:
     """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
     state = planned.state
-    if state.observed is None or state.look:
+    if state.observed is None or state.view.look:
         return False
     if planned.stage.ended:
         return True
@@ -439,16 +451,16 @@ def plan(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decis
 
 def plan_stage(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
     """Start the next stage if none is in flight, or what may join stops that are."""
-    if state.inherited:
+    if state.calls.inherited:
         return Decision(state=state)
-    if not state.inflight:
+    if not state.calls.inflight:
         stage = planned.stage
         if stage.calls:
             return started(state, planned, stage.calls, new_op)
         return Decision(state=state, wake_at=earliest(stage.wake_at, reask_at(state)))
     cancelled = cancel_overtaken(state)
     state = cancelled.state
-    if not is_stopping(state) or state.look or state.hold("") is not None:
+    if not is_stopping(state) or state.view.look or state.hold("") is not None:
         return cancelled
     calls = joining(state, planned.stage)
     joined = started(state, planned, calls, new_op) if calls else cancelled
@@ -472,9 +484,9 @@ def started(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
     asked = tuple(what.call.container_id for what in calls if isinstance(what.call, StopContainer))
-    if state.inflight:
-        asked = (*state.asked, *asked)
-    after = replace(state, inflight=(*state.inflight, *flights), asked=asked)
+    if state.calls.inflight:
+        asked = (*state.calls.asked, *asked)
+    after = change_calls(state, inflight=(*state.calls.inflight, *flights), asked=asked)
     return Decision(state=after, actions=starts, wake_at=stage.wake_at)
 
 
@@ -483,7 +495,7 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
     kill = state.killed
     overtaken = {
         f.op
-        for f in state.inflight
+        for f in state.calls.inflight
         if kill is not None
         and not f.cancelled
         and isinstance(f.what.call, StopContainer)
@@ -491,9 +503,9 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
     }
     if not overtaken:
         return Decision(state=state)
-    flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.inflight)
+    flights = tuple(replace(f, cancelled=True) if f.op in overtaken else f for f in state.calls.inflight)
     actions = tuple(Cancel(op=op) for op in sorted(overtaken))
-    return Decision(state=replace(state, inflight=flights), actions=actions)
+    return Decision(state=change_calls(state, inflight=flights), actions=actions)
 
 
 def retry_at(state: PodState, now: Instant) -> Instant | None:
@@ -526,13 +538,13 @@ def resend(message: PodMessage | KernelMessage | None) -> Path | None:
 
 def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodState:
     """Return the state in which an incarnation begins; calls of the one before it may still be under way."""
-    return replace(state, life_since=now, inherited=in_flight)
+    return replace(change_calls(state, inherited=in_flight), life_since=now)
 
 
 def blank(state: PodState, as_of: Instant) -> PodState:
     """Return the state of a pod of which neither ledger nor runtime held anything at `as_of`: nothing is to be recalled."""
     nothing = RuntimePod(uid=state.uid, name="", namespace="")
-    return replace(state, observed=nothing, observed_as_of=as_of, remembered=PodMemo())
+    return replace(change_view(state, observed=nothing, as_of=as_of), remembered=PodMemo())
 
 
 def begin(
@@ -547,7 +559,7 @@ def begin(
 
     Of what is still under way, nobody knows any more what the calls of `hooks` were for: they might never end.
     """
-    state = replace(initial(state, now, in_flight), dropped=hooks)
+    state = change_calls(initial(state, now, in_flight), to_cancel=hooks)
     first = decide(state, None, now, wall, new_op)
     watch = Tell(to=paths.PLEG, message=WatchPod(uid=state.uid))
     return replace(first, actions=(watch, *first.actions))

@@ -68,7 +68,7 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
 def problems_of(state: PodState) -> tuple[str, ...]:
     """Return the problems of the pod, with advice."""
     said = [state.base.message] if state.base.message else []
-    said += state.refusal.advice if state.refusal is not None else ()
+    said += state.wanted.refusal.advice if state.wanted.refusal is not None else ()
     said += resize_problems(state)
     limits = state.hold(LIMITING)
     said += [f"some limits of its cgroup are not set: {limits.message}"] if limits is not None else ()
@@ -79,9 +79,9 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     """Return what the pod waits for, since when, and what happens next."""
     state, now, wall = planned.state, planned.now, planned.wall
     stage = planned.stage
-    if state.inflight:
-        oldest = min(f.since for f in state.inflight)
-        calls = ", ".join(call_sentence(f.what, now - f.since) for f in state.inflight)
+    if state.calls.inflight:
+        oldest = min(f.since for f in state.calls.inflight)
+        calls = ", ".join(call_sentence(f.what, now - f.since) for f in state.calls.inflight)
         text = ", ".join(text for text in (calls, sentences(state, now), *queued(state, wall)) if text)
         return text, now - oldest, (Step(in_s=0.0, what=afterwards(state)),)
     if stage.calls:
@@ -93,8 +93,8 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
         return awaited(stage), stage.since_s, ()
     if state.hooks:
         return sentences(state, now), now - min(run.since for run in state.hooks), ()
-    if state.refusal is not None and isinstance(state.life, Finished):
-        return what_next(state.refusal, state.source), max(0.0, now - state.life_since), ()
+    if state.wanted.refusal is not None and isinstance(state.life, Finished):
+        return what_next(state.wanted.refusal, state.wanted.source), max(0.0, now - state.life_since), ()
     if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
         return *wait_for_others(state, wall), ()
     return awaited(stage), max(0.0, now - state.life_since), ()
@@ -275,7 +275,7 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
         last_restart_ago_s=min(ended) if ended else None,
         age_s=age_s(state.base.start_time, wall),
         ip=state.base.pod_ip,
-        source=state.source or "orphan",
+        source=state.wanted.source or "orphan",
         why=state.base.message or why(waits, coming) or trouble(state),
         containers=tuple(c.name for c in containers_of(state)),
     )
@@ -320,7 +320,7 @@ def word(state: PodState) -> str:
     if status.phase == "Succeeded":
         return "Completed"
     waits = [c.state.waiting.reason for c in status.container_statuses if c.state.waiting]
-    if status.phase == "Pending" and waits and (state.inflight or waits[0] == "PodInitializing"):
+    if status.phase == "Pending" and waits and (state.calls.inflight or waits[0] == "PodInitializing"):
         return waits[0] or "ContainerCreating"
     return status.phase or "Pending"
 

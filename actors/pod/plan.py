@@ -126,8 +126,8 @@ def stage_of_life(situation: Situation) -> Stage:
             if held is None and memo == state.remembered:
                 return remove_volumes(state) or Stage(why="its end is durable")
             return held or remember(state, memo, "making its end durable", durable=True)
-        case Finished(kill=kill):
-            return clean_up(state, kill, now, wall)
+        case Finished():
+            return clean_up(state, state.life, now, wall)
         case Gone():
             return Stage(why="nothing is left of it")
         case _:
@@ -169,7 +169,7 @@ def wait_for_spec(situation: Situation) -> Stage | None:
 def inspect(situation: Situation) -> Stage | None:
     """Look at what the runtime shows, where that is not known for sure."""
     state = situation.state
-    if state.observed is not None and not state.look:
+    if state.observed is not None and not state.view.look:
         return None
     return look_first(state, situation.now, "looking at what the runtime shows")
 
@@ -198,7 +198,7 @@ def leave_former_cgroup(situation: Situation) -> Stage | None:
 def set_up(situation: Situation) -> Stage | None:
     """Make the pod's folders and cgroup, write its first memo."""
     state = situation.state
-    if state.folders and is_grouped(state, situation.changes):
+    if state.setup.folders and is_grouped(state, situation.changes):
         return None
     return settle_in(state, situation.changes)
 
@@ -226,9 +226,9 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     outdated = purge(situation, "")
     if outdated:
         return outdated
-    if state.node.confined and state.files is None:
+    if state.node.confined and state.setup.files is None:
         return Stage(calls=(node_files(state),), why="reading the node's resolver")
-    spec = sandbox_spec(pod, verdict.attempt, state.facts, state.files or NodeFiles())
+    spec = sandbox_spec(pod, verdict.attempt, state.facts, state.setup.files or NodeFiles())
     if isinstance(spec, ConfigProblem):
         return Stage(
             why=f"waiting for a sandbox that can be configured: {spec.message}",
@@ -368,12 +368,12 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
 def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     """Do what has to be done once in the life of an actor, before its first container."""
     calls = [*group_calls(state, due)]
-    why = "making its folders" if not state.folders else "making its cgroup"
-    if state.grouped and state.folders:
+    why = "making its folders" if not state.setup.folders else "making its cgroup"
+    if state.setup.grouped and state.setup.folders:
         why = "giving its cgroup other limits"
-    if not state.folders:
+    if not state.setup.folders:
         calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
-    if state.node.confined and state.files is None:
+    if state.node.confined and state.setup.files is None:
         calls.append(node_files(state))
     memo = msgspec.structs.replace(state.memo, kill=None)
     if memo == state.remembered:
@@ -386,11 +386,11 @@ def read_endings(state: PodState) -> Stage | None:
     """Return the stage that reads the last words of what ended, None when all are known."""
     if not state.node.confined or state.observed is None:
         return None
-    known = {identity for identity, _ in state.endings}
     calls = tuple(
         PortCall(port="podfiles", call=call, deadline_s=HOST_DEADLINE_S, container=instance.name)
         for instance in state.observed.containers
-        if instance.id not in known and (call := ending_call(state.uid, instance)) is not None
+        if state.instance(instance.id).termination_message is None
+        and (call := ending_call(state.uid, instance)) is not None
     )
     return Stage(calls=calls, why="reading the last words of what ended") if calls else None
 
@@ -445,7 +445,7 @@ def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
             container=instance.id,
         )
         for instance in running(observed)
-        if instance.log_path and instance.id not in state.linked
+        if instance.log_path and not state.instance(instance.id).linked
     )
 
 
@@ -456,7 +456,7 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     if state.remembered is None or state.remembered.kill != kill:
         memo = marked(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
         return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
-    if state.observed is None or state.look:
+    if state.observed is None or state.view.look:
         return look_first(state, now, "looking at what still runs")
     held = paused(state, now)
     if held:
@@ -478,12 +478,13 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
 
 
-def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
+def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Stage:
     """Remove everything of a deleted pod, what the runtime has of an evicted one; keep records and logs of any other.
 
     Where the node is short of disk nothing but the status is kept.
     """
-    if state.observed is None or state.look:
+    kill = life.kill
+    if state.observed is None or state.view.look:
         return look_first(state, now, "looking at what is left of it")
     held = paused(state, now)
     if held:
@@ -494,7 +495,7 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     volumes = remove_volumes(state)
     if volumes:
         return volumes
-    if not (kill.deleted or kill.evict or state.clear):
+    if not (kill.deleted or kill.evict or life.clear):
         return Stage(why="finished; kept until it is removed from its source")
     if state.observed.sandboxes:
         calls = tuple(
@@ -509,25 +510,25 @@ def clean_up(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
         )
         return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
     if kill.deleted:
-        return leave_nothing(state)
-    cleared = clear_node(state, ": the node is short of disk") if state.clear else None
+        return leave_nothing(state, life)
+    cleared = clear_node(state, life, ": the node is short of disk") if life.clear else None
     word = "evicted" if kill.evict else "finished"
     return cleared or Stage(why=f"{word}; its status is kept until it is removed from its source")
 
 
-def clear_node(state: PodState, reason: str = "") -> Stage | None:
+def clear_node(state: PodState, life: Finished, reason: str = "") -> Stage | None:
     """Return the stage that removes a pod's cgroup and then its folders, which tell of the cgroup; None when both are gone."""
-    groups = () if state.ungrouped else groups_to_remove(state)
+    groups = () if life.ungrouped else groups_to_remove(state)
     if groups:
         return Stage(calls=groups, why=f"removing its cgroup{reason}")
-    if not state.cleaned:
+    if not life.cleaned:
         return Stage(calls=(folder_removal(state),), why=f"removing its folders and logs{reason}")
     return None
 
 
-def leave_nothing(state: PodState) -> Stage:
+def leave_nothing(state: PodState, life: Finished) -> Stage:
     """Remove what the node holds of a deleted pod that the runtime has nothing of any more."""
-    cleared = clear_node(state)
+    cleared = clear_node(state, life)
     if cleared:
         return cleared
     # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,

@@ -47,7 +47,7 @@ class Planned(Situation):
         return isinstance(self.state.life, Terminated | Finished | Gone)
 
     def _facts(self, pod: Pod) -> Facts:
-        state, kill = self.state, self.state.killed
+        state, kill, node_ip = self.state, self.state.killed, self.state.settings.node_ip
         stage, waiting = Stage(), dict[str, tuple[str, str]]()
         if kill is None:
             stage = self.stage
@@ -67,10 +67,10 @@ class Planned(Situation):
             restarting=state.memo.restarting,
             disruption=disruption_of(kill),
             resizes=resize_conditions(state, self.changes),
-            endings=state.endings,
+            messages={key: one.termination_message for key, one in state.instances.items()},
             started=self.started,
             ready=self.ready,
-            node=replace(state.node, ips=state.node.ips or ((state.node_ip,) if state.node_ip else ())),
+            node=replace(state.node, ips=state.node.ips or ((node_ip,) if node_ip else ())),
         )
 
 

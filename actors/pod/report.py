@@ -42,12 +42,14 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         )
         facts.append(Tell(to=paths.PODS, message=moved))
     if (
-        before.wants != after.wants
-        or before.wants_told_at != after.wants_told_at
-        or (resend == paths.IMAGES and after.wants is not None)
+        before.told.wants != after.told.wants
+        or before.told.wants_told_at != after.told.wants_told_at
+        or (resend == paths.IMAGES and after.told.wants is not None)
     ):
         facts.append(Tell(to=paths.IMAGES, message=wants_message(after)))
-    if before.probed != after.probed or (resend in (paths.PROBES, paths.IMAGES) and after.probed is not None):
+    if before.told.probed != after.told.probed or (
+        resend in (paths.PROBES, paths.IMAGES) and after.told.probed is not None
+    ):
         facts.append(Tell(to=paths.PROBES, message=probe_message(after.uid, after)))
     if resend == paths.PLEG:
         facts.append(Tell(to=paths.PLEG, message=WatchPod(uid=after.uid)))
@@ -70,7 +72,7 @@ def how_far(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
         recorded = observed is None or bool(observed.sandboxes or observed.containers)
         kept, leaving = not state.cleaned, recorded and state.life.kill.evict
     deleted = state.killed is not None and state.killed.deleted
-    return LIFE_WORD[type(state.life)], state.confined, kept, leaving, deleted
+    return LIFE_WORD[type(state.life)], state.told.confined, kept, leaving, deleted
 
 
 def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:

@@ -8,6 +8,8 @@ Recalling -> Syncing -> Terminating -> Terminated -> Finished -> Gone
 ```
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from actors.pod.container.mark import HookRun, Marks
@@ -108,6 +110,8 @@ class Recalling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     kill: Kill | None = None
     """A kill that came meanwhile."""
+    failures: int = 0
+    """Reads of the ledger that failed."""
 
 
 class Syncing(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -126,12 +130,22 @@ class Terminated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Nothing runs; that is being made durable and cleaned up after."""
 
     kill: Kill
+    unmounted: bool = False
+    """The pod's volumes were removed."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """All done; what remains stays until the pod is deleted."""
 
     kill: Kill
+    unmounted: bool = False
+    """The pod's volumes were removed."""
+    ungrouped: bool = False
+    """The pod's cgroup was removed."""
+    cleaned: bool = False
+    """The pod's folders and logs were removed: of what it had on disk only its page in the ledger is left."""
+    clear: bool = False
+    """What is kept of it is to be removed: the node is short of disk."""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -210,11 +224,37 @@ class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a volume that is bound for one mount of a container that was not made yet."""
+    """A part of a volume that is bound for one mount of an instance that was not made yet."""
 
-    container: str
     attempt: int
     part: SubPath
+
+
+class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one container of the pod beside its instances."""
+
+    hold: Hold | None = None
+    """What it waits for after failed tries."""
+    image: ImageReport | None = None
+    """What the ImagePuller says of the image that its next instance needs."""
+    image_tries: int = 0
+    """How often its image was gone when it was to be made."""
+    prepared: int | None = None
+    """The attempt whose files were written and which was not made yet."""
+    bound: tuple[BoundPart, ...] = ()
+
+
+class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one instance beside what the runtime shows of it; goes with it."""
+
+    linked: bool = False
+    """Its log is linked, or cannot be."""
+    termination_message: str | None = None
+    """What it left; None before it was read."""
+    taken: Resources | None = None
+    """The amounts that the runtime took for it since it was made."""
+    probes: tuple[ProbeChanged, ...] = ()
+    """What its probes say."""
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,10 +276,9 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
     result: str
 
 
-class PodState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the PodActor of one UID knows."""
+class PodSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What of the agent's settings concerns a pod."""
 
-    uid: Uid
     log_root: str
     """Absolute folder under which pods' log folders are."""
     node_ip: str = ""
@@ -247,97 +286,131 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     call_deadline_s: float = 120.0
     allow_host_image: bool = False
     """Whether plain processes on the host may come from sources other than files."""
-    node: NodeFacts = NodeFacts()
-    """As its supervisor told it last; before that, as it was when the actor was made."""
-    files: NodeFiles | None = None
-    """The node's files, read for what is being made; None when they are to be read anew."""
 
-    desired: Pod | None = None
+
+class WantedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """The last update of the supervisor."""
+
+    pod: Pod | None = None
     source: str = ""
     generation: int = 0
     refusal: Refusal | None = None
     """Why it is not to run here."""
-    life: Life = Recalling()
-    memo: PodMemo = PodMemo()
-    remembered: PodMemo | None = None
-    """What the ledger holds durably enough; None before the recall."""
-    base: PodStatus = PodStatus()
-    """The last status composed, or recalled: what the next one is built on."""
-    rewrite_at: Instant | None = None
-    """When to write `remembered` again, which the ledger did not take."""
+    resize: Resize | None = None
+    """Why it does not have the amounts that its source asks for."""
+
+
+class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runtime shows of the pod, and how far that can be relied on."""
+
     observed: RuntimePod | None = None
-    observed_as_of: Instant = float("-inf")
+    as_of: Instant = float("-inf")
     settled_at: Instant = float("-inf")
     """End of the last call on this pod: an observation begun before it is stale."""
     look: bool = False
     """The last stage's outcome is not wholly known: inspect before deciding anything."""
-    folders: bool = False
-    """The pod's folders were made by this incarnation."""
-    grouped: str = ""
-    """The pod's cgroup, once this incarnation made sure of it."""
-    granted: CgroupLimits | None = None
-    """What it was given last."""
-    granted_to: Pod | None = None
-    """The desired pod that it was given just that for."""
     stopped: tuple[str, ...] = ()
     """Ids of the sandboxes that are shown and that this incarnation had stopped: they hold no address and no port."""
-    linked: tuple[str, ...] = ()
-    """Ids of the containers that run and whose logs are linked."""
+
+
+class NodeSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """What this incarnation made for the pod on the node, and read of it."""
+
+    files: NodeFiles | None = None
+    """The node's files, read for what is being made; None when they are to be read anew."""
+    folders: bool = False
+    grouped: str = ""
+    """The pod's cgroup, once it was made sure of."""
+    granted: CgroupLimits | None = None
+    """What the cgroup was given last."""
+    granted_to: Pod | None = None
+    """The desired pod that it was given just that for."""
     volumes: tuple[ReadyVolume, ...] = ()
-    """The volumes that this incarnation prepared."""
-    bound: tuple[BoundPart, ...] = ()
-    unmounted: bool = False
-    """The pod's volumes were removed."""
-    ungrouped: bool = False
-    """The pod's cgroup was removed."""
-    cleaned: bool = False
-    """The pod's folders and logs were removed: of what it had on disk only its page in the ledger is left."""
-    clear: bool = False
-    """What is kept of it once it has ended is to be removed: the node is short of disk."""
+
+
+class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of ports, and lately."""
+
     inflight: tuple[Flight, ...] = ()
-    hooks: tuple[HookRun, ...] = ()
-    """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""
-    dropped: tuple[OpId, ...] = ()
-    """Calls of hooks that nobody waits for any more: to be cancelled."""
-    asked: tuple[str, ...] = ()
-    """Ids of the containers that the stage in flight stops, or has stopped: what may join it are others."""
     inherited: tuple[OpId, ...] = ()
     """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
-    holds: tuple[Hold, ...] = ()
+    to_cancel: tuple[OpId, ...] = ()
+    """Calls of hooks that nobody waits for any more."""
+    asked: tuple[str, ...] = ()
+    """Ids of the containers that the stage in flight stops, or has stopped: what may join it are others."""
     repeats: tuple[Repeat, ...] = ()
     """What was asked for in the last minutes."""
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """Levels as others were told them last."""
+
     wants: tuple[ImageWant, ...] | None = None
-    """Images that the next containers need, as they were told; None before they were told once."""
+    """Images that the next containers need; None before anything was told."""
     wants_told_at: Instant = float("-inf")
-    images: tuple[ImageReport, ...] = ()
-    """What the ImagePuller says of them."""
-    image_tries: tuple[tuple[str, int], ...] = ()
-    """Container, and how often its image was gone when it was to be made."""
     probed: tuple[ProbeTarget, ...] | None = None
-    """What is to be probed, as it was told; None before anything was."""
-    probes: tuple[ProbeChanged, ...] = ()
-    """What probes say of the instances that run."""
-    prepared: tuple[tuple[str, int], ...] = ()
-    """Container and attempt whose files were written and which was not made yet."""
-    resize: Resize | None = None
-    """Why the pod does not have the amounts that its source asks for."""
+    """What is to be probed; None before anything was."""
     confined: int = -1
     """Generation of the last update whose amounts confine everything that runs."""
-    resized: tuple[tuple[str, Resources], ...] = ()
-    """Container id, and the amounts that the runtime took for it since it was made."""
-    endings: tuple[tuple[str, str], ...] = ()
-    """Container id, and the last words that it left."""
+
+
+class PodState(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the PodActor of one UID knows."""
+
+    uid: Uid
+    settings: PodSettings
+    node: NodeFacts = NodeFacts()
+    """As its supervisor sent it last; before that, as it was when the actor was made."""
+
+    wanted: WantedPod = WantedPod()
+    life: Life = Recalling()
+    life_since: Instant = 0.0
+    memo: PodMemo = PodMemo()
+    remembered: PodMemo | None = None
+    """What the ledger holds durably enough; None before the recall."""
+    rewrite_at: Instant | None = None
+    """When to write `remembered` again, which the ledger did not take."""
+    base: PodStatus = PodStatus()
+    """The last status composed, or recalled: what the next one is built on."""
+    view: ObservedView = ObservedView()
+    containers: Mapping[str, ContainerRecord] = {}
+    instances: Mapping[str, InstanceRecord] = {}
+    setup: NodeSetup = NodeSetup()
+    holds: tuple[Hold, ...] = ()
+    """What waits after failed tries of the pod as a whole, and `BESIDE` it."""
+    calls: PodCalls = PodCalls()
+    hooks: tuple[HookRun, ...] = ()
+    """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""
+    told: Told = Told()
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
     events: tuple[PodEvent, ...] = ()
     tried: tuple[Tried, ...] = ()
-    life_since: Instant = 0.0
-    recall_failures: int = 0
+
+    @property
+    def desired(self) -> Pod | None:
+        """Return what the pod should be; None when no source wants it."""
+        return self.wanted.pod
+
+    @property
+    def unmounted(self) -> bool:
+        """Return whether the pod's volumes were removed."""
+        return isinstance(self.life, Terminated | Finished) and self.life.unmounted
+
+    @property
+    def cleaned(self) -> bool:
+        """Return whether the pod's folders and logs were removed."""
+        return isinstance(self.life, Finished) and self.life.cleaned
+
+    @property
+    def observed(self) -> RuntimePod | None:
+        """Return what the runtime shows of it; None before it was looked at."""
+        return self.view.observed
 
     @property
     def facts(self) -> NodeFacts:
         """Return what of the node shapes the pod's containers."""
-        return msgspec.structs.replace(self.node, log_root=self.log_root)
+        return msgspec.structs.replace(self.node, log_root=self.settings.log_root)
 
     @property
     def effective(self) -> Pod | None:
@@ -365,5 +438,90 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
                 return kill
 
     def hold(self, container: str) -> Hold | None:
-        """Return the hold on a container, on the pod for an empty name, or on `PRUNING`."""
+        """Return the hold on a container, on the pod for an empty name, or one of `BESIDE`."""
+        record = self.containers.get(container)
+        if record is not None:
+            return record.hold
         return next((h for h in self.holds if h.container == container), None)
+
+    def container(self, name: str) -> ContainerRecord:
+        """Return what is known of a container."""
+        return self.containers.get(name, NO_CONTAINER)
+
+    def instance(self, container_id: str) -> InstanceRecord:
+        """Return what is known of an instance."""
+        return self.instances.get(container_id, NO_INSTANCE)
+
+
+NO_CONTAINER = ContainerRecord()
+NO_INSTANCE = InstanceRecord()
+
+
+def with_container(state: PodState, name: str, record: ContainerRecord) -> PodState:
+    """Return the state with this record of a container; one that says nothing is none."""
+    if state.container(name) == record:
+        return state
+    others = {key: one for key, one in state.containers.items() if key != name}
+    kept = others if record == NO_CONTAINER else {**others, name: record}
+    return msgspec.structs.replace(state, containers=kept)
+
+
+def with_instance(state: PodState, container_id: str, record: InstanceRecord) -> PodState:
+    """Return the state with this record of an instance; one that says nothing is none."""
+    if state.instance(container_id) == record:
+        return state
+    others = {key: one for key, one in state.instances.items() if key != container_id}
+    kept = others if record == NO_INSTANCE else {**others, container_id: record}
+    return msgspec.structs.replace(state, instances=kept)
+
+
+def with_hold(state: PodState, hold: Hold) -> PodState:
+    """Return the state with this hold in place of the last one on the same."""
+    name = hold.container
+    if name and name not in BESIDE:
+        return with_container(state, name, msgspec.structs.replace(state.container(name), hold=hold))
+    others = [h for h in state.holds if h.container != name]
+    return msgspec.structs.replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
+
+
+def without_hold(state: PodState, container: str) -> PodState:
+    """Return the state in which a container waits no more; the pod for an empty name, or one of `BESIDE`."""
+    if state.hold(container) is None:
+        return state
+    if container in state.containers:
+        return with_container(
+            state, container, msgspec.structs.replace(state.container(container), hold=None)
+        )
+    return msgspec.structs.replace(state, holds=tuple(h for h in state.holds if h.container != container))
+
+
+def without_holds(state: PodState) -> PodState:
+    """Return the state in which nothing waits after failed tries."""
+    for name in state.containers:
+        state = without_hold(state, name)
+    return msgspec.structs.replace(state, holds=()) if state.holds else state
+
+
+def change_view(state: PodState, **changes: object) -> PodState:
+    """Return the state with these changes of what is known of the runtime's view; without records of what is gone."""
+    view = msgspec.structs.replace(state.view, **changes)
+    shown = {one.id for one in view.observed.containers} if view.observed is not None else set()
+    instances = state.instances
+    if any(one not in shown for one in instances):
+        instances = {key: one for key, one in instances.items() if key in shown}
+    return msgspec.structs.replace(state, view=view, instances=instances)
+
+
+def change_setup(state: PodState, **changes: object) -> PodState:
+    """Return the state with these changes of what was made for the pod on the node."""
+    return msgspec.structs.replace(state, setup=msgspec.structs.replace(state.setup, **changes))
+
+
+def change_calls(state: PodState, **changes: object) -> PodState:
+    """Return the state with these changes of what was asked of ports."""
+    return msgspec.structs.replace(state, calls=msgspec.structs.replace(state.calls, **changes))
+
+
+def change_told(state: PodState, **changes: object) -> PodState:
+    """Return the state with these changes of what others were told."""
+    return msgspec.structs.replace(state, told=msgspec.structs.replace(state.told, **changes))

@@ -11,7 +11,19 @@ from actors.pod.container.stop import leaving, stops
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import Stage, host_call, sandbox_stops
 from actors.pod.spec.containerconfig import own_grace_s
-from actors.pod.state import LIMITING, Hold, PodState, PortCall, Recalling, Syncing, Terminating
+from actors.pod.state import (
+    LIMITING,
+    Finished,
+    Hold,
+    PodState,
+    PortCall,
+    Recalling,
+    Syncing,
+    Terminating,
+    change_setup,
+    with_hold,
+    without_hold,
+)
 from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
 from api import paths
@@ -33,9 +45,11 @@ def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
     """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
     if state.desired is None or not state.node.pod_cgroups:
         return True
-    if state.grouped != state.memo.cgroup_parent:
+    if state.setup.grouped != state.memo.cgroup_parent:
         return False
-    return state.granted_to is state.desired or state.granted == limits_due(state, state.desired, due)
+    return state.setup.granted_to is state.desired or state.setup.granted == limits_due(
+        state, state.desired, due
+    )
 
 
 def limits_due(state: PodState, pod: Pod, due: tuple[ResizeStep, ...]) -> CgroupLimits:
@@ -45,9 +59,9 @@ def limits_due(state: PodState, pod: Pod, due: tuple[ResizeStep, ...]) -> Cgroup
     shrinks after them (reference ``runtime-cri`` section 6.8).
     """
     wanted = pod_limits(pod, state.node)
-    if state.granted is None or not due:
+    if state.setup.granted is None or not due:
         return wanted
-    return widest(state.granted, wanted)
+    return widest(state.setup.granted, wanted)
 
 
 def group_calls(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PortCall, ...]:
@@ -97,10 +111,12 @@ def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
 
 
 def ungrouped(state: PodState, parent: str) -> PodState:
-    """Take in that a cgroup of the pod is gone: its own, or the last of those that it may have been."""
+    """Take in that a cgroup of a pod that has ended is gone: its own, or the last of those that it may have been."""
+    if not isinstance(state.life, Finished):
+        return state
     own = state.memo.cgroup_parent
-    gone = parent == own if own else not state.inflight and state.hold("") is None
-    return replace(state, ungrouped=gone)
+    gone = parent == own if own else not state.calls.inflight and state.hold("") is None
+    return replace(state, life=replace(state.life, ungrouped=gone))
 
 
 def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
@@ -119,18 +135,18 @@ def grouped(
     """
     for text in made.unapplied:
         state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
-    state = replace(state, holds=limits_held(state, made.unapplied, now))
+    state = limits_held(state, made.unapplied, now)
     pod = state.desired
     exact = pod is not None and call.limits == pod_limits(pod, state.node)
-    return replace(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=pod if exact else None)
+    granted_to = pod if exact else None
+    return change_setup(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=granted_to)
 
 
-def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> tuple[Hold, ...]:
-    """Return the pod's holds with one for the limits that the kernel did not take, without one when it took all."""
+def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
+    """Return the state with a hold for the limits that the kernel did not take, without one when it took all."""
     before = state.hold(LIMITING)
-    others = tuple(hold for hold in state.holds if hold is not before)
     if not unapplied:
-        return others
+        return without_hold(state, LIMITING)
     failures = before.failures + 1 if before is not None else 1
     hold = Hold(
         container=LIMITING,
@@ -141,7 +157,7 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> tu
         reason="",
         message="; ".join(unapplied),
     )
-    return tuple(sorted((*others, hold), key=lambda one: one.container))
+    return with_hold(state, hold)
 
 
 def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:

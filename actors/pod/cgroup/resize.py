@@ -18,7 +18,7 @@ import msgspec
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import Stage, runtime_call
 from actors.pod.spec.resource import container_resources
-from actors.pod.state import RESIZING, PodState, Syncing
+from actors.pod.state import RESIZING, PodState, Syncing, change_told, with_instance
 from actors.rules.container.instance import newest_of
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
@@ -66,7 +66,7 @@ def due_changes(state: PodState) -> tuple[ResizeStep, ...]:
     for container, wanted in amounts_by_container(pod, state.node):
         newest = newest_of(state.observed, container.name)
         if newest is not None and newest.state in LIVE and newest.resources is not None:
-            found += changes_of(container, newest, wanted, dict(state.resized).get(newest.id, Resources()))
+            found += changes_of(container, newest, wanted, state.instance(newest.id).taken or Resources())
     order = tuple(Change)
     return tuple(sorted(found, key=lambda due: order.index(due.change))) if found else ()
 
@@ -79,9 +79,14 @@ def amounts_by_container(pod: v1.Pod, node: NodeFacts) -> tuple[tuple[v1.Contain
 
 def with_confined(state: PodState, due: tuple[ResizeStep, ...]) -> PodState:
     """Return the state that knows for which update everything that runs is confined as it should be."""
-    if state.confined == state.generation or state.inflight or state.look or state.observed is None:
+    if (
+        state.told.confined == state.wanted.generation
+        or state.calls.inflight
+        or state.view.look
+        or state.observed is None
+    ):
         return state
-    return state if due else msgspec.structs.replace(state, confined=state.generation)
+    return state if due else change_told(state, confined=state.wanted.generation)
 
 
 def changes_of(
@@ -161,18 +166,15 @@ def call_of(state: PodState, due: ResizeStep) -> UpdateContainer:
 
 def after_update(state: PodState, call: UpdateContainer) -> PodState:
     """Note what the runtime took: one that rounds what it shows is not asked for the same again."""
-    known = {one.id for one in state.observed.containers} if state.observed is not None else set()
-    before = dict(state.resized).get(call.container_id, Resources())
-    rest = tuple(row for row in state.resized if row[0] != call.container_id and row[0] in known)
-    return msgspec.structs.replace(
-        state, resized=(*rest, (call.container_id, before.updated(call.resources)))
-    )
+    record = state.instance(call.container_id)
+    taken = (record.taken or Resources()).updated(call.resources)
+    return with_instance(state, call.container_id, msgspec.structs.replace(record, taken=taken))
 
 
 def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
     """Forget what the runtime took before: a change that failed may have come through, and be in its place."""
-    rest = tuple(row for row in state.resized if row[0] != call.container_id)
-    return msgspec.structs.replace(state, resized=rest)
+    record = state.instance(call.container_id)
+    return with_instance(state, call.container_id, msgspec.structs.replace(record, taken=None))
 
 
 def is_held(state: PodState, now: Instant) -> bool:
@@ -216,8 +218,8 @@ def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[Pod
     if pod is None or not isinstance(state.life, Syncing):
         return ()
     found = []
-    if state.resize is not None:
-        waits = state.resize
+    if state.wanted.resize is not None:
+        waits = state.wanted.resize
         found.append(PodCondition(type=PENDING, status="True", reason=waits.reason, message=waits.message))
     if due:
         hold = state.hold(RESIZING)
@@ -230,8 +232,11 @@ def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[Pod
 def resize_problems(state: PodState) -> tuple[str, ...]:
     """Return in words what is in the way of a pod's resize, and who has what it asks for; nothing while it goes on."""
     said = []
-    if state.resize is not None:
-        said += [f"resize {state.resize.reason}: {state.resize.message}", *state.resize.advice]
+    if state.wanted.resize is not None:
+        said += [
+            f"resize {state.wanted.resize.reason}: {state.wanted.resize.message}",
+            *state.wanted.resize.advice,
+        ]
     said += [
         f"resize in progress: {one.message}"
         for one in state.base.conditions

@@ -19,7 +19,17 @@ from msgspec.structs import replace
 from actors.pod.container.hookcall import HookCall, call_of, failure_text, handler_of
 from actors.pod.container.mark import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
 from actors.pod.life.event import with_event
-from actors.pod.state import TRIED_LIMIT, Hold, PodMemo, PodState, Recalling, Syncing, Tried
+from actors.pod.state import (
+    TRIED_LIMIT,
+    Hold,
+    PodMemo,
+    PodState,
+    Recalling,
+    Syncing,
+    Tried,
+    change_calls,
+    with_hold,
+)
 from actors.rules.container.instance import newest_of
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, WallNs
@@ -181,8 +191,7 @@ def progressed_mark(state: PodState, mark: HookMark, now: Instant) -> PodState:
         reason="PostStartHookError",
         message=mark.failure,
     )
-    others = (h for h in state.holds if h.container != mark.container)
-    return replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
+    return with_hold(state, hold)
 
 
 # ---------------------------------------------------------------- beginning
@@ -192,9 +201,9 @@ def begun(
     state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
 ) -> tuple[PodState, tuple[Action, ...]]:
     """Return the state in which every hook that is due is under way, and what that takes."""
-    actions: list[Action] = [Cancel(op=op) for op in state.dropped]
-    state = replace(state, dropped=()) if state.dropped else state
-    if state.inherited:
+    actions: list[Action] = [Cancel(op=op) for op in state.calls.to_cancel]
+    state = change_calls(state, to_cancel=()) if state.calls.to_cancel else state
+    if state.calls.inherited:
         return state, tuple(actions)
     for mark, instance in tuple(due(state)):
         state, action = begun_hook(state, mark, instance, now, wall, new_op)
@@ -357,8 +366,8 @@ def with_marks(state: PodState, marks: tuple[HookMark, ...]) -> PodState:
 def dropped(state: PodState, run: HookRun) -> PodState:
     """Return the state in which a hook is not under way any more; its call is to be cancelled."""
     left = tuple(one for one in state.hooks if one is not run)
-    calls = (*state.dropped, run.op) if run.op is not None else state.dropped
-    return replace(state, hooks=left, dropped=calls)
+    calls = (*state.calls.to_cancel, run.op) if run.op is not None else state.calls.to_cancel
+    return replace(change_calls(state, to_cancel=calls), hooks=left)
 
 
 def tried(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:

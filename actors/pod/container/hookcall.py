@@ -130,7 +130,7 @@ def pod_ip(state: PodState, instance: Instance) -> str:
         if box.id == instance.sandbox_id and box.ips:
             return box.ips[0]
     host_network = any(box.host_network for box in boxes)
-    return state.node_ip if host_network or not state.node.confined else state.base.pod_ip
+    return state.settings.node_ip if host_network or not state.node.confined else state.base.pod_ip
 
 
 def port_number(state: PodState, instance: Instance, port: IntOrString) -> int | None:

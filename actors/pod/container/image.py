@@ -6,7 +6,7 @@ from actors.pod.container.want import answers, report_on
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import refusal
 from actors.pod.situation import Situation
-from actors.pod.state import PodState, Syncing
+from actors.pod.state import PodState, Syncing, change_told, with_container
 from api import duration
 from api.ids import Instant, WallNs
 from api.messages.images import ImageWant, WantImages
@@ -28,21 +28,23 @@ PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 def with_wants(state: PodState, situation: Situation) -> PodState:
     """Return the state with the images that it needs now, and without answers to what it needed before."""
     wants, now = wanted(state, situation), situation.now
-    changed = wants != state.wants
-    silent = any(not is_answered(state, want) for want in wants) and now >= state.wants_told_at + REASK_S
+    changed = wants != state.told.wants
+    silent = any(not is_answered(state, want) for want in wants) and now >= state.told.wants_told_at + REASK_S
     if not changed and not silent:
         return state
-    kept = tuple(report for report in state.images if any(answers(report, want) for want in wants))
-    return replace(state, wants=wants, wants_told_at=now, images=kept)
+    for name, record in state.containers.items():
+        if record.image is not None and not any(answers(record.image, want) for want in wants):
+            state = with_container(state, name, replace(record, image=None))
+    return change_told(state, wants=wants, wants_told_at=now)
 
 
 def wanted(state: PodState, situation: Situation) -> tuple[ImageWant, ...]:
     """Return all images that the pod needs now, in spec order."""
     if not isinstance(state.life, Syncing) or situation.effective is None or refusal(state) is not None:
         return ()
-    if state.observed is None or state.look:
+    if state.observed is None or state.view.look:
         # What is known is not sure: what was needed before may be needed still.
-        return state.wants or ()
+        return state.told.wants or ()
     return tuple(want for want in situation.wants.values() if want is not None)
 
 
@@ -57,25 +59,27 @@ def is_answered(state: PodState, want: ImageWant) -> bool:
 
 def reask_at(state: PodState) -> Instant | None:
     """Return when the wants are to be told again, None when all are answered."""
-    unanswered = any(not is_answered(state, want) for want in state.wants or ())
-    return state.wants_told_at + REASK_S if unanswered else None
+    unanswered = any(not is_answered(state, want) for want in state.told.wants or ())
+    return state.told.wants_told_at + REASK_S if unanswered else None
 
 
 def wants_message(state: PodState) -> WantImages:
     """Return the wants as they are told."""
     annotations = state.desired.metadata.annotations if state.desired is not None else {}
-    return WantImages(uid=state.uid, wants=state.wants or (), annotations=tuple(sorted(annotations.items())))
+    return WantImages(
+        uid=state.uid, wants=state.told.wants or (), annotations=tuple(sorted(annotations.items()))
+    )
 
 
 def absorb_report(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
     """Take in how far an image is, unless that is not what is needed any more."""
-    if not any(answers(report, want) for want in state.wants or ()):
+    if not any(answers(report, want) for want in state.told.wants or ()):
         return state
-    before = next((other for other in state.images if other.container == report.container), None)
+    record = state.container(report.container)
+    before = record.image
     if report == before:
         return state
-    others = tuple(other for other in state.images if other.container != report.container)
-    state = replace(state, images=(*others, report))
+    state = with_container(state, report.container, replace(record, image=report))
     same = before is not None and (before.progress, before.reason) == (report.progress, report.reason)
     return state if same else with_report_event(state, report, wall)
 
@@ -106,7 +110,5 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
 
 def without_image(state: PodState, container: str) -> PodState:
     """Forget what was said of a container's image, of which no container could be made, and look it up anew."""
-    tries = dict(state.image_tries)
-    tries[container] = tries.get(container, 0) + 1
-    kept = tuple(report for report in state.images if report.container != container)
-    return replace(state, images=kept, image_tries=tuple(sorted(tries.items())))
+    record = state.container(container)
+    return with_container(state, container, replace(record, image=None, image_tries=record.image_tries + 1))

@@ -86,10 +86,10 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     name, node, sandbox_id = container.name, state.facts, situation.sandbox.current_id
     shown = state.observed.sandboxes if state.observed is not None else ()
     ips = next((box.ips for box in shown if box.id == sandbox_id), ())
-    if node.confined and state.files is None:
+    if node.confined and state.setup.files is None:
         return Stage(calls=(node_files(state),), why="reading the node's resolver and hosts file")
-    if node.confined and (name, want.attempt) not in state.prepared:
-        files = container_files(pod, container, want.attempt, node, state.files or NodeFiles(), ips)
+    if node.confined and state.container(name).prepared != want.attempt:
+        files = container_files(pod, container, want.attempt, node, state.setup.files or NodeFiles(), ips)
         if isinstance(files, ConfigProblem):
             return refused(name, files, now)
         if files is not None:
@@ -118,7 +118,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     if isinstance(spec, ConfigProblem):
         return refused(name, spec, now)
     attempt = next((box.attempt for box in shown if box.id == sandbox_id), 0)
-    sandbox = sandbox_spec(pod, attempt, node, state.files or NodeFiles())
+    sandbox = sandbox_spec(pod, attempt, node, state.setup.files or NodeFiles())
     if isinstance(sandbox, ConfigProblem):
         return refused(name, sandbox, now)
     create = CreateContainer(

@@ -15,7 +15,7 @@ from actors.pod.life.event import with_event
 from actors.pod.life.stage import is_changed
 from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.spec.environment import expand
-from actors.pod.state import PodState, Syncing, Terminating
+from actors.pod.state import PodState, Syncing, Terminating, change_told, with_instance
 from actors.rules.container.instance import newest_of, ready_sandboxes
 from api.ids import Instant, Uid, WallNs
 from api.kube.objects.container import Container, ContainerPort, HTTPGetAction, Probe
@@ -68,14 +68,15 @@ def with_probes(state: PodState) -> PodState:
     """Return the state with what is to be probed now, and without answers on instances that are no more."""
     targets = targets_of(state)
     ids = {target.container_id for target in targets}
-    if any(report.container_id not in ids for report in state.probes):
-        state = replace(state, probes=tuple(r for r in state.probes if r.container_id in ids))
-    if targets == () and state.probed is None:
+    for container_id, record in state.instances.items():
+        if record.probes and container_id not in ids:
+            state = with_instance(state, container_id, replace(record, probes=()))
+    if targets == () and state.told.probed is None:
         return state
-    known = state.probed or ()
-    if state.probed is not None and [plain(t) for t in targets] == [plain(t) for t in known]:
+    known = state.told.probed or ()
+    if state.told.probed is not None and [plain(t) for t in targets] == [plain(t) for t in known]:
         return state
-    return replace(state, probed=targets)
+    return change_told(state, probed=targets)
 
 
 def plain(target: ProbeTarget) -> ProbeTarget:
@@ -187,8 +188,8 @@ def address(state: PodState, pod: Pod) -> str:
     boxes = ready_sandboxes(state.observed)
     if boxes and boxes[0].ips:
         return boxes[0].ips[0]
-    if pod.spec.host_network and state.node_ip:
-        return state.node_ip
+    if pod.spec.host_network and state.settings.node_ip:
+        return state.settings.node_ip
     return state.base.pod_ip
 
 
@@ -213,7 +214,7 @@ def headers_of(action: HTTPGetAction) -> Pairs:
 
 def probe_message(uid: Uid, state: PodState) -> ProbePod:
     """Return what is to be probed as it is told."""
-    return ProbePod(uid=uid, targets=targets_of(state) if state.probed else ())
+    return ProbePod(uid=uid, targets=targets_of(state) if state.told.probed else ())
 
 
 # ---------------------------------------------------------------- what was answered
@@ -227,8 +228,9 @@ def absorb_probe(state: PodState, report: ProbeChanged, wall: WallNs) -> PodStat
     before = report_on(state, report.container_id, report.kind)
     if report == before:
         return state
-    others = (r for r in state.probes if (r.container_id, r.kind) != (report.container_id, report.kind))
-    state = replace(state, probes=(*others, report))
+    record = state.instance(report.container_id)
+    others = (other for other in record.probes if other.kind is not report.kind)
+    state = with_instance(state, report.container_id, replace(record, probes=(*others, report)))
     if before is not None and before.checked == report.checked:
         return state
     return with_probe_event(state, report, wall)
@@ -252,10 +254,7 @@ def with_probe_event(state: PodState, report: ProbeChanged, wall: WallNs) -> Pod
 
 def report_on(state: PodState, container_id: str, kind: ProbeKind) -> ProbeChanged | None:
     """Return what a probe last said of an instance."""
-    for report in state.probes:
-        if report.container_id == container_id and report.kind is kind:
-            return report
-    return None
+    return next((report for report in state.instance(container_id).probes if report.kind is kind), None)
 
 
 def result_of(state: PodState, container_id: str, kind: ProbeKind) -> ProbeResult:
@@ -270,7 +269,7 @@ def result_of(state: PodState, container_id: str, kind: ProbeKind) -> ProbeResul
 def ailing(state: PodState) -> Iterator[Ailing]:
     """Yield the containers that are to be stopped: a liveness or startup probe failed as often as it may."""
     pod = state.desired
-    if pod is None or not state.probes:
+    if pod is None or not state.instances:
         return
     for container in probed(pod):
         newest = newest_of(state.observed, container.name)

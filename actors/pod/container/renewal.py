@@ -59,7 +59,9 @@ def without_renewed(situation: Situation) -> PodState:
             continue
         waits = () if newest.state is not RuntimeContainerState.CREATED else before[:1]
         undone = (
-            newest.state is RuntimeContainerState.RUNNING and not state.inflight and newest.id not in coming
+            newest.state is RuntimeContainerState.RUNNING
+            and not state.calls.inflight
+            and newest.id not in coming
         )
         counted = waits if undone else (newest, *waits)
         kept += [one.id for one in counted if one.id in state.memo.renewed]

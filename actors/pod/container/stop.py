@@ -179,7 +179,7 @@ def queued(state: PodState, wall: WallNs) -> tuple[str, ...]:
     return tuple(
         turn(one, before)
         for one in running(state.observed)
-        if one.id not in state.asked and not is_hooked(state, one) and (before := waits_for(state, one))
+        if one.id not in state.calls.asked and not is_hooked(state, one) and (before := waits_for(state, one))
     )
 
 
@@ -216,7 +216,7 @@ def stop_messages(state: PodState, calls: tuple[PortCall, ...], memo: PodMemo) -
 
 def is_stopping(state: PodState) -> bool:
     """Tell whether all that is under way are stops, and what is written beside them."""
-    calls = [flight.what.call for flight in state.inflight]
+    calls = [flight.what.call for flight in state.calls.inflight]
     return any(isinstance(c, StopContainer) for c in calls) and all(
         isinstance(c, StopContainer | Remember) for c in calls
     )
@@ -228,12 +228,12 @@ def joining(state: PodState, stage: Stage) -> tuple[PortCall, ...]:
     Each container goes at its own pace: one that takes its whole grace keeps no other from being stopped. None is
     stopped twice in one stage: the answer to one stop may show another container as it was before it ended.
     """
-    writing = any(isinstance(flight.what.call, Remember) for flight in state.inflight)
+    writing = any(isinstance(flight.what.call, Remember) for flight in state.calls.inflight)
     if not all(isinstance(what.call, StopContainer | Remember) for what in stage.calls):
         return ()
     return tuple(
         what
         for what in stage.calls
-        if (isinstance(what.call, StopContainer) and what.call.container_id not in state.asked)
+        if (isinstance(what.call, StopContainer) and what.call.container_id not in state.calls.asked)
         or (isinstance(what.call, Remember) and not writing)
     )

@@ -75,7 +75,7 @@ def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | 
     name, image = want.container, want.image
     retry_at = report.retry_at if report is not None else None
     if report is None:
-        asked_s = max(0.0, now - state.wants_told_at)
+        asked_s = max(0.0, now - state.told.wants_told_at)
         why = f"image {image} of container {name}, which is being looked up"
         return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
     if report.progress is ImageProgress.PULLING:

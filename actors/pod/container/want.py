@@ -31,7 +31,7 @@ def want_of(
         attempt=attempt,
         image=container.image,
         policy=policy_of(state, container),
-        again=dict(state.image_tries).get(container.name, 0),
+        again=state.container(container.name).image_tries,
     )
 
 
@@ -67,4 +67,5 @@ def answers(report: ImageReport, want: ImageWant) -> bool:
 
 def report_on(state: PodState, want: ImageWant) -> ImageReport | None:
     """Return the last report about a want."""
-    return next((report for report in state.images if answers(report, want)), None)
+    report = state.container(want.container).image
+    return report if report is not None and answers(report, want) else None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import MIN_STOP_S, NS
 from actors.pod.spec.containerconfig import own_grace_s
-from actors.pod.state import Kill, PodState, Syncing, Terminating
+from actors.pod.state import Kill, PodState, Syncing, Terminating, without_holds
 from actors.pod.status.phase import TERMINAL
 from api.ids import Instant, Path, WallNs
 from api.messages.pod import KillCause
@@ -48,7 +48,7 @@ def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
         message=MESSAGE,
     )
     state = with_event(state, wall, "Normal", REASON, MESSAGE)
-    return replace(state, life=Terminating(kill=kill), life_since=now, holds=())
+    return replace(without_holds(state), life=Terminating(kill=kill), life_since=now)
 
 
 def deadline_wake_at(state: PodState, now: Instant, wall: WallNs) -> Instant | None:

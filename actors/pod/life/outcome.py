@@ -27,9 +27,17 @@ from actors.pod.state import (
     Hold,
     PodMemo,
     PodState,
+    Recalling,
     Syncing,
     Terminating,
     Tried,
+    change_calls,
+    change_setup,
+    change_view,
+    with_container,
+    with_hold,
+    with_instance,
+    without_hold,
 )
 from actors.pod.status.history import never_started
 from actors.pod.volume.volume import (
@@ -132,11 +140,12 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     after_hook = absorb_hook(state, outcome, now, wall)
     if after_hook is not None:
         return after_hook
-    flight = next((f for f in state.inflight if f.op == outcome.op), None)
+    flight = next((f for f in state.calls.inflight if f.op == outcome.op), None)
     if flight is None:
-        left = tuple(op for op in state.inherited if op != outcome.op)
-        return replace(state, inherited=left, look=True, settled_at=max(state.settled_at, outcome.ended_at))
-    state = replace(state, inflight=tuple(f for f in state.inflight if f.op != outcome.op))
+        left = tuple(op for op in state.calls.inherited if op != outcome.op)
+        settled_at = max(state.view.settled_at, outcome.ended_at)
+        return change_view(change_calls(state, inherited=left), look=True, settled_at=settled_at)
+    state = change_calls(state, inflight=tuple(f for f in state.calls.inflight if f.op != outcome.op))
     state = noted(state, flight, outcome, now)
     if not flight.cancelled:
         state = with_answer(state, flight.what.call, now)
@@ -162,12 +171,11 @@ def host_answered(  # noqa: C901  # one case per call
                 state, remembered=msgspec.msgpack.decode(data, type=ready(PodMemo)), rewrite_at=None
             )
         case MakePodFolders():
-            return replace(state, folders=True)
+            return change_setup(state, folders=True)
         case ReadNodeFiles() if isinstance(result, NodeFiles):
-            return replace(state, files=result)
+            return change_setup(state, files=result)
         case PrepareContainer(container=name, attempt=attempt):
-            others = (row for row in state.prepared if row[0] != name)
-            return replace(state, prepared=(*others, (name, attempt)))
+            return with_container(state, name, replace(state.container(name), prepared=attempt))
         case ReadEnding() if isinstance(result, TerminationMessage):
             return with_ending(state, call, result.message)
         case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
@@ -176,8 +184,8 @@ def host_answered(  # noqa: C901  # one case per call
             for refused in result.refused:
                 state = with_event(state, wall, "Warning", "FailedRemovePodCgroup", refused)
             return ungrouped(state, parent)
-        case RemovePodFolders():
-            return replace(state, cleaned=True)
+        case RemovePodFolders() if isinstance(state.life, Finished):
+            return replace(state, life=replace(state.life, cleaned=True))
         case PrepareVolume() | PrepareSubPath() | RemoveVolumes():
             return volume_answered(state, call, result)
         case Forget() if isinstance(state.life, Finished):
@@ -195,7 +203,7 @@ def tried_well(state: PodState, flight: Flight) -> PodState:
     held = hold_key(state, flight)
     key = held if held in (PRUNING, RESIZING) else ""
     hold = state.hold(key)
-    if hold is None or state.inflight or hold.until > flight.since:
+    if hold is None or state.calls.inflight or hold.until > flight.since:
         return state
     looked = isinstance(flight.what.call, LOOKING)
     if looked and hold.call not in {kind.__name__ for kind in LOOKING}:
@@ -227,11 +235,11 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     gone = [one for one in before if one.id not in shown]
     if gone and state.desired is None and isinstance(state.life, Syncing):
         state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
-    if state.ungrouped and is_alive(view):
+    if isinstance(state.life, Finished) and state.life.ungrouped and is_alive(view):
         # What came back after the end brought its cgroup with it.
-        state = replace(state, ungrouped=False)
+        state = replace(state, life=replace(state.life, ungrouped=False))
     view = with_known_ends(not_back(state.observed, view), state.observed, state.base)
-    return replace(state, observed=view, observed_as_of=as_of)
+    return change_view(state, observed=view, as_of=as_of)
 
 
 def runtime_answered(  # noqa: C901  # one case per call
@@ -241,21 +249,21 @@ def runtime_answered(  # noqa: C901  # one case per call
     before = state.observed
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
-    if as_of >= state.observed_as_of:
+    if as_of >= state.view.as_of:
         state = with_view(state, view, as_of)
     if inspected:
-        state = replace(state, look=False)
+        state = change_view(state, look=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed) and not sandbox_stops(state):
             state = replace(state, life=replace(state.life, proven_at=as_of))
     else:
-        state = replace(state, settled_at=max(state.settled_at, outcome.ended_at))
+        state = change_view(state, settled_at=max(state.view.settled_at, outcome.ended_at))
     name = flight.what.container
     newest = newest_of(before, name)
     match flight.what.call:
         case CreateContainer():
             # The next instance gets files of its own, and the node's may have changed by then.
-            prepared = tuple(row for row in state.prepared if row[0] != name)
-            state = without_parts(replace(state, prepared=prepared, files=None), name)
+            record = replace(state.container(name), prepared=None, bound=())
+            state = with_container(change_setup(state, files=None), name, record)
             return with_event(state, wall, "Normal", "Created", "Container created", name)
         case UpdateContainer() as update:
             return after_update(state, update)
@@ -277,14 +285,12 @@ def runtime_answered(  # noqa: C901  # one case per call
 def stopped_sandbox(state: PodState, sandbox_id: str) -> PodState:
     """Return the state that does not stop this sandbox again, unless it should become ready."""
     shown = {one.id for one in state.observed.sandboxes} if state.observed is not None else set()
-    return replace(state, stopped=tuple(sorted({*state.stopped, sandbox_id} & shown)))
+    return change_view(state, stopped=tuple(sorted({*state.view.stopped, sandbox_id} & shown)))
 
 
 def linked_log(state: PodState, container_id: str) -> PodState:
     """Return the state that does not link this container's log again, whether there was something to link or not."""
-    observed = state.observed.containers if state.observed is not None else ()
-    alive = {one.id for one in observed if one.state is RuntimeContainerState.RUNNING}
-    return replace(state, linked=(*(one for one in state.linked if one in alive), container_id))
+    return with_instance(state, container_id, replace(state.instance(container_id), linked=True))
 
 
 def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
@@ -295,19 +301,19 @@ def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
     if again:
         text = "Pod sandbox changed, it will be killed and re-created."
         state = with_event(state, wall, "Normal", "SandboxChanged", text)
-    if state.desired is not None and state.files is not None:
-        for warning in sandbox_warnings(state.desired, state.node, state.files):
+    if state.desired is not None and state.setup.files is not None:
+        for warning in sandbox_warnings(state.desired, state.node, state.setup.files):
             state = with_event(state, wall, "Warning", warning.reason, warning.message)
     return state
 
 
 def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:
     """Return the state that knows the last words of the instance that left them."""
-    observed = state.observed.containers if state.observed is not None else ()
-    known = {instance.id for instance in observed}
-    kept = tuple(row for row in state.endings if row[0] in known)
-    named = [i.id for i in observed if ending_call(state.uid, i) == call and i.id not in dict(kept)]
-    return replace(state, endings=(*kept, *((identity, message) for identity in named)))
+    for one in state.observed.containers if state.observed is not None else ():
+        record = state.instance(one.id)
+        if record.termination_message is None and ending_call(state.uid, one) == call:
+            state = with_instance(state, one.id, replace(record, termination_message=message))
+    return state
 
 
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
@@ -337,7 +343,7 @@ def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None,
         if not isinstance(page, PodStatus):
             return state
         view = with_known_ends(state.observed, None, page) if state.observed is not None else None
-        return replace(state, base=page, observed=view)
+        return replace(change_view(state, observed=view), base=page)
     memo = page if isinstance(page, PodMemo) else PodMemo()
     return replace(state, memo=memo, remembered=memo)
 
@@ -360,13 +366,13 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     call, name = flight.what.call, flight.what.container
     cancelled = failure.kind is FailureKind.CANCELLED and flight.cancelled
     if flight.what.port == "runtime":
-        state = replace(state, look=True)
+        state = change_view(state, look=True)
     if cancelled:
         return state
     if isinstance(call, Remember):
         return unremembered(state, call, failure, now, wall)
-    if isinstance(call, Recall):
-        state = replace(state, recall_failures=state.recall_failures + 1)
+    if isinstance(call, Recall) and isinstance(state.life, Recalling):
+        state = replace(state, life=replace(state.life, failures=state.life.failures + 1))
     if isinstance(call, LinkContainerLog):
         return linked_log(with_event(state, wall, "Warning", "FailedLinkLog", failure.message), name)
     if isinstance(call, ReadEnding):
@@ -408,7 +414,8 @@ def in_doubt(state: PodState, call: msgspec.Struct, failure: Failure, name: str)
             return without_image(state, name) if failure.reason == IMAGE_MISSING else state
         case RemovePodFolders():
             # A volume in the way may be one that nobody remembers.
-            return replace(state, memo=replace(state.memo, volumes=True), unmounted=False)
+            life = replace(state.life, unmounted=False) if isinstance(state.life, Finished) else state.life
+            return replace(state, memo=replace(state.memo, volumes=True), life=life)
         case UpdateContainer():
             return after_failed_update(state, call)
         case _:
@@ -459,16 +466,3 @@ def noted(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> Po
     if flight.what.port == "ledger" and outcome.failure is None:
         return state
     return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
-
-
-def with_hold(state: PodState, hold: Hold) -> PodState:
-    """Return the state with this hold in place of the container's last."""
-    others = [h for h in state.holds if h.container != hold.container]
-    return replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
-
-
-def without_hold(state: PodState, container: str) -> PodState:
-    """Return the state in which the container (or the pod, for an empty name) waits no more."""
-    if state.hold(container) is None:
-        return state
-    return replace(state, holds=tuple(h for h in state.holds if h.container != container))

@@ -41,7 +41,7 @@ def turned_away(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> Po
 def is_turned_away(state: PodState) -> bool:
     """Tell whether the pod was not admitted, now or by an earlier life of the agent."""
     kill = state.killed
-    return kill.cause is KillCause.REJECTED if kill is not None else state.refusal is not None
+    return kill.cause is KillCause.REJECTED if kill is not None else state.wanted.refusal is not None
 
 
 def has_containers(state: PodState) -> bool:
@@ -58,8 +58,8 @@ def refused_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> Po
         phase="Failed",
         reason=kill.reason,
         message=kill.message,
-        host_ip=state.node_ip,
-        host_ips=(HostIP(ip=state.node_ip),) if state.node_ip else (),
+        host_ip=state.settings.node_ip,
+        host_ips=(HostIP(ip=state.settings.node_ip),) if state.settings.node_ip else (),
         qos_class=qos_class(pod.spec),
         start_time=base.start_time or rfc3339(wall),
         observed_generation=max(pod.metadata.generation, base.observed_generation),

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage
-from actors.pod.state import PodState, PortCall, Repeat
+from actors.pod.state import PodState, PortCall, Repeat, change_calls
 from api.ids import Instant
 from api.ports.ledger import Remember
 from api.ports.logs import RemoveContainerLogs
@@ -39,12 +39,12 @@ def with_answer(state: PodState, call: msgspec.Struct, now: Instant) -> PodState
     if isinstance(call, FREE):
         return state
     asked = bare(call)
-    lately = [one for one in state.repeats if now - one.at < FORGET_S]
+    lately = [one for one in state.calls.repeats if now - one.at < FORGET_S]
     before = next((one for one in lately if one.call == asked), None)
     times = before.times + 1 if before is not None else 1
     fresh = Repeat(call=asked, times=times, at=now, until=now + wait_after(times))
     others = (one for one in lately if one is not before)
-    return replace(state, repeats=(*others, fresh)[-REPEAT_LIMIT:])
+    return change_calls(state, repeats=(*others, fresh)[-REPEAT_LIMIT:])
 
 
 def wait_after(times: int) -> float:
@@ -59,10 +59,10 @@ def bare(call: msgspec.Struct) -> msgspec.Struct:
 
 def waiting_for(state: PodState, what: PortCall, now: Instant) -> Repeat | None:
     """Return the answers after which this call waits, None where it may be made."""
-    if not state.repeats or isinstance(what.call, FREE):
+    if not state.calls.repeats or isinstance(what.call, FREE):
         return None
     asked = bare(what.call)
-    return next((one for one in state.repeats if one.until > now and one.call == asked), None)
+    return next((one for one in state.calls.repeats if one.until > now and one.call == asked), None)
 
 
 def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
@@ -85,5 +85,5 @@ def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
 
 def next_removal(state: PodState, now: Instant) -> Instant | None:
     """Return when the first removal that waits may be asked for again, None when none waits: it keeps nothing else waiting."""
-    waiting = (one for one in state.repeats if one.until > now and isinstance(one.call, REMOVALS))
+    waiting = (one for one in state.calls.repeats if one.until > now and isinstance(one.call, REMOVALS))
     return min((one.until for one in waiting), default=None)

@@ -90,7 +90,7 @@ def refusal(state: PodState) -> Stage | None:
             pod_reason="Unsupported",
             pod_message=message,
         )
-    refused = refused_host_image(pod, state.source, allowed=state.allow_host_image)
+    refused = refused_host_image(pod, state.wanted.source, allowed=state.settings.allow_host_image)
     if refused:
         return Stage(
             why="waiting for a spec that this node accepts",
@@ -138,7 +138,7 @@ def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> 
 
     The runtime may have the whole deadline; what is left of it is for the look at the pod afterwards.
     """
-    deadline_s = state.call_deadline_s * (SANDBOX_TIMES if isinstance(call, RunSandbox) else 1)
+    deadline_s = state.settings.call_deadline_s * (SANDBOX_TIMES if isinstance(call, RunSandbox) else 1)
     deadline_s += QUEUE_S if isinstance(call, QUEUED) else 0.0
     return PortCall(port="runtime", call=call, deadline_s=deadline_s, container=container)
 
@@ -161,7 +161,7 @@ def stop(state: PodState, container: RuntimeContainer, grace_s: int) -> PortCall
     grace = grace_s if grace_s >= 1 else MIN_STOP_S
     call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
     return PortCall(
-        port="runtime", call=call, deadline_s=state.call_deadline_s + grace, container=container.name
+        port="runtime", call=call, deadline_s=state.settings.call_deadline_s + grace, container=container.name
     )
 
 
@@ -174,7 +174,7 @@ def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
     return tuple(
         runtime_call(state, StopSandbox(uid=state.uid, sandbox_id=box.id))
         for box in boxes
-        if box.state is SandboxState.READY or box.id not in state.stopped
+        if box.state is SandboxState.READY or box.id not in state.view.stopped
     )
 
 
@@ -256,7 +256,7 @@ def counted_memo(
     memo = msgspec.structs.replace(state.memo, kill=None)
     if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.finished_at is None:
         return memo
-    entry, limit_s = backoff_of(state, container), state.restart_limit_s
+    entry, limit_s = backoff_of(state, container), state.settings.restart_limit_s
     return memo.with_backoff(counted(entry, container, newest.finished_at, wall, attempt, limit_s))
 
 
@@ -273,10 +273,10 @@ def fresh_memo(state: PodState) -> PodMemo:
     pod, observed = state.desired, state.observed
     if pod is not None:
         meta = pod.metadata
-        name, namespace, folder = meta.name, meta.namespace, log_directory(state.log_root, pod)
+        name, namespace, folder = meta.name, meta.namespace, log_directory(state.settings.log_root, pod)
     elif observed is not None and observed.name:
         name, namespace = observed.name, observed.namespace
-        folder = f"{state.log_root}/{namespace}_{name}_{state.uid}"
+        folder = f"{state.settings.log_root}/{namespace}_{name}_{state.uid}"
     else:
         return state.memo
     parent = state.memo.cgroup_parent

@@ -4,6 +4,8 @@ The only composer of this fact. Built from the desired pod, what the runtime sho
 what the runtime forgot: restart counts, last terminations, start time, addresses.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from actors.pod.spec.ending import cut_message, ended_message
@@ -74,8 +76,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All containers are being restarted in place."""
     resizes: tuple[PodCondition, ...] = ()
     """Conditions that say how far a resize is."""
-    endings: tuple[tuple[str, str], ...] = ()
-    """Container id, and the last words that it left."""
+    messages: Mapping[str, str | None] = {}
+    """By container id: the termination message that it left."""
     started: tuple[str, ...] = ()
     """Containers that count as started."""
     ready: tuple[str, ...] = ()
@@ -276,7 +278,7 @@ def with_last_words(facts: Facts, instance: Instance) -> Instance:
     """Return an ended instance with what it left as its message; all of a pod's messages share one room."""
     if instance.state is not Runs.EXITED:
         return instance
-    left = next((message for identity, message in facts.endings if identity == instance.id), "")
+    left = facts.messages.get(instance.id) or ""
     message = cut_message(ended_message(instance.message, left), facts.containers)
     return instance if message == instance.message else msgspec.structs.replace(instance, message=message)
 

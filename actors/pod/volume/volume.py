@@ -7,7 +7,17 @@ from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage, host_call
 from actors.pod.spec.containerconfig import ConfigProblem, container_sub_paths
-from actors.pod.state import BoundPart, PodMemo, PodState, PortCall, ReadyVolume
+from actors.pod.state import (
+    BoundPart,
+    Finished,
+    PodMemo,
+    PodState,
+    PortCall,
+    ReadyVolume,
+    Terminated,
+    change_setup,
+    with_container,
+)
 from actors.pod.status.initstatus import begin_again
 from actors.pod.volume.mount import unprepared
 from actors.pod.volume.spec import SubPath, VolumePath, has_volumes, volume_path, volume_plans
@@ -44,7 +54,7 @@ def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
     """Return the stage that makes the volumes that are not there yet; None when all are, or the pod has none."""
     if not pod.spec.volumes:
         return None
-    ready = {one.name: one.plan for one in state.volumes}
+    ready = {one.name: one.plan for one in state.setup.volumes}
     calls = tuple(
         host_call("volumes", PrepareVolume(uid=state.uid, volume=name, plan=plan))
         for name, plan in volume_plans(pod, state.facts)
@@ -57,12 +67,12 @@ def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
 
 def ready_paths(state: PodState) -> tuple[VolumePath, ...]:
     """Return where the volumes are that can be mounted."""
-    return tuple(volume_path(one.name, one.plan, one.host_path) for one in state.volumes)
+    return tuple(volume_path(one.name, one.plan, one.host_path) for one in state.setup.volumes)
 
 
 def bound_parts(state: PodState, container: str, attempt: int) -> tuple[SubPath, ...]:
     """Return the parts of volumes that are bound for this instance of a container."""
-    return tuple(one.part for one in state.bound if (one.container, one.attempt) == (container, attempt))
+    return tuple(one.part for one in state.container(container).bound if one.attempt == attempt)
 
 
 def bind_parts(
@@ -95,7 +105,7 @@ def remove_volumes(state: PodState) -> Stage | None:
 
 def removal_is_due(state: PodState) -> bool:
     """Tell whether volumes are to be removed now: never while anything of the pod may run."""
-    if state.unmounted or state.look or state.observed is None or is_alive(state.observed):
+    if state.unmounted or state.view.look or state.observed is None or is_alive(state.observed):
         return False
     return state.memo.volumes or state.desired is None
 
@@ -111,23 +121,26 @@ def volume_answered(
     """Take in that a call on volumes went well."""
     match call, result:
         case PrepareVolume(volume=name, plan=plan), VolumeReady(host_path=path):
-            others = (one for one in state.volumes if one.name != name)
+            others = (one for one in state.setup.volumes if one.name != name)
             ready = ReadyVolume(name=name, plan=plan, host_path=path)
-            return replace(state, volumes=(*others, ready), unmounted=False)
+            return change_setup(state, volumes=(*others, ready))
         case PrepareSubPath(container=name, attempt=attempt, index=index), SubPathReady(host_path=path):
             part = SubPath(index=index, host_path=path)
-            return replace(state, bound=(*state.bound, BoundPart(container=name, attempt=attempt, part=part)))
-        case RemoveVolumes(), VolumesRemoved():
-            return replace(state, unmounted=True, volumes=(), bound=())
+            record = state.container(name)
+            bound = (*record.bound, BoundPart(attempt=attempt, part=part))
+            return with_container(state, name, replace(record, bound=bound))
+        case RemoveVolumes(), VolumesRemoved() if isinstance(state.life, Terminated | Finished):
+            for name, record in state.containers.items():
+                state = with_container(state, name, replace(record, bound=()))
+            life = replace(state.life, unmounted=True)
+            return replace(change_setup(state, volumes=()), life=life)
         case _:
             return state
 
 
 def without_parts(state: PodState, container: str) -> PodState:
     """Return the state in which nothing is bound for the next instance of a container: it is looked at anew."""
-    if not state.bound:
-        return state
-    return replace(state, bound=tuple(one for one in state.bound if one.container != container))
+    return with_container(state, container, replace(state.container(container), bound=()))
 
 
 def concealed(call: object, failure: Failure) -> Failure:

@@ -15,13 +15,22 @@ from actors.pod.life.outcome import with_view
 from actors.pod.life.stage import fresh_memo
 from actors.pod.state import (
     BoundPart,
+    ContainerRecord,
     Finished,
     Kill,
+    NodeSetup,
+    ObservedView,
+    PodSettings,
     PodState,
     ReadyVolume,
     Syncing,
     Terminated,
     Terminating,
+    WantedPod,
+    change_setup,
+    change_told,
+    with_container,
+    with_instance,
 )
 from actors.pod.volume.spec import SubPath, volume_plans
 from actors.pod.volume.volume import with_volumes
@@ -72,22 +81,26 @@ def state_of(pair):
         life = LIVES[pair["life"]](kill=kill)
     state = PodState(
         uid=UID,
-        log_root="/logs",
-        desired=pod,
+        settings=PodSettings(log_root="/logs"),
+        wanted=WantedPod(
+            pod=pod, resize=msgspec.convert(pair["resize"], Resize) if "resize" in pair else None
+        ),
         life=life,
-        folders=pair.get("folders", True),
         node=msgspec.convert(pair.get("node", {}), NodeFacts),
-        grouped=pair.get("grouped", ""),
-        granted_to=pod if "grouped" in pair else None,
         base=msgspec.convert(pair.get("before", {}), PodStatus),
-        stopped=tuple(pair.get("stopped", [])),
-        prepared=tuple(pair.get("prepared", {}).items()),
-        files=NodeFiles() if pair.get("folders", True) else None,
-        resize=msgspec.convert(pair["resize"], Resize) if "resize" in pair else None,
-        probes=tuple(msgspec.convert({"uid": UID, **p}, ProbeChanged) for p in pair.get("probes", [])),
+        view=ObservedView(stopped=tuple(pair.get("stopped", []))),
+        setup=NodeSetup(
+            folders=pair.get("folders", True),
+            grouped=pair.get("grouped", ""),
+            granted_to=pod if "grouped" in pair else None,
+            files=NodeFiles() if pair.get("folders", True) else None,
+        ),
+        containers={
+            name: ContainerRecord(prepared=attempt) for name, attempt in pair.get("prepared", {}).items()
+        },
     )
     # As an actor takes in what the runtime shows.
-    state = with_parts(with_view(state, shown(*parts), 0.0), pair)
+    state = with_parts(with_probes(with_view(state, shown(*parts), 0.0), pair), pair)
     memo = msgspec.structs.replace(
         with_volumes(fresh_memo(state), pod),
         kill=None if pair.get("unwritten") else state.killed,
@@ -142,37 +155,41 @@ def mark_of(given):
     )
 
 
+def with_probes(state, pair):
+    """Return the state with what probes say of the instances that are shown."""
+    for given in pair.get("probes", []):
+        report = msgspec.convert({"uid": UID, **given}, ProbeChanged)
+        record = state.instance(report.container_id)
+        record = msgspec.structs.replace(record, probes=(*record.probes, report))
+        state = with_instance(state, report.container_id, record)
+    return state
+
+
 def with_parts(state, pair):
     """Return the state on a node that confines containers, where the pair says so, with the volumes that are ready."""
     if not pair.get("confined"):
         return state
     facts = NodeFacts(confined=True, allocatable_memory_bytes=8 << 30)
-    state = msgspec.structs.replace(state, node=facts, files=NodeFiles())
+    state = msgspec.structs.replace(state, node=facts)
     ready = tuple(
         ReadyVolume(name=name, plan=plan, host_path=pair["volumes"][name])
         for name, plan in volume_plans(state.desired, state.facts)
         if name in pair.get("volumes", {})
     )
-    bound = tuple(
-        BoundPart(
-            container=row["container"],
-            attempt=row.get("attempt", 0),
-            part=SubPath(index=row["index"], host_path=row["path"]),
-        )
-        for row in pair.get("bound", [])
-    )
-    written = tuple((name, 0) for name in pair.get("written", []))
-    linked = tuple(one.id for one in state.observed.containers)
-    endings = tuple((identity, "") for identity in linked)
-    return msgspec.structs.replace(
-        state,
-        volumes=ready,
-        bound=bound,
-        prepared=written,
-        unmounted=pair.get("unmounted", False),
-        linked=linked,
-        endings=endings,
-    )
+    containers = dict.fromkeys(pair.get("written", []), ContainerRecord(prepared=0))
+    for row in pair.get("bound", []):
+        record = containers.get(row["container"], ContainerRecord())
+        part = SubPath(index=row["index"], host_path=row["path"])
+        bound = (*record.bound, BoundPart(attempt=row.get("attempt", 0), part=part))
+        containers[row["container"]] = msgspec.structs.replace(record, bound=bound)
+    for one in state.observed.containers:
+        record = msgspec.structs.replace(state.instance(one.id), linked=True, termination_message="")
+        state = with_instance(state, one.id, record)
+    if "unmounted" in pair:
+        life = msgspec.structs.replace(state.life, unmounted=pair["unmounted"])
+        state = msgspec.structs.replace(state, life=life)
+    state = change_setup(state, volumes=ready, files=NodeFiles())
+    return msgspec.structs.replace(state, containers=containers)
 
 
 def container_line(status):
@@ -209,10 +226,14 @@ def with_images(state, now, given):
             ref=w.image,
             **msgspec.convert(given.get(w.container, {"progress": "ready"}), dict[str, str]),
         )
-        for w in wanting.wants
+        for w in wanting.told.wants
     )
     reports = tuple(msgspec.structs.replace(r, progress=ImageProgress(r.progress)) for r in reports)
-    return msgspec.structs.replace(state, wants=wanting.wants, images=reports)
+    state = change_told(state, wants=wanting.told.wants)
+    for report in reports:
+        record = msgspec.structs.replace(state.container(report.container), image=report)
+        state = with_container(state, report.container, record)
+    return state
 
 
 def probe_line(target, plan):

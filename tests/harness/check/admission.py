@@ -73,10 +73,10 @@ class Admissions:
             self.forget(after.uid)
             self.anew.discard(after.uid)
             return ""
-        if pod is None or (before is not None and before.generation == after.generation):
+        if pod is None or (before is not None and before.wanted.generation == after.wanted.generation):
             return ""
         self.claims[after.uid] = claim_of(pod.spec)
-        admitted = after.refusal is None
+        admitted = after.wanted.refusal is None
         if self.told.setdefault(after.uid, admitted) != admitted and not self.unwritten:
             return f"pod {after.uid} was {'refused' if admitted else 'admitted'} before"
         known = self.verdict(world, after.uid)

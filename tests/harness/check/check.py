@@ -17,7 +17,6 @@ from actors.images.state import Fetching, ImagesState
 from actors.oom.state import OomState
 from actors.pod.container.hook import instance_of
 from actors.pod.container.mark import HookKind
-from actors.pod.core import RECALL_TRIES
 from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import (
     Gone,
@@ -276,8 +275,8 @@ class Checker:
             kill = after.killed
             if kill is not None and now is Terminating:
                 self.coverage.note("cause", kill.cause.name)
-        old = {flight.op for flight in before.inflight} if before is not None else set()
-        fresh = sorted({type(f.what.call).__name__ for f in after.inflight if f.op not in old})
+        old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+        fresh = sorted({type(f.what.call).__name__ for f in after.calls.inflight if f.op not in old})
         if fresh:
             self.coverage.note("stage", "+".join(fresh))
 
@@ -431,7 +430,7 @@ class Checker:
             (state.uid, want.container, want.image)
             for _, state in system.committed_children(Path("/node/pods"))
             if isinstance(state, PodState)
-            for want in state.wants or ()
+            for want in state.told.wants or ()
         }
         held = {(entry.uid, entry.want.container, entry.want.image) for entry in puller.entries.values()}
         if held != wanted:
@@ -467,7 +466,8 @@ class Checker:
 def gave_up_the_ledger(before: PodState | None, after: PodState) -> bool:
     """Tell whether a pod goes on, and says so, without what the ledger may know of it."""
     was_recalling = before is not None and isinstance(before.life, Recalling)
-    return was_recalling and not isinstance(after.life, Recalling) and after.recall_failures >= RECALL_TRIES
+    said = any(one.reason == "LedgerUnavailable" and "not be read" in one.message for one in after.events)
+    return was_recalling and not isinstance(after.life, Recalling) and said
 
 
 def sentence(rule: Callable[..., str]) -> str:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def fresh_flights(before: PodState | None, after: PodState) -> tuple[Flight, ...]:
     """Return the calls that began between two states."""
-    old = {flight.op for flight in before.inflight} if before is not None else set()
-    return tuple(flight for flight in after.inflight if flight.op not in old)
+    old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+    return tuple(flight for flight in after.calls.inflight if flight.op not in old)
 
 
 def fresh_runs(before: PodState | None, after: PodState) -> tuple[HookRun, ...]:

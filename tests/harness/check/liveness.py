@@ -138,11 +138,11 @@ def pod_complaints(
     if pod is None:
         yield f"pod {state.uid} was not told what it should be"
         return
-    if state.inflight or state.inherited:
-        calls = [type(flight.what.call).__name__ for flight in state.inflight]
-        yield f"pod {state.uid} has calls in flight: {calls or state.inherited}"
+    if state.calls.inflight or state.calls.inherited:
+        calls = [type(flight.what.call).__name__ for flight in state.calls.inflight]
+        yield f"pod {state.uid} has calls in flight: {calls or state.calls.inherited}"
         return
-    if state.look:
+    if state.view.look:
         yield f"pod {state.uid} has still to look"
         return
     if isinstance(state.life, Finished):

@@ -44,13 +44,13 @@ def all_statuses(status: PodStatus) -> tuple[ContainerStatus, ...]:
 
 def one_stage_at_a_time(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
     """Never two stages on one pod: a call begins only when the last stage has wholly ended, or stops beside stops."""
-    old = {flight.op for flight in before.inflight} if before is not None else set()
-    now = {flight.op for flight in after.inflight}
-    stopping = all(isinstance(flight.what.call, StopContainer | Remember) for flight in after.inflight)
+    old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+    now = {flight.op for flight in after.calls.inflight}
+    stopping = all(isinstance(flight.what.call, StopContainer | Remember) for flight in after.calls.inflight)
     if now - old and now & old and not stopping:
         return f"calls {sorted(now - old)} began while {sorted(now & old)} were in flight"
-    if now - old and after.inherited:
-        return f"calls {sorted(now - old)} began beside {after.inherited} of an earlier incarnation"
+    if now - old and after.calls.inherited:
+        return f"calls {sorted(now - old)} began beside {after.calls.inherited} of an earlier incarnation"
     return ""
 
 
@@ -216,7 +216,8 @@ def ready_means_probed(checker: Checker, book: Book, before: PodState | None, af
     """No container is called ready or started against what its probes say, nor one that never can be."""
     if after.desired is None or (before is not None and before.base is after.base):
         return ""
-    failures = {(r.container_id, r.kind) for r in after.probes if r.result is ProbeResult.FAILURE}
+    reports = (report for one in after.instances.values() for report in one.probes)
+    failures = {(r.container_id, r.kind) for r in reports if r.result is ProbeResult.FAILURE}
     asked = {container.name: container for container in after.desired.spec.containers}
     for status in after.base.container_statuses:
         if not status.ready or status.name not in asked:
@@ -268,8 +269,8 @@ def stops_wait_for_intent(checker: Checker, book: Book, before: PodState | None,
     """A stop of a killed pod begins only after the kill was written, or its writing failed."""
     if not isinstance(after.life, Terminating):
         return ""
-    old = {flight.op for flight in before.inflight} if before is not None else set()
-    stops = any(isinstance(f.what.call, StopContainer) and f.op not in old for f in after.inflight)
+    old = {flight.op for flight in before.calls.inflight} if before is not None else set()
+    stops = any(isinstance(f.what.call, StopContainer) and f.op not in old for f in after.calls.inflight)
     if stops and (after.remembered is None or after.remembered.kill is None):
         return "containers are stopped before the kill was remembered"
     return ""

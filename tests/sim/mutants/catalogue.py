@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actors.pod import plan as pod_plan
 from actors.pod.planned import Planned
-from actors.pod.state import PortCall, Syncing, Terminating
+from actors.pod.state import PortCall, Syncing, Terminating, change_calls, change_view
 from actors.rules.container.instance import ready_sandboxes
 from actors.rules.retry import Retry
 from actors.supervisor.state import Quarantined
@@ -69,10 +69,11 @@ def forget_flights(right):
     """A pod's next stage is planned as if nothing were in flight."""
 
     def plan(state, planned, new_op):
-        if not state.inflight or not isinstance(state.life, Syncing):
+        flights = state.calls.inflight
+        if not flights or not isinstance(state.life, Syncing):
             return right(state, planned, new_op)
-        decision = right(replace(state, inflight=()), planned, new_op)
-        both = replace(decision.state, inflight=(*state.inflight, *decision.state.inflight))
+        decision = right(change_calls(state, inflight=()), planned, new_op)
+        both = change_calls(decision.state, inflight=(*flights, *decision.state.calls.inflight))
         return Decision(state=both, actions=decision.actions, wake_at=decision.wake_at)
 
     return plan
@@ -106,7 +107,7 @@ def take_stale_views(right):
 
     def absorb(state, message, now, wall):
         if isinstance(message, PodObserved):
-            return replace(state, observed=message.pod, observed_as_of=message.as_of)
+            return change_view(state, observed=message.pod, as_of=message.as_of)
         return right(state, message, now, wall)
 
     return absorb
@@ -208,10 +209,10 @@ def believe_the_stop(right):
 
     def step_of_life(planned):
         state, life = planned.state, planned.state.life
-        if isinstance(life, Terminating) and not state.inflight and state.observed is not None:
+        if isinstance(life, Terminating) and not state.calls.inflight and state.observed is not None:
             seen = replace(state.observed, sandboxes=(), containers=())
             life = replace(life, proven_at=planned.now)
-            state = replace(state, life=life, look=False, observed=seen)
+            state = replace(change_view(state, look=False, observed=seen), life=life)
             planned = Planned(state, planned.now, planned.wall)
         return right(planned)
 

@@ -5,7 +5,7 @@ import itertools
 import msgspec
 
 from actors.pod.core import decide, initial
-from actors.pod.state import PodState
+from actors.pod.state import PodSettings, PodState
 from api.errors import Failure, FailureKind
 from api.ids import Path
 from api.lifecycle import Cancel, Start, Tell
@@ -226,7 +226,9 @@ class Hand:
         self.started = []
         self.cancelled = []
         self.wake_at = None
-        self.state = initial(PodState(uid=UID, log_root="/logs", **settings), now, inherited)
+        own = {name: settings.pop(name) for name in PodSettings.__struct_fields__ if name in settings}
+        state = PodState(uid=UID, settings=PodSettings(log_root="/logs", **own), **settings)
+        self.state = initial(state, now, inherited)
         self.give(None)
 
     def give(self, message):

@@ -14,6 +14,7 @@ from actors.pod.state import (
     Finished,
     Gone,
     PodMemo,
+    PodSettings,
     PodState,
     Recalling,
     Syncing,
@@ -155,7 +156,7 @@ def test_what_starts_something_is_never_cancelled(kind):
 
 def test_a_stale_observation_is_ignored():
     hand = running_pod(wanted())
-    settled = hand.state.settled_at
+    settled = hand.state.view.settled_at
     assert hand.observe(shown(), as_of=settled - 0.001) == []
     assert hand.status.phase == "Running"
     assert hand.observe(shown(), as_of=hand.now + 1) != []
@@ -395,12 +396,14 @@ class Incarnation:
 
 
 def test_an_actor_asks_nobody_about_a_pod_of_which_nothing_is_anywhere_but_after_its_own_death_it_does():
-    actor = PodActor(PodState(uid=UID, log_root="/logs"), {}, blank_as_of=9.0)
+    actor = PodActor(PodState(uid=UID, settings=PodSettings(log_root="/logs")), {}, blank_as_of=9.0)
     first = actor.begin(Incarnation(0))
     assert [a.call for a in first.actions if isinstance(a, Start)] == []
     assert isinstance(first.state.life, Syncing)
-    assert first.state.observed_as_of == 9.0
-    again = PodActor(PodState(uid=UID, log_root="/logs"), {}, blank_as_of=9.0).begin(Incarnation(1))
+    assert first.state.view.as_of == 9.0
+    again = PodActor(PodState(uid=UID, settings=PodSettings(log_root="/logs")), {}, blank_as_of=9.0).begin(
+        Incarnation(1)
+    )
     assert kinds(a.call for a in again.actions if isinstance(a, Start)) == [Recall, Recall, InspectPod]
     assert isinstance(again.state.life, Recalling)
 
@@ -408,7 +411,7 @@ def test_an_actor_asks_nobody_about_a_pod_of_which_nothing_is_anywhere_but_after
 def test_a_pod_of_which_nothing_is_anywhere_comes_up_as_any_other():
     hand, other = Hand(), running_pod(wanted())
     hand.settle()
-    hand.state = blank(PodState(uid=UID, log_root="/logs"), hand.now)
+    hand.state = blank(PodState(uid=UID, settings=PodSettings(log_root="/logs")), hand.now)
     hand.started.clear()
     hand.update(wanted()), hand.settle()
     assert kinds(hand.started) == kinds(other.started)[3:], "but for two pages and a look"

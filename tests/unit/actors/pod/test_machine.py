@@ -124,7 +124,7 @@ class PodMachine(RuleBasedStateMachine):
     def observe(self, ago):
         as_of = self.hand.now - ago
         # An older listing shows an older world: what it shows must not count after a later call.
-        stale = as_of < self.hand.state.settled_at
+        stale = as_of < self.hand.state.view.settled_at
         before = self.hand.state.observed
         self.hand.observe(as_of=as_of)
         if stale:
@@ -162,7 +162,9 @@ class PodMachine(RuleBasedStateMachine):
             return
         self.check_new()
         hand = self.hand
-        assert sorted(f.op for f in hand.state.inflight) == sorted(hand.open), "two stages, or a lost call"
+        assert sorted(f.op for f in hand.state.calls.inflight) == sorted(hand.open), (
+            "two stages, or a lost call"
+        )
         stages = {since for _, since in hand.open.values()}
         # Each container is stopped at its own pace; all else waits for the end of the stage before it.
         stopping = all(isinstance(start.call, StopContainer | Remember) for start, _ in hand.open.values())

@@ -22,7 +22,7 @@ def test_another_address_is_published_and_nothing_is_started_or_stopped():
     assert hand.messages(PodStatusComposed)[-1].status.host_ip == "10.0.0.7"
     hand.update(wanted(), generation=2, node=OTHER), hand.settle()
     assert hand.messages(PodStatusComposed)[-1].status.host_ip == "10.0.0.9"
-    assert (hand.state.node, hand.state.node_ip) == (OTHER, "10.0.0.9")
+    assert (hand.state.node, hand.state.settings.node_ip) == (OTHER, "10.0.0.9")
     assert hand.started == []
 
 

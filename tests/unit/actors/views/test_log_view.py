@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.logs.state import LogRotatorState, Trouble
-from actors.pod.state import PodMemo, PodState
+from actors.pod.state import Finished, Kill, PodMemo, PodSettings, PodState, WantedPod, change_view
 from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api import paths
@@ -17,8 +17,9 @@ from api.kube.objects.podstatus import (
     ContainerStatus,
     PodStatus,
 )
+from api.messages.pod import KillCause
 from api.paths import pod_path
-from tests.unit.actors.pods import UID, box, instance, shown, wanted
+from tests.unit.actors.pods import UID, WALL, box, instance, shown, wanted
 
 ROOT = "/var/log/pods/default_web_u1"
 
@@ -37,15 +38,24 @@ class Kernel:
         return ((pod_path(UID), self.pod),)
 
 
+KILL = Kill(cause=KillCause.REMOVED, grace_s=1, asked_at=WALL, stop_by=WALL, asked_by=Path("/node/pods"))
+
+
 def unasked(call, deadline_s):
     raise AssertionError(f"{call.brief()}: what a log is found by is known")
 
 
 def view(*containers, observed=True, rotator=None, status=None, **fields):
     base = PodStatus(container_statuses=(status,) if status else ())
-    state = PodState(uid=UID, log_root="/var/log/pods", desired=wanted(), base=base, **fields)
+    state = PodState(
+        uid=UID,
+        settings=PodSettings(log_root="/var/log/pods"),
+        wanted=WantedPod(pod=wanted()),
+        base=base,
+        **fields,
+    )
     if observed:
-        state = replace(state, observed=shown(box(), *containers))
+        state = change_view(state, observed=shown(box(), *containers))
     ports = AskedPorts(runtime=unasked, images=unasked, streams=unasked)
     return AgentView(Kernel(state, rotator), lambda: 1.0, lambda: 1, ports)
 
@@ -93,7 +103,7 @@ def test_of_a_container_whose_record_was_removed_it_is_said_where_its_log_is_or_
     with pytest.raises(NotFoundError, match=r"no record of it; .* in /var/log/pods/default_web_u1$"):
         seen.log_target("web", "a", previous=False)
     with pytest.raises(NotFoundError, match=r"its log was removed when the node was short of disk$"):
-        view(status=ended, cleaned=True).log_target("web", "a", previous=False)
+        view(status=ended, life=Finished(kill=KILL, cleaned=True)).log_target("web", "a", previous=False)
 
 
 def test_what_the_runtime_has_not_said_yet_is_unavailable_so_that_followers_go_on():

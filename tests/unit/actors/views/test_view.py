@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.node.state import NodeState
-from actors.pod.state import PodState
+from actors.pod.state import ObservedView, PodSettings, PodState, WantedPod
 from actors.supervisor.state import Desired, PodEntry, SupervisorState
 from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
@@ -24,7 +24,12 @@ class OnePod:
     def __init__(self, *containers):
         pod = wanted(*(container.name for container in containers))
         observed = shown(box(), *containers)
-        self.state = PodState(uid=UID, desired=pod, observed=observed, log_root="/logs")
+        self.state = PodState(
+            uid=UID,
+            settings=PodSettings(log_root="/logs"),
+            wanted=WantedPod(pod=pod),
+            view=ObservedView(observed=observed),
+        )
         self.node = None
 
     def committed_children(self, path):
@@ -114,7 +119,7 @@ def test_the_only_regular_container_is_meant_where_none_is_named():
     calls = []
     node = OnePod(instance("a"), instance("i"))
     init = Container(name="i", image=IMAGE, env=(EnvVar(name="KEY", value="hush"),))
-    node.state = replace(node.state, desired=wanted("a", init_containers=(init,)))
+    node.state = replace(node.state, wanted=WantedPod(pod=wanted("a", init_containers=(init,))))
     view = AgentView(
         node,
         lambda: 0.0,
@@ -142,7 +147,7 @@ def test_a_node_whose_runtime_nobody_asked_yet_is_not_ready_and_asking_for_that_
     assert (rows["runtime"].ok, rows["runtime"].detail) == (False, "it has not begun")
 
 
-@pytest.mark.parametrize("states", [(), (PodState(uid=UID, log_root="/logs"),)])
+@pytest.mark.parametrize("states", [(), (PodState(uid=UID, settings=PodSettings(log_root="/logs")),)])
 def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_events(states):
     view = AgentView(WaitingPod(*states), lambda: 0.0, lambda: WALL, asked(lambda call, deadline_s: None))
     assert [row.name for row in view.pods()] == ["web-vm"]

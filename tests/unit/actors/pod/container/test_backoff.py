@@ -127,7 +127,7 @@ def test_a_corrected_image_is_not_held_up_by_what_a_probe_killed_and_is_probed_a
     assert (newest.image, newest.state) == (CORRECTED, RuntimeContainerState.RUNNING)
     ((target,),) = (hand.messages(ProbePod)[-1].targets,)
     assert target.container_id == newest.id
-    assert not hand.state.probes
+    assert not any(one.probes for one in hand.state.instances.values())
 
 
 @pytest.mark.parametrize("change", [{"image": CORRECTED}, {"env": (EnvVar(name="X", value="1"),)}])

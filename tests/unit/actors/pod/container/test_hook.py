@@ -7,7 +7,7 @@ from actors.pod.container.hook import POST_START_LIMIT_S
 from actors.pod.container.mark import HookKind, HookMark, recalled_marks
 from actors.pod.core import begin
 from actors.pod.explain import explain
-from actors.pod.state import MEMO_SECTION, PodMemo, PodState, Syncing, Terminated, Terminating
+from actors.pod.state import MEMO_SECTION, PodMemo, PodSettings, PodState, Syncing, Terminated, Terminating
 from api.errors import FailureKind
 from api.kube.objects.container import (
     Container,
@@ -375,7 +375,7 @@ def test_a_new_incarnation_cancels_the_hooks_of_the_last_one_and_runs_them_once_
     first = running_pod(wanted(hooked(stop=execs(DRAIN))))
     first.kill(), first.settle(but=ExecInContainer)
     op = first.op_of(ExecInContainer)
-    state = PodState(uid=UID, log_root="/logs")
+    state = PodState(uid=UID, settings=PodSettings(log_root="/logs"))
     decision = begin(state, first.now, first.wall, lambda: 1, in_flight=(op,), hooks=(op,))
     assert [a.op for a in decision.actions if isinstance(a, Cancel)] == [op]
     assert not [a for a in decision.actions if isinstance(a, Start)], "nothing is started beside what is left"

@@ -112,7 +112,7 @@ def test_an_image_that_is_fetched_is_told_and_explained():
 def test_wants_that_nobody_answers_are_told_again():
     hand = asked()
     before = len(hand.messages(WantImages))
-    assert hand.wake_at == hand.state.wants_told_at + REASK_S
+    assert hand.wake_at == hand.state.told.wants_told_at + REASK_S
     hand.ring()
     assert len(hand.messages(WantImages)) == before + 1
 

@@ -9,7 +9,23 @@ from actors.pod.core import decide
 from actors.pod.life.event import field_path, new_events, with_event
 from actors.pod.life.outcome import absorb_outcome
 from actors.pod.report import report
-from actors.pod.state import Finished, Flight, Gone, Kill, PodState, PortCall, Recalling, Syncing, Terminating
+from actors.pod.state import (
+    Finished,
+    Flight,
+    Gone,
+    Kill,
+    NodeSetup,
+    ObservedView,
+    PodCalls,
+    PodSettings,
+    PodState,
+    PortCall,
+    Recalling,
+    Syncing,
+    Terminating,
+    WantedPod,
+    change_view,
+)
 from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path
@@ -27,7 +43,8 @@ KILL = Kill(
 
 
 def pod_state(**fields):
-    return PodState(uid=UID, log_root="/logs", desired=wanted("a"), life=Syncing(), **fields)
+    settings = PodSettings(log_root="/logs")
+    return PodState(uid=UID, settings=settings, wanted=WantedPod(pod=wanted("a")), life=Syncing(), **fields)
 
 
 def told(actions):
@@ -39,7 +56,9 @@ def test_a_sandbox_changed_when_it_is_not_the_first_one_though_a_listing_showed_
     spec = SandboxSpec(uid=UID, name="web", namespace="default", attempt=attempt, log_directory="/logs/x")
     what = PortCall(port="runtime", call=RunSandbox(spec=spec), deadline_s=9.0)
     flying = pod_state(
-        inflight=(Flight(op=1, what=what, since=0.0),), observed=shown(box(attempt)), folders=True
+        calls=PodCalls(inflight=(Flight(op=1, what=what, since=0.0),)),
+        view=ObservedView(observed=shown(box(attempt))),
+        setup=NodeSetup(folders=True),
     )
     ended = Outcome(op=1, call="RunSandbox", result=shown(box(attempt)), started_at=0.0, ended_at=1.0)
     ops = itertools.count(2)
@@ -53,7 +72,7 @@ def test_each_kind_of_container_has_its_own_field_path():
         init_containers=(Container(name="i", image="x"),),
         ephemeral_containers=(EphemeralContainer(name="e", image="x"),),
     )
-    state = replace(pod_state(), desired=pod)
+    state = replace(pod_state(), wanted=WantedPod(pod=pod))
     paths = [field_path(state, name) for name in ("a", "i", "e", "gone", "")]
     assert paths == [
         "spec.containers{a}",
@@ -74,7 +93,7 @@ def test_what_is_told_is_what_is_new_and_how_often():
         ("Killing", 1, WALL + 2, "spec.containers{a}"),
     ]
     assert (seen[0].namespace, seen[0].pod) == ("default", "web")
-    assert new_events(after, replace(after, settled_at=3.0)) == ()
+    assert new_events(after, change_view(after, settled_at=3.0)) == ()
 
 
 def test_the_recorder_learns_that_a_pod_is_there_that_it_is_gone_and_again_after_its_own_restart():
@@ -97,7 +116,7 @@ def ended_badly(call, life, text):
     what = PortCall(
         port="runtime", call=call, deadline_s=9.0, container=getattr(call, "container_id", "") and "a"
     )
-    flying = replace(pod_state(inflight=(Flight(op=1, what=what, since=0.0),), folders=True), life=life)
+    flying = replace(pod_state(calls=PodCalls(inflight=(Flight(op=1, what=what, since=0.0),))), life=life)
     failure = Failure(kind=FailureKind.UNAVAILABLE, message=text)
     ended = Outcome(op=1, call=type(call).__name__, failure=failure, started_at=0.0, ended_at=1.0)
     return absorb_outcome(flying, ended, 1.0, WALL).events

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.pod.explain import explain
 from actors.pod.life.repeat import REPEAT_LIMIT, WAIT_LIMIT_S, spaced, wait_after, with_answer
 from actors.pod.life.stage import Stage
-from actors.pod.state import Gone, PodState, PortCall
+from actors.pod.state import Gone, PodSettings, PodState, PortCall
 from api.ports.podfiles import RemovePodFolders
 from api.ports.runtime import (
     CreateContainer,
@@ -122,11 +122,11 @@ def test_a_pod_goes_on_at_once_when_what_had_no_effect_has_happened_after_all():
 
 
 def test_the_grace_that_is_left_makes_no_other_call_of_a_stop():
-    state = PodState(uid=UID, log_root="/logs")
+    state = PodState(uid=UID, settings=PodSettings(log_root="/logs"))
     for second in range(3):
         stop = StopContainer(uid=UID, container_id="c", grace_s=30.0 - second)
         state = with_answer(state, stop, float(second))
-    (known,) = state.repeats
+    (known,) = state.calls.repeats
     assert known.times == 3
 
 
@@ -139,7 +139,7 @@ def test_waits_begin_with_the_second_answer_and_double_up_to_half_a_minute():
 
 @pytest.mark.parametrize("call", [RemoveVolumes(uid=UID), RemovePodFolders(uid=UID, log_directory="/logs/a")])
 def test_calls_on_the_host_are_spaced_too(call):
-    state = PodState(uid=UID, log_root="/logs")
+    state = PodState(uid=UID, settings=PodSettings(log_root="/logs"))
     what = PortCall(port="host", call=call, deadline_s=1.0)
     stage = Stage(calls=(what,), why="removing")
     state = with_answer(state, call, 0.0)
@@ -152,14 +152,14 @@ def test_calls_on_the_host_are_spaced_too(call):
 
 
 def test_what_is_remembered_of_calls_is_forgotten_and_bounded():
-    state = PodState(uid=UID, log_root="/logs")
+    state = PodState(uid=UID, settings=PodSettings(log_root="/logs"))
     for number in range(REPEAT_LIMIT + 5):
         state = with_answer(state, RemoveContainer(uid=UID, container_id=str(number)), 0.0)
-    assert len(state.repeats) == REPEAT_LIMIT
+    assert len(state.calls.repeats) == REPEAT_LIMIT
     state = with_answer(state, RemoveContainer(uid=UID, container_id="last"), 1000.0)
-    assert [one.call.container_id for one in state.repeats] == ["last"]
+    assert [one.call.container_id for one in state.calls.repeats] == ["last"]
 
 
 def test_a_pod_that_gets_on_waits_for_nothing():
     hand = running_pod(wanted("a", "b", "c"))
-    assert all(one.times == 1 for one in hand.state.repeats)
+    assert all(one.times == 1 for one in hand.state.calls.repeats)
