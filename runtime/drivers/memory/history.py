@@ -134,6 +134,12 @@ class Referee:
         self._met.clear()
         self._known.clear()
 
+    def owner_began(self, uid: Uid) -> None:
+        """Excuse a pod's new owner in the same way: the status of a pod that does not run yet is written some time later."""
+        self._anew = True
+        self._met.discard(uid)
+        self._known = {key for key in self._known if key[0] != uid}
+
     def agent_saw(self, uid: Uid, newest: Iterable[tuple[str, int]]) -> None:
         """Require of the agent the numbers that an inspection of the pod showed: the `newest` of each name, and those before.
 

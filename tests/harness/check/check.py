@@ -248,6 +248,7 @@ class Checker:
         if known is not None and before is None:
             # A new incarnation knows what the ledger knows, as a new life of the agent does.
             self.recall(after.uid, known[1])
+            self._referee.owner_began(after.uid)
         if gave_up_the_ledger(before, after):
             self.forgotten(after.uid, "status")
             book = self.book(after.uid)

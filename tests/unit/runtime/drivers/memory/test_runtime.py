@@ -320,14 +320,18 @@ def test_a_number_goes_with_the_newest_record_that_the_world_removes():
     assert [said for step in again for said in referee.judge(step)] == []
 
 
+@pytest.mark.parametrize("begins", ["agent", "owner"])
 @pytest.mark.parametrize("shown", [(), (("main", 0),), (("other", 0),), (("main", 2),)])
-def test_a_new_agent_knows_the_numbers_that_a_look_showed_it(shown):
+def test_a_new_agent_or_owner_knows_the_numbers_that_a_look_showed_it(shown, begins):
     def row(what, cause=Cause.AGENT):
         return HistoryRow(at=1.0, what=what, uid="u", cause=cause, name="main", container_id="1")
 
     referee = Referee()
     assert list(referee.judge(row(Happening.STARTED))) == []
-    referee.agent_began()
+    if begins == "agent":
+        referee.agent_began()
+    else:
+        referee.owner_began("u")
     referee.agent_saw("u", shown)
     rest = (Happening.EXITED, Happening.REMOVED, Happening.CREATED, Happening.STARTED)
     said = [one for what in rest for one in referee.judge(row(what, Cause.WORLD))]
