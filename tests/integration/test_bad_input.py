@@ -249,7 +249,9 @@ def test_a_full_disk_under_the_logs_harms_no_pod_and_is_told(make_agent, tmp_pat
         agent.start()
         agent.until_status("loud", "Running")
         agent.until(
-            lambda: "dropped" in json.dumps(agent.explain("loud")), "explain says that lines are dropped", 30
+            lambda: "dropped" in json.dumps(agent.explain("loud")["containers"]),
+            "explain says that lines are dropped",
+            30,
         )
         told = json.dumps(agent.explain("loud"))
         assert "No space left" in told or "no space left" in told, told

@@ -131,7 +131,8 @@ def test_a_socket_that_never_answers_leaves_the_node_responsive_and_is_named(mak
         answers_soon(agent)
         assert agent.stop()[0] == 0
         assert "Traceback" not in agent.stderr()
-        assert sum(socket_path in line for line in agent.stderr().splitlines()) < 5, agent.stderr()
+        # The start names it, and each of the four actors that ask the runtime once.
+        assert sum(socket_path in line for line in agent.stderr().splitlines()) <= 5, agent.stderr()
 
 
 @pytest.mark.slow
