@@ -91,5 +91,5 @@ def fill_and_recover(agent):
     assert [name for name, _ in evicted(agent)] == ["hog", "early"]
     text = explained(agent, "--dry-run")
     assert "nothing: no threshold is met" in text
-    assert "if it were short of nodefs.available:" in text
+    assert "order of eviction if nodefs.available were short:" in text
     assert "default/hog-n1 for nodefs.available" in text

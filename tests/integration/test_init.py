@@ -113,7 +113,7 @@ def test_an_init_container_that_never_ends_is_named_and_can_be_removed(agent):
     assert told["since_s"] is not None
     assert told["containers"][1].startswith("stuck (init): running for")
     spoken = agent.verb("explain", "web").stdout
-    assert "init container stuck to end, for " in spoken
+    assert "init container stuck to end (for " in spoken
     agent.drop("web")
     agent.until_gone("web")
 

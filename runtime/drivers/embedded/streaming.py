@@ -15,7 +15,10 @@ class EmbeddedStreams:
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:  # noqa: ARG002  # at once
         """Refuse a call."""
         assert isinstance(call, StreamCall)
-        done(None, RejectedError("the embedded runtime has no streaming yet; leave -i and -t out").failure())
+        done(
+            None,
+            RejectedError("the embedded runtime does not support streaming yet; remove -i and -t").failure(),
+        )
         return _refused
 
 

@@ -252,6 +252,9 @@ class Checker:
         if gave_up_the_ledger(before, after):
             self.forgotten(after.uid, "status")
             book = self.book(after.uid)
+        if after.killed is not None:
+            # Also of a pod that is still asking the ledger: its grace counts from when it was asked to end.
+            book.kill_since = min(book.kill_since, self.world.time.now())
         if after.desired is not None:
             book.desired = True
             book.own_grace_s = own_grace_s(after.desired)
@@ -301,8 +304,6 @@ class Checker:
                 self.leaving.setdefault(instance.id, self.world.time.now())
         kill = after.killed
         if kill is not None:
-            if book.kill is None:
-                book.kill_since = self.world.time.now()
             book.kill = kill
         if isinstance(after.life, Gone):
             self.books[after.uid] = Book(reported=book.reported)

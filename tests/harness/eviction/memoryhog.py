@@ -75,7 +75,7 @@ def hog_goes_and_pressure_returns(agent, put):
     assert [name for name, _ in evicted(agent)] == ["hog", "early"]
     text = explained(agent, "--dry-run")
     assert "nothing: no threshold is met" in text
-    assert f"if it were short of memory.available or {SIGNAL}:" in text
+    assert f"order of eviction if memory.available or {SIGNAL} were short:" in text
     [row] = [one for one in agent.json("/eviction")["thresholds"] if one["signal"] == SIGNAL]
     assert (row["least"], row["met_s"]) == (LEAST_MIB * MIB, None)
     assert agree(row["capacity"], PODS_MIB * MIB)

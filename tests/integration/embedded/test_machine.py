@@ -93,7 +93,7 @@ def test_a_keeper_has_left_the_agents_session_and_cgroup(bench):
     for group in groups:
         assert str(keeper) in Path(group, "keeper", "cgroup.procs").read_text().split()
     if not groups:
-        assert "descent" in bench.call(RuntimeStatus()).detail
+        assert "found by parent process" in bench.call(RuntimeStatus()).detail
 
 
 NOT_ROOT = """
