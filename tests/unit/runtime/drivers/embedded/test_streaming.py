@@ -12,4 +12,4 @@ def test_a_command_with_streams_is_refused_at_once_with_what_to_do_instead():
     ((result, failure),) = answers
     assert result is None
     assert failure.kind is FailureKind.REJECTED
-    assert "leave -i and -t out" in failure.message
+    assert "remove -i and -t" in failure.message
