@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from actors.admission.state import AdmissionEntry, AdmissionIndex, AdmissionState
 from actors.admission.verdict import Verdict
+from actors.rules.membership import sort_member
 from actors.rules.resources.allocation import allocated_of
 from actors.rules.resources.request import claim_of
 from api.ids import Instant, Uid
@@ -153,18 +154,7 @@ class AdmissionTurn:
 
     def _note(self, uid: Uid, before: AdmissionEntry | None, after: AdmissionEntry | None) -> None:
         self.room_due = self.room_due or weight(before) != weight(after)
-        for name, concerns in QUESTIONS:
-            members = self.members[name]
-            belongs = after is not None and concerns(after)
-            if belongs is (uid in members):
-                continue
-            changed = dict(members) if members is getattr(self._kept, name) else members
-            assert isinstance(changed, dict)
-            if belongs:
-                changed[uid] = None
-            else:
-                del changed[uid]
-            self.members[name] = changed
+        sort_member(self.members, self._kept, QUESTIONS, uid, after)
 
     def index(self) -> AdmissionIndex:
         """Return the index as this turn leaves it."""

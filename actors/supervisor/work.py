@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 import msgspec
 
 from actors.rules.agenda import Entry
+from actors.rules.membership import sort_member
 from actors.supervisor.standing import (
     active_pod,
     admitted,
@@ -113,22 +114,8 @@ class Work:
                 for rival in self.names.get(one.full_name, ()) if one is not None else ():
                     if rival != uid:
                         self.queue(rival)
-        self._sort(uid, after)
+        sort_member(self.members, self._kept, QUESTIONS, uid, after)
         self._show(uid, before, after)
-
-    def _sort(self, uid: Uid, after: PodEntry | None) -> None:
-        for name, concerns in QUESTIONS:
-            members = self.members[name]
-            belongs = after is not None and concerns(after)
-            if belongs is (uid in members):
-                continue
-            changed = dict(members) if members is getattr(self._kept, name) else members
-            assert isinstance(changed, dict)
-            if belongs:
-                changed[uid] = None
-            else:
-                del changed[uid]
-            self.members[name] = changed
 
     def _show(self, uid: Uid, before: PodEntry | None, after: PodEntry | None) -> None:
         shown = active_key(after)
