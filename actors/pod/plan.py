@@ -366,13 +366,15 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
 
 
 def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
-    """Do what has to be done once in the life of an actor, before its first container."""
-    calls = [*group_calls(state, due)]
-    why = "making its folders" if not state.setup.folders else "making its cgroup"
-    if state.setup.grouped and state.setup.folders:
-        why = "giving its cgroup other limits"
+    """Do what has to be done once in the life of an actor, before its first container.
+
+    The folder comes before the cgroup: on a full disk it is all that names the pod to the next life of the agent.
+    """
     if not state.setup.folders:
-        calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
+        why, calls = "making its folders", [host_call("podfiles", MakePodFolders(uid=state.uid))]
+    else:
+        why = "giving its cgroup other limits" if state.setup.grouped else "making its cgroup"
+        calls = [*group_calls(state, due)]
     if state.node.confined and state.setup.files is None:
         calls.append(node_files(state))
     memo = msgspec.structs.replace(state.memo, kill=None)

@@ -489,7 +489,7 @@ def attend(state: SupervisorState, entry: PodEntry, work: Work, now: Instant) ->
                 work.looks.append(retry_at)
                 return entry
         case Unspawned():
-            if not wanted and entry.kill is None:
+            if not wanted and entry.kill is None and entry.reported.life is None:
                 return None
         case _:
             assert_never(actor)

@@ -9,6 +9,7 @@ from actors.supervisor.state import SpawnPod, StopPod
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
 from api.lifecycle import Start, Tell
+from api.messages.admission import PodsToAdmit
 from api.messages.events import LedgerDamaged
 from api.messages.eviction import PodKilled
 from api.messages.kernel import Outcome, Restarted
@@ -274,6 +275,17 @@ def test_a_new_incarnation_takes_charge_of_the_actors_that_lived_on():
     done = house.listed(presence("u1"))
     assert house.alive == {"u1", "u2"}, "nothing is spawned twice"
     assert [m.pod.metadata.uid for _, m in told(done, UpdatePod)] == ["u1"]
+
+
+def test_an_actor_that_lived_on_is_not_forgotten_when_its_pod_leaves_before_every_source_was_seen():
+    house = House(expected=("file", "http"))
+    house.snapshot(wanted())
+    house.moved("u1", PodLife.FINISHED, kept=True)
+    house.change(PodOp.REMOVE, wanted())
+    assert house.state.entries["u1"].has_actor
+    assert not any(m.left for m in house.said if isinstance(m, PodsToAdmit)), "it keeps its verdict"
+    house.change(PodOp.ADD, source="http")
+    assert kills(house.last) == [("u1", KillCause.REMOVED)]
 
 
 def test_an_adopted_actor_of_an_older_pod_is_replaced_before_every_source_was_seen():

@@ -90,11 +90,11 @@ def ensured(hand):
     return [call for call in hand.started if isinstance(call, EnsurePodCgroup)]
 
 
-def test_a_pod_gets_its_cgroup_in_the_stage_of_its_folders():
+def test_a_pod_gets_its_cgroup_after_its_folder_which_names_it_to_the_next_life_of_the_agent():
     hand = Hand(node=FACTS)
     hand.update(wanted(burstable())), hand.settle_until(RunSandbox)
     stage = [type(call) for call in hand.started]
-    assert stage.index(EnsurePodCgroup) < stage.index(MakePodFolders) < stage.index(RunSandbox)
+    assert stage.index(MakePodFolders) < stage.index(EnsurePodCgroup) < stage.index(RunSandbox)
     assert [call.spec.cgroup_parent for call in hand.started if isinstance(call, RunSandbox)] == [PATH]
 
 
