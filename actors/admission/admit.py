@@ -76,7 +76,7 @@ def decide_on(state: AdmissionState, turn: AdmissionTurn, fresh: list[AdmissionE
 
 
 def is_settled(entry: AdmissionEntry, turn: AdmissionTurn, now: Instant) -> bool:
-    """Tell whether a static pod has found no room for so long that it is refused for that.
+    """Return whether a static pod has found no room for so long that it is refused for that.
 
     Manifests that are exchanged together are seen one by one: who is to make room may be seen to go a moment later.
     """

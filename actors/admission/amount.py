@@ -18,5 +18,5 @@ def joined(one: Claim, other: Claim) -> Claim:
 
 
 def grows(before: Claim, after: Claim) -> bool:
-    """Tell whether a claim asks for more of anything than another one."""
+    """Return whether a claim asks for more of anything than another one."""
     return joined(before, after) != joined(before, before)

@@ -83,5 +83,5 @@ def shortages(claim: Claim, load: ResourceSum, node: NodeFacts) -> tuple[Shortag
 
 
 def clashes(claim: Claim, load: ResourceSum) -> bool:
-    """Tell whether the claim needs a port of the node that is taken."""
+    """Return whether the claim needs a port of the node that is taken."""
     return any(mine.clashes(other) for mine in claim.ports for other in load.ports)

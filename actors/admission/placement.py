@@ -15,17 +15,17 @@ NAME_FIELD = "metadata.name"
 
 
 def wrong_os_label(pod: Pod) -> bool:
-    """Tell whether the pod carries a label that names another operating system."""
+    """Return whether the pod carries a label that names another operating system."""
     return pod.metadata.labels.get(OS_LABEL, OS) != OS
 
 
 def wrong_os(pod: Pod) -> bool:
-    """Tell whether the pod was written for another operating system."""
+    """Return whether the pod was written for another operating system."""
     return pod.spec.os is not None and pod.spec.os.name not in ("", OS)
 
 
 def is_selected(spec: PodSpec, node: NodeFacts) -> bool:
-    """Tell whether the node has what selector and required affinity ask for."""
+    """Return whether the node has what selector and required affinity ask for."""
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
@@ -35,7 +35,7 @@ def is_selected(spec: PodSpec, node: NodeFacts) -> bool:
 
 
 def is_met(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """Tell whether every condition of a term holds; one without conditions selects nothing."""
+    """Return whether every condition of a term holds; one without conditions selects nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(holds(one, labels) for one in term.match_expressions) and all(
@@ -44,7 +44,7 @@ def is_met(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool
 
 
 def holds(condition: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one condition holds for these labels or fields."""
+    """Return whether one condition holds for these labels or fields."""
     value = labels.get(condition.key)
     match condition.operator:
         case "In":
@@ -74,7 +74,7 @@ def compares(value: str | None, wanted: tuple[str, ...], rule: Callable[[int, in
 
 
 def is_untolerated(spec: PodSpec, taints: tuple[NodeTaint, ...]) -> bool:
-    """Tell whether a taint that keeps pods from running here is not borne by the pod."""
+    """Return whether a taint that keeps pods from running here is not borne by the pod."""
     return any(
         taint.effect == "NoExecute" and not any(bears(one, taint) for one in spec.tolerations)
         for taint in taints
@@ -82,7 +82,7 @@ def is_untolerated(spec: PodSpec, taints: tuple[NodeTaint, ...]) -> bool:
 
 
 def bears(toleration: Toleration, taint: NodeTaint) -> bool:
-    """Tell whether a toleration bears a taint: an empty effect and an empty key bear any."""
+    """Return whether a toleration bears a taint: an empty effect and an empty key bear any."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     match toleration.operator:

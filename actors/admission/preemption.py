@@ -34,7 +34,7 @@ Standing = tuple[bool, int]
 
 
 def may_preempt(one: Standing, other: Standing) -> bool:
-    """Tell whether a pod comes before another: a critical one before one that is not, else by priority."""
+    """Return whether a pod comes before another: a critical one before one that is not, else by priority."""
     return (one[0] and not other[0]) or one[1] > other[1]
 
 

@@ -102,5 +102,5 @@ class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether enough is known to decide on anything."""
+        """Return whether enough is known to decide on anything."""
         return self.record.recalled is not None and self.described and self.supervisor_epoch is not None

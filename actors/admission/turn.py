@@ -22,27 +22,27 @@ GENERATIONS = 1_000_000_000
 
 
 def is_open(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod waits for its verdict."""
+    """Return whether a pod waits for its verdict."""
     return entry.verdict is None and entry.row.open and entry.row.pod is not None
 
 
 def is_housed(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod takes something of the node: it was admitted, and may have running containers."""
+    """Return whether a pod takes something of the node: it was admitted, and may have running containers."""
     return entry.verdict is not None and entry.verdict.refusal is None and not entry.row.ended
 
 
 def is_leaving(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod is being stopped, or may turn out to have ended: one that an earlier life admitted."""
+    """Return whether a pod is being stopped, or may turn out to have ended: one that an earlier life admitted."""
     return entry.row.ending or entry.preempted or is_unheard(entry)
 
 
 def is_unheard(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod that an earlier life admitted may have ended since: its actor is about to say."""
+    """Return whether a pod that an earlier life admitted may have ended since: its actor is about to say."""
     return entry.row.silent and not entry.fresh
 
 
 def is_asking(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod that was admitted asks for other amounts than it has."""
+    """Return whether a pod that was admitted asks for other amounts than it has."""
     verdict, pod = entry.verdict, entry.row.pod
     if verdict is None or pod is None or verdict.refusal is not None:
         return False
@@ -52,7 +52,7 @@ def is_asking(entry: AdmissionEntry) -> bool:
 
 
 def is_outdated(entry: AdmissionEntry) -> bool:
-    """Tell whether an admitted pod asks for something else than when it was decided on."""
+    """Return whether an admitted pod asks for something else than when it was decided on."""
     verdict, row = entry.verdict, entry.row
     if verdict is None or verdict.refusal is not None or row.pod is None or row.ending or row.ended:
         return False
@@ -60,22 +60,22 @@ def is_outdated(entry: AdmissionEntry) -> bool:
 
 
 def is_resizing(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod asks for other amounts than it has, or no longer does and is to be told so."""
+    """Return whether a pod asks for other amounts than it has, or no longer does and is to be told so."""
     return entry.resize is not None or is_asking(entry) or is_outdated(entry)
 
 
 def is_unkept(entry: AdmissionEntry) -> bool:
-    """Tell whether a verdict is not in the ledger yet."""
+    """Return whether a verdict is not in the ledger yet."""
     return entry.verdict is not None and not entry.kept
 
 
 def is_unsent(entry: AdmissionEntry) -> bool:
-    """Tell whether there is an answer that the supervisor waits for and was not sent."""
+    """Return whether there is an answer that the supervisor waits for and was not sent."""
     return entry.verdict is not None and entry.kept and entry.row.open and entry.sent < entry.generation
 
 
 def is_preempting(entry: AdmissionEntry) -> bool:
-    """Tell whether the supervisor does not know yet that a pod must make room."""
+    """Return whether the supervisor does not know yet that a pod must make room."""
     return entry.preempted and not entry.row.preempted and not entry.row.ending and not entry.row.ended
 
 

@@ -87,7 +87,7 @@ def absorb_outcome(
 
 
 def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
-    """Take in what can not be had, which is said once, and what the kernel took and did not take."""
+    """Take in what cannot be had, which is said once, and what the kernel took and did not take."""
     notice = notice_of(made)
     if notice and not state.notice:
         state = happened(state, wall, "Warning", "CgroupsNotEnforced", notice)

@@ -132,7 +132,7 @@ def renewed(old: Entry | None, want: ImageWant, message: WantImages, now: Instan
 
 
 def is_same_question(old: ImageWant, want: ImageWant) -> bool:
-    """Tell whether what was done for one want counts for another."""
+    """Return whether what was done for one want counts for another."""
     return (old.image, old.policy, old.again) == (want.image, want.policy, want.again)
 
 

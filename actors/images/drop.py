@@ -74,7 +74,7 @@ def all_forms(names: Iterable[str]) -> set[str]:
 
 
 def is_going(state: ImagesState, image: str) -> bool:
-    """Tell whether an image of this name is being removed, or may be by what an earlier incarnation began."""
+    """Return whether an image of this name is being removed, or may be by what an earlier incarnation began."""
     if state.leftover:
         return True
     asked = all_forms((image,))

@@ -109,7 +109,7 @@ def begin(
 
 
 def under_way(state: ImagesState, pull: Pull) -> bool:
-    """Tell whether a cancelled pull of the same image and credentials has not ended yet."""
+    """Return whether a cancelled pull of the same image and credentials has not ended yet."""
     return any(
         other.abandoned and (other.image, other.credentials) == (pull.image, pull.credentials)
         for other in state.pulls.values()
@@ -202,7 +202,7 @@ def checked(
 
 
 def is_woken(entry: Entry, image: str) -> bool:
-    """Tell whether a want that waits is to look again since another pod's pull brought its image."""
+    """Return whether a want that waits is to look again since another pod's pull brought its image."""
     waits = isinstance(entry.step, Retrying) and entry.step.retry_at is not None
     return waits and entry.image == image and entry.want.policy is not PullPolicy.ALWAYS
 

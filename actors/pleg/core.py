@@ -85,7 +85,7 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
         # It changed while it was being looked at: that look may have seen too little.
         state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
         if not isinstance(outcome.result, RuntimePod):
-            # The listing will see it again; a pod that can not be inspected must not hold up the others.
+            # The listing will see it again; a pod that cannot be inspected must not hold up the others.
             return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
         return tell_pod(state, outcome.result, outcome.started_at, now)
     if outcome.op != state.listing:
@@ -154,7 +154,7 @@ def period_s(state: PlegState, pods: int) -> float:
 
 
 def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
-    """Tell whether a pod is to be told: it changed, or was not told for a while."""
+    """Return whether a pod is to be told: it changed, or was not told for a while."""
     seen = state.seen.get(pod.uid)
     if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
         return True
@@ -162,7 +162,7 @@ def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -
 
 
 def is_same(seen: RuntimePod | None, pod: RuntimePod) -> bool:
-    """Tell whether two views of a pod agree in what even an incomplete listing shows."""
+    """Return whether two views of a pod agree in what even an incomplete listing shows."""
     return seen is not None and shape(seen) == shape(pod)
 
 

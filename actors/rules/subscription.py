@@ -23,7 +23,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     """Why it ended the last time; empty when it never did."""
 
     def is_due(self, now: Instant) -> bool:
-        """Tell whether to open the stream now."""
+        """Return whether to open the stream now."""
         return not self.is_open and now >= self.retry.at
 
     def wakes(self) -> tuple[Instant, ...]:
@@ -52,5 +52,5 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
 
 def newly_failed(before: Subscription, after: Subscription) -> bool:
-    """Tell whether an operator should be told that a stream is not open: the same reason again is no news."""
+    """Return whether an operator should be told that a stream is not open: the same reason again is no news."""
     return bool(after.why) and not after.is_open and after.why != before.why

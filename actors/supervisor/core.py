@@ -463,7 +463,7 @@ def forget(state: SupervisorState, uid: Uid) -> SupervisorState:
 
 
 def stands(entries: Mapping[Uid, PodEntry], look: Entry) -> bool:
-    """Tell whether a pod must still be looked at when the agenda says."""
+    """Return whether a pod must still be looked at when the agenda says."""
     entry = entries.get(look[1])
     return entry is not None and entry.look_at == look[0]
 
@@ -615,7 +615,7 @@ def deletion_of(entry: PodEntry) -> KillPod | None:
 
 
 def shortens(kill: KillPod, earlier: KillPod) -> bool:
-    """Tell whether a kill leaves less grace than an earlier one."""
+    """Return whether a kill leaves less grace than an earlier one."""
     return kill.grace_s is not None and (earlier.grace_s is None or kill.grace_s < earlier.grace_s)
 
 

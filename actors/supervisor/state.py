@@ -166,12 +166,12 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_static(self) -> bool:
-        """Tell whether its name is serialised: pods of files and URLs."""
+        """Return whether its name is serialised: pods of files and URLs."""
         return self.desired.source not in ("", "api")
 
     @property
     def has_actor(self) -> bool:
-        """Tell whether an actor of it lives."""
+        """Return whether an actor of it lives."""
         return isinstance(self.actor, Spawned | Stopping)
 
 
@@ -214,7 +214,7 @@ class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_ready(self) -> bool:
-        """Tell whether every source was seen; before, nothing is cleaned up."""
+        """Return whether every source was seen; before, nothing is cleaned up."""
         return self.number >= 0 and not self.missing
 
     @property

@@ -1,4 +1,4 @@
-"""How UsageManager takes in what a call brought: row by row, believing what can be and naming what can not."""
+"""How UsageManager takes in what a call brought: row by row, believing what can be and naming what cannot."""
 
 from msgspec.structs import replace
 
@@ -146,7 +146,7 @@ def absorb_pod(state: UsageState, row: PodReading, as_of: Instant | None) -> Pod
 
 
 def is_older(read: GroupReading, believed: GroupReading) -> bool:
-    """Tell whether a number of an earlier reading stands for one that was refused."""
+    """Return whether a number of an earlier reading stands for one that was refused."""
     memory = believed.memory is not None and believed.memory is not read.memory
     return memory or (believed.pids is not None and believed.pids != read.pids)
 
@@ -167,7 +167,7 @@ def check_group(
 
 
 def memory_of(state: UsageState) -> int | None:
-    """Return how much memory the machine has: no pod is believed to take more, also while the machine can not be read."""
+    """Return how much memory the machine has: no pod is believed to take more, also while the machine cannot be read."""
     read = state.node.memory_bytes if state.node is not None else 0
     return max(0, read) or state.policy.memory_bytes or None
 

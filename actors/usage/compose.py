@@ -55,12 +55,12 @@ def compose(state: UsageState, now: Instant, wall: WallNs) -> Usage:
 
 
 def alive(pod: RuntimePod) -> bool:
-    """Say whether anything of the pod may be in use: only such pods have usage."""
+    """Return whether anything of the pod may be in use: only such pods have usage."""
     return is_alive(pod)
 
 
 def host_network(pod: RuntimePod) -> bool:
-    """Say whether the pod is in the network of the machine, which is not its own to be counted."""
+    """Return whether the pod is in the network of the machine, which is not its own to be counted."""
     return bool(pod.sandboxes) and pod.sandboxes[0].host_network
 
 
@@ -72,7 +72,7 @@ def age_of(what: str, as_of: Instant | None, now: Instant, period_s: float) -> s
 
 
 def is_gone(as_of: Instant | None, now: Instant, after_s: float = GONE_S) -> bool:
-    """Say whether a number is too old to say anything."""
+    """Return whether a number is too old to say anything."""
     return as_of is None or now - as_of > after_s
 
 

@@ -196,7 +196,7 @@ def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]
 
 
 def is_nameless(state: UsageState, container: RuntimeContainer) -> bool:
-    """Say whether a container runs of which no process is known."""
+    """Return whether a container runs of which no process is known."""
     running = container.state is RuntimeContainerState.RUNNING
     return running and container.pid <= 0 and container.id not in state.pids
 

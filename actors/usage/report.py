@@ -1,4 +1,4 @@
-"""What UsageManager tells the operator's log: a part that can not be read any more, and one that can again."""
+"""What UsageManager tells the operator's log: a part that cannot be read any more, and one that can again."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def report(before: UsageState, after: UsageState) -> tuple[UsageLogLine, ...]:
     """Return what became true of the parts as a whole; what is wrong with one row is in the usage itself."""
     lines = [
         UsageLogLine(
-            text="usage can not be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
+            text="usage cannot be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
         )
         for part in news(before.failed, after.failed)
     ]

@@ -4,7 +4,7 @@ A path is full, below the root of every hierarchy. `EnsurePodCgroup` and `Ensure
 value already is not written again. `api.ports.cgroups.RemovePodCgroup` removes a pod's.
 
 Where a hierarchy may not be written, that is part of the result and no failure: pods run without these limits. A value
-that the kernel does not take is part of the result too (reference ``node`` section 9.4); a cgroup that can not be made
+that the kernel does not take is part of the result too (reference ``node`` section 9.4); a cgroup that cannot be made
 for another reason is a failure.
 """
 

@@ -42,7 +42,7 @@ class OomKill(Message, frozen=True, kw_only=True):
 
     @property
     def is_system(self) -> bool:
-        """Tell whether the machine as a whole was short."""
+        """Return whether the machine as a whole was short."""
         return self.group == MACHINE
 
     def brief(self) -> str:

@@ -177,13 +177,13 @@ class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 def own_ending(call: ReadEnding) -> bool:
-    """Tell whether the call's termination file is one that an agent makes for this pod's container."""
+    """Return whether the call's termination file is one that an agent makes for this pod's container."""
     match = ENDING_PATH.fullmatch(call.termination_log)
     return match is not None and (match["uid"], match["container"]) == (call.uid, call.container)
 
 
 def own_log(call: ReadEnding) -> bool:
-    """Tell whether the call's log is one that an agent asks for from this pod's container."""
+    """Return whether the call's log is one that an agent asks for from this pod's container."""
     match = LOG_PATH.fullmatch(call.log_path)
     return match is not None and (uid_of_log_folder(match["folder"]), match["container"]) == (
         call.uid,

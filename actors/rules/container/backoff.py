@@ -52,7 +52,7 @@ def wait_s(entry: Backoff | None, finished_at: WallNs, wall: WallNs, next_attemp
 
 
 def forgotten(entry: Backoff, finished_at: WallNs, wall: WallNs) -> bool:
-    """Tell whether the container ran so long since that its history no longer counts.
+    """Return whether the container ran so long since that its history no longer counts.
 
     An end in the future is one before the clock was set back: taken as it is, it would make a hot loop of restarts.
     """

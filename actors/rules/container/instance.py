@@ -31,7 +31,7 @@ def ready_sandboxes(observed: RuntimePod | None) -> tuple[Sandbox, ...]:
 
 
 def is_alive(observed: RuntimePod | None) -> bool:
-    """Tell whether anything of the pod may still run."""
+    """Return whether anything of the pod may still run."""
     return bool(running(observed) or ready_sandboxes(observed))
 
 

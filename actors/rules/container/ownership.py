@@ -40,5 +40,5 @@ def own_part(status: PodStatus) -> PodStatus:
 
 
 def say_the_same(one: PodStatus, other: PodStatus) -> bool:
-    """Tell whether two statuses differ in nothing that the agent answers for."""
+    """Return whether two statuses differ in nothing that the agent answers for."""
     return one == other or own_part(one) == own_part(other)

@@ -132,20 +132,20 @@ def step_of(
 
 
 def rests(spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None) -> bool:
-    """Tell whether an init container whose turn is over is a sidecar that does not run though it should."""
+    """Return whether an init container whose turn is over is a sidecar that does not run though it should."""
     return is_sidecar(spec, container) and (
         newest is None or newest.state is not RuntimeContainerState.RUNNING
     )
 
 
 def began(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
-    """Tell whether a regular container was made in the sandbox, which proves that its init containers were done."""
+    """Return whether a regular container was made in the sandbox, which proves that its init containers were done."""
     names = {one.name for one in spec.containers}
     return any(one.sandbox_id == sandbox_id and one.name in names for one in observed.containers)
 
 
 def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
-    """Tell whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
+    """Return whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
     names = {one.name for one in spec.containers}
     live = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
     return any(
@@ -155,7 +155,7 @@ def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
 
 
 def is_past(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, name: str) -> bool:
-    """Tell whether an init container's turn is over in the sandbox: something after it was made, so it had done its part."""
+    """Return whether an init container's turn is over in the sandbox: something after it was made, so it had done its part."""
     order = [one.name for one in spec.init_containers]
     later = order[order.index(name) + 1 :]
     made = any(one.sandbox_id == sandbox_id and one.name in later for one in observed.containers)
@@ -175,7 +175,7 @@ def active_id(observed: RuntimePod | None) -> str:
 def is_due(
     spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None, *, sandbox_id: str = ""
 ) -> bool:
-    """Tell whether a regular container is to be started in a sandbox; an empty id means one that is made for it.
+    """Return whether a regular container is to be started in a sandbox; an empty id means one that is made for it.
 
     A new sandbox starts everything anew but what succeeded under OnFailure (reference section 6.2); it is made for no
     pod whose policy is Never.

@@ -8,17 +8,17 @@ from api.kube.objects import pod as v1
 
 
 def is_init(spec: v1.PodSpec, name: str) -> bool:
-    """Tell whether a container is one of the pod's init containers, sidecars among them."""
+    """Return whether a container is one of the pod's init containers, sidecars among them."""
     return any(container.name == name for container in spec.init_containers)
 
 
 def is_sidecar(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether an init container runs beside the regular ones."""
+    """Return whether an init container runs beside the regular ones."""
     return container.restart_policy == "Always" and is_init(spec, container.name)
 
 
 def is_plain_init(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether a container has to end well before the next one starts."""
+    """Return whether a container has to end well before the next one starts."""
     return container.restart_policy != "Always" and is_init(spec, container.name)
 
 

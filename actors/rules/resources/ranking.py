@@ -61,7 +61,7 @@ class Rating(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exceeds(self) -> bool:
-        """Tell whether it uses more than it asked for."""
+        """Return whether it uses more than it asked for."""
         return self.used is not None and self.used > self.requested
 
     def order(self) -> tuple[bool, bool, int, int]:
@@ -257,7 +257,7 @@ def container_excess(pod: Pod, usage: PodUsage, *, dedicated: bool) -> Excess | 
 
 
 def is_over(used: FsUsage | None, limit: Amount) -> bool:
-    """Tell whether more is used than the limit; what could not be counted to the end is over it where it comes near."""
+    """Return whether more is used than the limit; what could not be counted to the end is over it where it comes near."""
     if used is None or used.used_bytes is None:
         return False
     return used.used_bytes * 100 > limit.value() * (NEAR_PERCENT if used.at_least else 100)

@@ -1,4 +1,4 @@
-"""Which readings of usage are believed: one that can not be is refused, with the reason, and the last good one stands.
+"""Which readings of usage are believed: one that cannot be is refused, with the reason, and the last good one stands.
 
 A kernel file that is read while it changes, a runtime that mixes up units, a clock that stands still: each was seen, and
 each would have a pod evicted that did nothing. A decreased counter is no lie: whatever it is of was begun anew.
@@ -94,7 +94,7 @@ def check_fs(before: FsUsage | None, after: FsUsage | None) -> Checked[FsUsage]:
 
 
 def check_share(what: str, used_bytes: int, inodes: int, fs: FsUsage | None) -> str:
-    """Return why something can not take so much of a file system, empty when it can."""
+    """Return why something cannot take so much of a file system, empty when it can."""
     return bounded(what, used_bytes, fs.capacity_bytes if fs else None) or bounded(
         what, inodes, fs.inodes if fs else None, unit=" inodes"
     )

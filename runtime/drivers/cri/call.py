@@ -171,7 +171,7 @@ class Calls:
         return error
 
     def start(self, call: c.StartContainer) -> Steps[c.RuntimePod]:
-        """StartContainer; a command that can not be run is told by the container itself."""
+        """StartContainer; a command that cannot be run is told by the container itself."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         if self._known.container(identity) is None:
@@ -305,13 +305,13 @@ def _make_log_folder(spec: c.SandboxSpec) -> None:
             os.makedirs(spec.log_directory, mode=0o755, exist_ok=True)  # noqa: PTH103
     except OSError as error:
         raise RejectedError(
-            f"{where} can not be made: {error.strerror}; choose another podLogsDir",
+            f"{where} cannot be made: {error.strerror}; choose another podLogsDir",
             reason="FailedCreatePodSandBox",
         ) from None
 
 
 def _is_reserved(error: OperatingError) -> bool:
-    """Say whether a runtime refused a name because it was given away; only the text tells it."""
+    """Return whether a runtime refused a name because it was given away; only the text tells it."""
     return error.kind is FailureKind.ALREADY_EXISTS or "reserve" in str(error)
 
 

@@ -118,7 +118,7 @@ class CriImages:
             measured = os.statvfs(mountpoint)
         except OSError as error:
             raise UnavailableError(
-                f"the file system of images at {mountpoint!r} can not be measured: {error.strerror}; "
+                f"the file system of images at {mountpoint!r} cannot be measured: {error.strerror}; "
                 "agent and runtime must see the same files"
             ) from None
         return i.ImageFs(

@@ -55,7 +55,7 @@ class Known:
         return self._containers.get(identity)
 
     def settled(self, identity: str) -> bool:
-        """Say whether nothing is missing."""
+        """Return whether nothing is missing."""
         return identity in self._settled
 
     def digest(self, identity: str) -> str:
@@ -210,12 +210,12 @@ class Known:
 
 
 def overtakes(state: RuntimeContainerState, known: RuntimeContainerState) -> bool:
-    """Say whether a listed state is newer than the known one: an exit is final, the rest goes forward."""
+    """Return whether a listed state is newer than the known one: an exit is final, the rest goes forward."""
     if known is RuntimeContainerState.EXITED or state is known:
         return False
     return RuntimeContainerState.UNKNOWN in (state, known) or RANKS[state] > RANKS[known]
 
 
 def is_unfinished(status: pb.ContainerStatus) -> bool:
-    """Say whether an exit is told of which the runtime has not recorded the code yet."""
+    """Return whether an exit is told of which the runtime has not recorded the code yet."""
     return status.state == pb.CONTAINER_EXITED and status.finished_at <= 0

@@ -129,7 +129,7 @@ def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> pb.LinuxCo
             add_capabilities=security.add_capabilities, drop_capabilities=security.drop_capabilities
         ),
         privileged=security.privileged,
-        # A container can not be in another network than its sandbox.
+        # A container cannot be in another network than its sandbox.
         namespace_options=namespace_options(
             spec.namespaces, host_network=spec.host_network or sandbox.host_network
         ),

@@ -282,7 +282,7 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
 
 
 def honours_stop_signals(name: str, version: str) -> bool:
-    """Tell whether a runtime of this name and version heeds a container's own stop signal (reference section 20)."""
+    """Return whether a runtime of this name and version heeds a container's own stop signal (reference section 20)."""
     first = FIRST_WITH_STOP_SIGNALS.get(name)
     numbers = re.match(r"v?(\d+)\.(\d+)", version)
     if first is None or numbers is None:

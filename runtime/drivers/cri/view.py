@@ -217,7 +217,7 @@ class PodLister:
         return _put_together(uid, sandboxes, containers, first)
 
     def settled(self, pod: RuntimePod) -> bool:
-        """Say whether nothing is missing of what a listing shows of a pod."""
+        """Return whether nothing is missing of what a listing shows of a pod."""
         return all(self._known.settled(sandbox.id) for sandbox in pod.sandboxes) and all(
             self._known.settled(container.id.rpartition("://")[2]) for container in pod.containers
         )
@@ -278,5 +278,5 @@ def in_time(
 
 
 def is_ready(pod: RuntimePod, sandbox_id: str) -> bool | None:
-    """Say whether a sandbox of the pod is ready; None when there is none of this id."""
+    """Return whether a sandbox of the pod is ready; None when there is none of this id."""
     return next((s.state is SandboxState.READY for s in pod.sandboxes if s.id == sandbox_id), None)

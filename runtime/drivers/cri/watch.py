@@ -139,7 +139,7 @@ class ExitWatch:
             self._ask(entry)
 
     def _is_known(self, entry: _Watched) -> bool:
-        """Say whether the end of it is known to the last detail."""
+        """Return whether the end of it is known to the last detail."""
         assert self.known is not None
         if entry.is_sandbox:
             sandbox = self.known.sandbox(entry.identity)

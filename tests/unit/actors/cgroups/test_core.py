@@ -1,4 +1,4 @@
-"""CgroupManager: follows what the node is, keeps its cgroups, gathers what pods ask for, and says once what can not be had."""
+"""CgroupManager: follows what the node is, keeps its cgroups, gathers what pods ask for, and says once what cannot be had."""
 
 import itertools
 
