@@ -71,7 +71,7 @@ def absorb(
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == paths.IMAGES:
-            return lose_answer(state, "the image puller was restarted while it was to remove it"), ()
+            return lose_answer(state, "the image puller was restarted before it removed the image"), ()
         case ChildDied(path=path, cause=cause) if path == paths.IMAGES:
             return replace(
                 lose_answer(state, f"the image puller does not run: {cause or 'stopped'}"),

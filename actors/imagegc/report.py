@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.state import Dropping, ImageGCState, Inspecting, Round, Settling
-from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from actors.rules.retry import RetryPolicy
 from api.ids import Instant, WallNs
 from api.shown.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
@@ -78,17 +78,17 @@ def doing(current: Round) -> str:
     """Return what a round is at, in words."""
     match current.step:
         case Inspecting(look=look):
-            return "looks who uses which image" if look.images is not None else "lists images"
+            return "checks which images are in use" if look.images is not None else "lists images"
         case Dropping(image=image):
             return f"removes {image.names[0] if image.names else image.id}"
         case Settling():
-            return "waits for the freed space to show"
+            return "measures the freed space"
 
 
 def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
     """Add a fact; one that was told before counts up, whatever its figures."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
-    return replace(state, happenings=told(state.happenings, fact, whatever_it_says=True))
+    return replace(state, happenings=with_node_event(state.happenings, fact, any_message=True))
 
 
 # ---------------------------------------------------------------- for people
@@ -145,7 +145,7 @@ def run_of(state: ImageGCState, run: str, now: Instant) -> Collection | None:
     if state.round is not None and run in state.round.runs:
         return collection_of(state.round, now)
     if run in state.waiting:
-        return Collection(runs=(run,), everything=True, doing="waits for the round that is under way")
+        return Collection(runs=(run,), everything=True, doing="waits for the current collection to end")
     return next((one for one in reversed(state.collected) if run in one.runs), None)
 
 

@@ -43,9 +43,9 @@ def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instan
     """Return who keeps an image of these names that no container used at `as_of`, empty when nobody does."""
     asked = all_forms(names)
     if state.restarted_at is not None and min(now, as_of) < state.restarted_at + LEASE_S:
-        return "wanted by pods, perhaps: the image puller was restarted and is being told what they want"
+        return "may be wanted by pods: the image puller was restarted and collects their wants"
     if as_of < now - LOOK_LIMIT_S:
-        return f"wanted by pods, perhaps: who uses it was looked up {now - as_of:.0f} s ago"
+        return f"may be wanted by pods: its users were last listed {now - as_of:.0f} s ago"
     pods = sorted(
         {
             entry.uid
@@ -86,7 +86,7 @@ def dropped(state: ImagesState, outcome: Outcome) -> tuple[ImagesState, tuple[Ac
     removal = state.removals[outcome.op]
     removals = {op: other for op, other in state.removals.items() if op != outcome.op}
     removed = isinstance(outcome.result, ImageRemoved)
-    why = "" if removed else outcome.failure.message if outcome.failure else "the runtime did not say"
+    why = "" if removed else outcome.failure.message if outcome.failure else "the runtime gave no reason"
     answer = ImageDropped(id=removal.id, removed=removed, why=why)
     tells = tuple(Tell(to=path, message=answer) for path in removal.asked_by)
     return replace(state, removals=removals), tells

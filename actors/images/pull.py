@@ -141,7 +141,7 @@ def absorb(
                 call = ImageStatus(image=check.ref, annotations=pull.annotations)
                 start = Start(op=check.op, port="images", call=call, deadline_s=state.deadline_s)
                 return replace(state, pulls=pulls), (start,)
-            failures = (*step.failures, outcome.failure or nothing("the runtime told no reference"))
+            failures = (*step.failures, outcome.failure or nothing("the runtime returned no image reference"))
             if len(failures) < len(step.offers):
                 return going_on(state, number, pull, replace(step, op=new_op(), failures=failures))
             reason, message = report.pull_failure(pull.image, step.offers, failures, pull.problems)

@@ -111,11 +111,11 @@ def pull_failure(
     ]
     if refused:
         message += (
-            f"; credentials for {', '.join(dict.fromkeys(refused))} were refused; no anonymous try is made while a"
+            f"; credentials for {', '.join(dict.fromkeys(refused))} were refused; no anonymous pull is tried while a"
             " matching pull secret exists"
         )
     if problems:
-        message += f"; credentials of the node were not read: {', '.join(problems)}"
+        message += f"; node credentials could not be read: {', '.join(problems)}"
     return reason, message
 
 

@@ -1,8 +1,8 @@
-"""Pleg's decisions: when to list and to inspect, and what to tell whom.
+"""Pleg's decisions: when to list and inspect the runtime, and which facts to send.
 
 Events are hints, listings are truth: an event only makes Pleg inspect that pod at once, and the periodic listing repairs
-whatever was missed. Each fact carries the start of the listing or inspection that saw it. An inspection has its own
-deadline and holds up nobody else.
+what was missed. Each fact carries the start of the listing or inspection that saw it. An inspection has its own
+deadline and delays no other.
 """
 
 from collections.abc import Callable
@@ -29,21 +29,21 @@ PODS_A_PERIOD = 50
 """With more pods listings are rarer: they repair what events missed, and cost what there is to list."""
 LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
-"""How often an unchanged pod is told again, so that a lost message is repaired."""
+"""How often an unchanged pod is sent again, so that a lost message is repaired."""
 LISTEN_RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=DEAF_RELIST_S)
 RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=10.0)
 """Of a listing."""
 SILENT_S = 30.0
-"""A listing that takes longer is told to an operator, while it may go on for as long as any call."""
+"""A listing that takes longer is logged; its deadline is that of any call."""
 UNHEALTHY_AFTER_S = 180.0
 WORTH_SAYING_S = 15.0
-"""A view of the runtime that is older is told with the health, though it is no fault yet."""
+"""A view of the runtime that is older is reported with the health, though it is not unhealthy yet."""
 
 
 def decide(
     before: PlegState, message: PlegMessage | KernelMessage | None, now: Instant, new_op: Callable[[], OpId]
 ) -> Decision[PlegState]:
-    """Take in a message (None: begin) and choose what to do."""
+    """Absorb a message (None: begin) and choose what to do."""
     state, facts = absorb(before, message, now)
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*facts, *decision.actions))
@@ -52,7 +52,7 @@ def decide(
 def absorb(
     state: PlegState, message: PlegMessage | KernelMessage | None, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Return what is known after `message`, and what it makes true."""
+    """Return the state after `message`, and the facts to send."""
     match message:
         case Outcome():
             return absorb_outcome(state, message, now)
@@ -78,14 +78,14 @@ def absorb(
 
 
 def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[PlegState, tuple[Action, ...]]:
-    """Take in a listing or an inspection, or that it failed."""
+    """Absorb the outcome of a listing or an inspection."""
     look = state.looks.get(outcome.op)
     if look is not None:
         looks = {op: other for op, other in state.looks.items() if op != outcome.op}
-        # It changed while it was being looked at: that look may have seen too little.
+        # It changed during the inspection, which may have seen too little.
         state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
         if not isinstance(outcome.result, RuntimePod):
-            # The listing will see it again; a pod that cannot be inspected must not hold up the others.
+            # The listing will see it again; a pod that cannot be inspected must not delay the others.
             return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
         return tell_pod(state, outcome.result, outcome.started_at, now)
     if outcome.op != state.listing:
@@ -102,7 +102,7 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
 def absorb_listing(
     state: PlegState, listing: PodListing, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Take in a complete listing: tell each pod that changed or was not told for a while, and the supervisor."""
+    """Absorb a complete listing: send it to the supervisor, and to each pod that changed or is due a repetition."""
     state = replace(
         state,
         listed_at=as_of,
@@ -129,7 +129,7 @@ def absorb_listing(
             state, told = tell_pod(state, state.seen[pod.uid], as_of, now)
             actions += told
         elif pod.uid in state.watched:
-            # An incomplete listing lacks exit codes: an actor would take them for lost.
+            # An incomplete listing lacks exit codes: an actor would consider them lost.
             state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
         RuntimePresence(
@@ -154,7 +154,7 @@ def period_s(state: PlegState, pods: int) -> float:
 
 
 def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
-    """Return whether a pod is to be told: it changed, or was not told for a while."""
+    """Return whether to send a pod: it changed, or was not sent for `REPEAT_S`."""
     seen = state.seen.get(pod.uid)
     if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
         return True
@@ -167,7 +167,7 @@ def is_same(seen: RuntimePod | None, pod: RuntimePod) -> bool:
 
 
 def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
-    """Return what even an incomplete listing shows truly: ids and states."""
+    """Return what even an incomplete listing shows correctly: ids and states."""
     sandboxes = [(sandbox.id, sandbox.state.value) for sandbox in pod.sandboxes]
     return tuple(sorted(sandboxes + [(container.id, container.state.value) for container in pod.containers]))
 
@@ -175,7 +175,7 @@ def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
 def tell_pod(
     state: PlegState, pod: RuntimePod, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Tell a pod's actor what the runtime shows of it; forget a pod of which nothing is left."""
+    """Send a pod's actor what the runtime shows of it; forget a pod that has neither sandbox nor container."""
     seen = {**state.seen, pod.uid: pod}
     told_at = {**state.told_at, pod.uid: now}
     if not pod.sandboxes and not pod.containers:
@@ -186,7 +186,7 @@ def tell_pod(
 
 
 def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
-    """Listen, list and inspect as is due."""
+    """Subscribe, list and inspect when it is time."""
     actions: list[Action] = []
     if state.subscription.is_due(now):
         actions.append(Listen(stream=STREAM))
@@ -221,9 +221,9 @@ def look_at(
 
 
 def health(state: PlegState, now: Instant) -> tuple[bool, str]:
-    """Return whether the view of the runtime is fresh enough, and what it waits for, naming the call.
+    """Return whether the view of the runtime is fresh enough, and what it waits for, with the call's name.
 
-    Like a kubelet it counts as unhealthy only after three minutes: restarting the agent mends no runtime.
+    Like a kubelet it is unhealthy only after three minutes: a restart of the agent repairs no runtime.
     """
     last = state.listed_at if state.listed_at is not None else state.started_at
     overdue_s = now - last

@@ -31,7 +31,7 @@ class KillCause(StrEnum):
     PREEMPTED = "pre-empted"
     SHUTDOWN = "node shutdown"
     DEADLINE = "active deadline exceeded"
-    REQUESTED = "asked for by an operator"
+    REQUESTED = "requested by an operator"
     REJECTED = "not admitted to this node"
 
 

@@ -78,7 +78,7 @@ class Calls:
         if made is not None and self._known.digest(made.id) != mark.digest(spec):
             raise AlreadyExistsError(
                 f"pod {spec.namespace}/{spec.name}: the runtime holds a sandbox of attempt {spec.attempt} already "
-                f"({made.id[:12]}), made otherwise; remove it or use the next attempt"
+                f"({made.id[:12]}), made from another spec; remove it or use the next attempt"
             )
         return pod
 
@@ -138,7 +138,7 @@ class Calls:
         made = next((one for one in pod.containers if _is_made_from(one, call)), None)
         if made is not None and self._known.digest(request.bare(made.id)) != mark.digest(spec):
             raise AlreadyExistsError(
-                f"container {spec.name}: the runtime holds one of attempt {spec.attempt} already, made otherwise; "
+                f"container {spec.name}: the runtime holds one of attempt {spec.attempt} already, made from another spec; "
                 "remove it or use the next attempt"
             )
         return pod
@@ -278,7 +278,7 @@ class Calls:
         except TimedOutError:
             raise late from None
         except ExhaustedError:
-            raise ExhaustedError("the command printed more than the runtime hands on (16 MiB)") from None
+            raise ExhaustedError("the command's output exceeds the runtime's limit of 16 MiB") from None
         except OperatingError as error:
             yield from self._view.raise_for_state(identity, error)
         if reply.exit_code == -1 and reply.stderr.strip() == b"command timed out":

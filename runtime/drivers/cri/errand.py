@@ -132,7 +132,7 @@ class Errand:
     def _begin(self, ask: Ask) -> None:
         left_s = self._deadline_at - time.monotonic()
         if left_s <= 0:
-            late = TimedOutError(f"{self._what}: not done in time; what it did is unknown")
+            late = TimedOutError(f"{self._what}: timed out; its effect is unknown")
             self._advance(None, late.failure())
             return
         with self._lock:

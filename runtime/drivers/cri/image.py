@@ -111,14 +111,14 @@ class CriImages:
         """ImageFsInfo for where and how much, the file system itself for the rest."""
         reply = yield self._link.ask(cri.IMAGE_FS, pb.ImageFsInfoRequest())
         if not reply.image_filesystems:
-            raise UnavailableError("the runtime names no file system that its images are on")
+            raise UnavailableError("the runtime reports no image file system")
         told = reply.image_filesystems[0]
         mountpoint = told.fs_id.mountpoint
         try:
             measured = os.statvfs(mountpoint)
         except OSError as error:
             raise UnavailableError(
-                f"the file system of images at {mountpoint!r} cannot be measured: {error.strerror}; "
+                f"the image file system at {mountpoint!r} cannot be measured: {error.strerror}; "
                 "agent and runtime must see the same files"
             ) from None
         return i.ImageFs(

@@ -155,7 +155,7 @@ def _signal(spec: ContainerSpec) -> str:
         return "RUNTIME_DEFAULT"
     if spec.stop_signal not in SIGNALS:
         raise RejectedError(
-            f"container {spec.name}: stop signal {spec.stop_signal!r} has no such name; write one as SIGTERM",
+            f"container {spec.name}: stop signal {spec.stop_signal!r} is unknown; use a name such as SIGTERM",
             reason="CreateContainerConfigError",
         )
     return spec.stop_signal

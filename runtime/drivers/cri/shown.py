@@ -257,7 +257,7 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
     for kind in ("RuntimeReady", "NetworkReady"):
         one = conditions.get(kind)
         if one is None:
-            troubles.append(f"{kind} is not told")
+            troubles.append(f"{kind} is not reported")
         elif not one.status:
             troubles.append(": ".join(part for part in (kind, "false", one.reason, one.message) if part))
     handlers = (

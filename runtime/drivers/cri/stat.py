@@ -27,7 +27,7 @@ class StatCalls:
             reply = yield self._link.ask(cri.LIST_STATS, pb.ListContainerStatsRequest())
         except OperatingError as error:
             if error.reason == UNIMPLEMENTED:
-                raise RejectedError("the runtime does not say what its containers use") from None
+                raise RejectedError("the runtime reports no container stats") from None
             raise
         rows = (row_of(stats, self._known.scheme) for stats in reply.stats if stats.attributes.id)
         return ContainerStats(rows=tuple(sorted(rows, key=lambda row: row.id)))

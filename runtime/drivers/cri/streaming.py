@@ -29,7 +29,7 @@ class CriStreams:
     def _exec(self, call: OpenExec) -> Steps[StreamUrl]:
         """Exec: the runtime's streaming server gives a URL."""
         if call.tty and call.stderr:
-            raise RejectedError("a command on a terminal has one output: ask for it without stderr")
+            raise RejectedError("a TTY has no separate stderr; request it without stderr")
         identity = request.bare(call.container_id)
         message = pb.ExecRequest(
             container_id=identity,

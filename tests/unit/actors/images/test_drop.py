@@ -81,7 +81,7 @@ def test_an_image_that_was_wanted_since_the_users_of_images_were_looked_up_stays
     puller.want(want("other"))
     puller.want()
     puller.drop(names=(), as_of=looked_at)
-    assert refused(puller)[2].startswith("wanted by pods, perhaps: who uses it was looked up 6")
+    assert refused(puller)[2].startswith("may be wanted by pods: its users were last listed 6")
     puller.drop(names=())
     assert puller.calls(RemoveImage)
 
