@@ -6,8 +6,8 @@ from api.errors import OperatingError, RejectedError
 from api.ports.port import Done, Undo
 from api.ports.streams import OpenExec, StreamUrl
 from runtime.drivers.cri import request
-from runtime.drivers.cri.errand import Steps, start_call
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Steps, start_call
 from runtime.drivers.cri.view import PodLister
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
