@@ -1,4 +1,4 @@
-"""How a stream is listened to: it is opened again after it ended, later each time that it does not last."""
+"""The subscription to a stream: opened again after its end, later each time that it does not last."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,5 +52,5 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
 
 def newly_failed(before: Subscription, after: Subscription) -> bool:
-    """Return whether an operator should be told that a stream is not open: the same reason again is no news."""
+    """Return whether to log that a stream is not open: the same reason is logged once."""
     return bool(after.why) and not after.is_open and after.why != before.why

@@ -9,7 +9,7 @@ from api.messages import Message
 
 
 class LookAtPod(Message, frozen=True, kw_only=True):
-    """Inspect this pod soon and tell its actor, without waiting for the next relist."""
+    """Inspect this pod soon and send the result to its actor, without waiting for the next relist."""
 
     uid: Uid
 
@@ -23,7 +23,7 @@ class LookAtPod(Message, frozen=True, kw_only=True):
 
 
 class WatchPod(Message, frozen=True, kw_only=True):
-    """From now on tell the pod's actor what is seen of it."""
+    """From now on send the pod's actor what the runtime shows of it."""
 
     uid: Uid
 
@@ -37,7 +37,7 @@ class WatchPod(Message, frozen=True, kw_only=True):
 
 
 class UnwatchPod(Message, frozen=True, kw_only=True):
-    """Nothing is left of the pod: tell its actor nothing more."""
+    """Everything of the pod is removed: send its actor nothing more."""
 
     uid: Uid
 

@@ -151,7 +151,7 @@ class PrepareContainer(HostCall, frozen=True, kw_only=True):
 
 
 class ReadEnding(HostCall, frozen=True, kw_only=True):
-    """Read what a container that ended left as its last words -> Ending.
+    """Read the termination message of a container that ended -> Ending.
 
     Only files of this pod's container are read, and only regular ones: a path of another form gives an empty message.
     They may be of another agent, whose folders have the same names under a root of its own.
@@ -171,7 +171,7 @@ class ReadEnding(HostCall, frozen=True, kw_only=True):
 
 
 class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The last words of a container, empty when it left none."""
+    """The termination message of a container, empty when it wrote none."""
 
     message: str = ""
 

@@ -36,7 +36,7 @@ def is_alive(observed: RuntimePod | None) -> bool:
 
 
 def not_back(before: RuntimePod | None, view: RuntimePod) -> RuntimePod:
-    """Return a view in which what had ended has ended: of calls side by side the last answer may be the oldest look."""
+    """Return a view in which no exited container runs again: of parallel calls the last answer may be the oldest view."""
     ended = (
         {one.id: one for one in before.containers if one.state is RuntimeContainerState.EXITED}
         if before

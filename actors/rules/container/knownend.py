@@ -28,7 +28,7 @@ def with_known_ends(view: RuntimePod, before: RuntimePod | None, status: PodStat
 
 
 def is_guess(one: RuntimeContainer) -> bool:
-    """Return whether a runtime shows an end that nobody saw."""
+    """Return whether a runtime shows an end that was not observed."""
     return one.state is RuntimeContainerState.EXITED and (one.exit_code is None or one.reason in GUESSES)
 
 

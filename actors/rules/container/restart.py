@@ -47,7 +47,7 @@ def is_success(exit_code: int, reason: str) -> bool:
 def restarts_after(
     spec: v1.PodSpec, container: v1.Container, exit_code: int, *, failed: bool | None = None
 ) -> bool:
-    """Decide after an exit with this code; `failed` says whether it failed where the code alone does not tell."""
+    """Decide after an exit with this code; `failed` says whether it failed, None: the code decides."""
     if rule_of(container, exit_code) is not None:
         return True
     match container.restart_policy or spec.restart_policy or "Always":

@@ -1,6 +1,6 @@
 """Which part a container has in its pod: one that prepares it, a sidecar, or one that the pod is there for.
 
-A sidecar is an init container whose own restart policy is Always: it starts in its turn among the init containers and
+A sidecar is an init container whose own restart policy is Always: it starts in order among the init containers and
 runs on beside the regular ones. Every other init container ends before the next one starts.
 """
 
@@ -28,7 +28,7 @@ def sidecars(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
 
 
 def lasting(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
-    """Return the containers that are to run side by side once the pod is initialised: sidecars and regular ones."""
+    """Return the containers that run in parallel once the pod is initialised: sidecars and regular ones."""
     return (*sidecars(spec), *spec.containers) if spec.init_containers else spec.containers
 
 

@@ -131,7 +131,7 @@ def added(one: Amounts, other: Amounts) -> Amounts:
 
 
 def is_extended(resource: str) -> bool:
-    """Return whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
+    """Return whether a resource is an extended one: its name has a domain, not Kubernetes' own and not a quota's."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
