@@ -1,8 +1,8 @@
-"""ImageGCManager's decisions: one round at a time, one removal at a time, each on a look of its own.
+"""ImageGCManager's decisions: one round at a time, one removal at a time, each after an inspection of its own.
 
-Who may remove an image at all is the image puller's business: it knows what pods want. Sizes are believed for nothing
-but the order of waiting: after each removal the file system is measured until the space shows or patience ends, since
-layers are shared and space appears late.
+The image puller decides whether an image may be removed: it knows what pods want. Sizes only decide the order: after each
+removal the file system is measured until the space is free or `PATIENCE_S` is over, since layers are shared and space is
+freed late.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from api.ports.images import ImageFs, ImageFsUsage
 from api.shown.introspection import ImageDecision
 
 SIDE_BY_SIDE = 8
-"""Calls of one look in flight at a time: looking at images must not hold up pods."""
+"""Calls of one inspection in flight at a time: it must not delay pods."""
 PATIENCE_S = 6.0
 """How long freed space may take to show before the next image goes."""
 FIRST_WAIT_S = 0.1
@@ -36,7 +36,7 @@ DROP_MARGIN_S = 10.0
 
 
 class WatchImages(Action, frozen=True, kw_only=True):
-    """Be told when the image puller dies, at once when it is not there."""
+    """Watch the image puller for its death; reported at once when it does not run."""
 
 
 def decide(
@@ -46,7 +46,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[ImageGCState]:
-    """Take in a message (None: the beginning) and go on with the round, or begin one."""
+    """Absorb a message (None: the beginning) and continue the round, or begin one."""
     state, actions = absorb(before, message, now, wall)
     decision = plan(state, now, wall, new_op)
     after, answers = answered(before, decision.state)
@@ -59,7 +59,7 @@ def decide(
 def absorb(
     state: ImageGCState, message: ImageGCMessage | KernelMessage | None, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Return what is known after `message`, and what is not to be waited for any longer."""
+    """Return the state after `message`, and the calls to cancel."""
     match message:
         case CollectImages(run=run):
             known = {*state.waiting, *(state.round.runs if state.round else ())}
@@ -84,7 +84,7 @@ def absorb(
 
 
 def lose_answer(state: ImageGCState, why: str) -> ImageGCState:
-    """Take in that nobody will say what became of the image that is to go."""
+    """Absorb that the removal in flight will get no answer."""
     match state.round:
         case Round(step=Dropping() as step) as current:
             return with_round(state, replace(current, step=replace(step, lost=why)))
@@ -93,7 +93,7 @@ def lose_answer(state: ImageGCState, why: str) -> ImageGCState:
 
 
 def absorb_dropped(state: ImageGCState, message: ImageDropped, now: Instant) -> ImageGCState:
-    """Take in what became of a removal; an answer that nobody waits for any more is nothing."""
+    """Absorb the answer to a removal; a late one is ignored."""
     current = state.round
     if current is None or not isinstance(current.step, Dropping) or current.step.image.id != message.id:
         return state
@@ -131,7 +131,7 @@ def settle(fs: ImageFs, expect_bytes: int, now: Instant) -> Settling:
 def absorb_outcome(
     state: ImageGCState, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Take in an answer of the runtime; those of a round that is over are nothing."""
+    """Absorb an answer of the runtime; one of an earlier round is ignored."""
     current = state.round
     match current:
         case Round(step=Inspecting(asked=asked)) if outcome.op in asked:
@@ -148,7 +148,7 @@ def absorb_outcome(
 def absorb_look(
     state: ImageGCState, current: Round, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Take in a part of a look; one that failed ends the round: nothing is removed on partial knowledge."""
+    """Absorb one result of an inspection; a failure ends the round: nothing is removed on partial knowledge."""
     step = current.step
     assert isinstance(step, Inspecting)
     call = step.asked[outcome.op]
@@ -233,7 +233,7 @@ def keep_measuring(
     new_op: Callable[[], OpId],
     actions: list[Action],
 ) -> ImageGCState:
-    """Measure until the space shows, is enough, or patience ends; then look anew."""
+    """Measure until the space is free, is enough, or the wait is over; then inspect again."""
     if step.asked is not None:
         return state
     assert current.after is not None
@@ -251,7 +251,7 @@ def keep_measuring(
 def conclude(
     state: ImageGCState, current: Round, now: Instant, wall: WallNs, actions: list[Action]
 ) -> ImageGCState:
-    """Decide on a whole look: which image goes next, or that the round is over."""
+    """Decide on a complete inspection: which image to remove next, or that the round is over."""
     assert isinstance(current.step, Inspecting)
     as_of = current.step.since
     seen = inventory(current.step.look)
@@ -273,7 +273,7 @@ def conclude(
         actions.append(Tell(to=paths.IMAGES, message=drop))
         return with_round(state, replace(current, step=Dropping(image=image, why=first.reason, until=until)))
     if current.everything and current.gone and not current.settled and current.before and current.after:
-        # Whoever asked is told what became free, which may take a moment to show.
+        # The answer includes the freed space, which may take a moment to show.
         expect = sum(max(0, row.size_bytes) for row in current.gone)
         step = replace(settle(current.before, expect, now), next_at=now + FIRST_WAIT_S)
         return with_round(state, replace(current, settled=True, step=step))
@@ -281,7 +281,7 @@ def conclude(
 
 
 def measured(current: Round, fs: ImageFs | None, unmeasured: str, state: ImageGCState) -> Round:
-    """Take in how full the file system is; the first look of a round decides whether space is to be made."""
+    """Absorb how full the file system is; the first inspection of a round decides whether space must be freed."""
     current = replace(current, unmeasured=unmeasured)
     if fs is None:
         return current
@@ -334,7 +334,7 @@ def both(first: str, second: str) -> str:
 
 
 def wake_at(state: ImageGCState) -> Instant | None:
-    """Return when to look again at the latest."""
+    """Return when to decide again at the latest."""
     if state.round is None:
         return state.next_round_at
     match state.round.step:
@@ -347,7 +347,7 @@ def wake_at(state: ImageGCState) -> Instant | None:
 
 
 def fresh_look(state: ImageGCState, now: Instant) -> Inspecting:
-    """Return the beginning of a look."""
+    """Return a new inspection."""
     return Inspecting(look=ImageInspection(mounts=state.mounts), since=now)
 
 
@@ -357,5 +357,5 @@ def with_round(state: ImageGCState, current: Round) -> ImageGCState:
 
 
 def title(names: tuple[str, ...], image_id: str) -> str:
-    """Return what people call an image."""
+    """Return the first name of an image, else its id."""
     return names[0] if names else image_id

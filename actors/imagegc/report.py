@@ -1,4 +1,4 @@
-"""How a round ends: what it came to, when the next one is due, and which facts the node's events and log should tell."""
+"""The end of a round: its result, the time of the next one, node events and log lines."""
 
 from collections.abc import Mapping
 
@@ -40,7 +40,7 @@ def finish(
     policy = RetryPolicy(base_s=RETRY_S, limit_s=period_s)
     next_at = now + (policy.wait_s(failures) if failure else period_s)
     if current.everything:
-        # A round that somebody asked for neither puts off the next one nor brings it on.
+        # A requested round does not change the time of the next periodic one.
         failures, next_at = state.failures, state.next_round_at
         collected = (*state.collected, ended)[-KEPT_RUNS:]
         state = replace(state, collected=collected)
@@ -75,7 +75,7 @@ def collection_of(current: Round, now: Instant) -> Collection:
 
 
 def doing(current: Round) -> str:
-    """Return what a round is at, in words."""
+    """Return the current step of a round as text."""
     match current.step:
         case Inspecting(look=look):
             return "checks which images are in use" if look.images is not None else "lists images"
@@ -86,12 +86,12 @@ def doing(current: Round) -> str:
 
 
 def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
-    """Add a fact; one that was told before counts up, whatever its figures."""
+    """Add a node event; one of the same reason counts up, whatever its figures."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
     return replace(state, happenings=with_node_event(state.happenings, fact, any_message=True))
 
 
-# ---------------------------------------------------------------- for people
+# ---------------------------------------------------------------- for users
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +103,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
-    """Return what an operator would tell another about what happened between two states."""
-    told = frozenset(before.happenings)
+    """Return the log lines for what changed between two states."""
+    known = frozenset(before.happenings)
     lines = [
         Said(
             warning=True,
@@ -112,8 +112,8 @@ def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
             facts={"reason": one.reason, "message": one.message, "count": one.count},
         )
         for one in after.happenings
-        # One that repeats is told again each time the count has doubled.
-        if one not in told and not one.count & (one.count - 1)
+        # A repeated one is logged again each time its count has doubled.
+        if one not in known and not one.count & (one.count - 1)
     ]
     ended = after.last
     if ended is None or ended is before.last:

@@ -52,7 +52,7 @@ def fitting(image: str, ring: tuple[Credential, ...]) -> tuple[Credential, ...]:
 
 
 def key_of(where: str) -> str:
-    """Return an entry's name without scheme, user, and the mark of a registry's version."""
+    """Return an entry's name without scheme, user and API version (``/v1/``)."""
     _, _, rest = where.rpartition("://")
     host, slash, path = rest.partition("/")
     host = host.rpartition("@")[2]

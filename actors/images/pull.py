@@ -1,4 +1,4 @@
-"""The pulls: one per image and credentials, in the order in which they were asked for, each credential in turn."""
+"""The pulls: one per image and credentials, in the order of requests, trying each credential."""
 
 from collections.abc import Callable, Mapping
 from typing import assert_never
@@ -32,7 +32,7 @@ from api.ports.images import ImagePulled, ImageShown, ImageStatus, PullImage
 
 CREDENTIALS_DEADLINE_S = 10.0
 KEPT = 32
-"""Ended pulls that are kept for people."""
+"""Ended pulls that are kept for users."""
 
 NewOp = Callable[[], OpId]
 
@@ -58,7 +58,7 @@ def join(state: ImagesState, place: Place, now: Instant) -> ImagesState:
 
 
 def abandon(state: ImagesState) -> tuple[ImagesState, tuple[Action, ...]]:
-    """Cancel the pulls that nobody waits for any more."""
+    """Cancel the pulls that no want waits for any more."""
     wanted = {entry.step.pull for entry in state.entries.values() if isinstance(entry.step, Fetching)}
     idle = [number for number, pull in state.pulls.items() if number not in wanted and not pull.abandoned]
     if not idle:
@@ -202,13 +202,13 @@ def checked(
 
 
 def is_woken(entry: Entry, image: str) -> bool:
-    """Return whether a want that waits is to look again since another pod's pull brought its image."""
+    """Return whether a waiting want must look up again because another pod's pull brought its image."""
     waits = isinstance(entry.step, Retrying) and entry.step.retry_at is not None
     return waits and entry.image == image and entry.want.policy is not PullPolicy.ALWAYS
 
 
 def fail(state: ImagesState, number: int, reason: str, message: str, now: Instant) -> ImagesState:
-    """End a pull in vain: each pod that waits for it counts the failure once."""
+    """Fail a pull: each pod that waits for it counts the failure once."""
     pull = state.pulls[number]
     waiters: Mapping[Place, Entry] = {
         place: entry for place, entry in state.entries.items() if entry.step == Fetching(pull=number)
