@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.answer import answered, with_asker
-from actors.imagegc.look import IMAGES, ImageInspection, inventory, missing, port_of, take, take_failure
+from actors.imagegc.inspection import (
+    IMAGES,
+    ImageInspection,
+    inventory,
+    missing,
+    port_of,
+    with_failure,
+    with_result,
+)
 from actors.imagegc.report import finish, happened
 from actors.imagegc.state import RUNS, Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.imagegc.verdict import Goal, Judgement, judge, remember, verdict
@@ -106,12 +114,12 @@ def absorb_dropped(state: ImageGCState, message: ImageDropped, now: Instant) -> 
         )
         spared = {**current.spared, row.id: row}
         return with_round(
-            state, replace(current, spared=spared, trouble=trouble, step=fresh_look(state, now))
+            state, replace(current, spared=spared, trouble=trouble, step=new_inspection(state, now))
         )
     gone = (*current.gone, verdict(step.image, ImageDecision.REMOVED, step.why))
     current = replace(current, gone=gone)
     if current.everything or not current.space or current.after is None:
-        current = replace(current, step=fresh_look(state, now))
+        current = replace(current, step=new_inspection(state, now))
     else:
         current = replace(current, step=settle(current.after, step.image.size_bytes, now))
     return with_round(replace(state, removed=state.removed + 1), current)
@@ -135,7 +143,7 @@ def absorb_outcome(
     current = state.round
     match current:
         case Round(step=Inspecting(asked=asked)) if outcome.op in asked:
-            return absorb_look(state, current, outcome, now, wall)
+            return absorb_inspection(state, current, outcome, now, wall)
         case Round(step=Settling(asked=asked) as step) if outcome.op == asked:
             step = replace(step, asked=None, next_at=now + step.wait_s, wait_s=step.wait_s * 2)
             if isinstance(outcome.result, ImageFs):
@@ -145,7 +153,7 @@ def absorb_outcome(
             return state, ()
 
 
-def absorb_look(
+def absorb_inspection(
     state: ImageGCState, current: Round, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
     """Absorb one result of an inspection; a failure ends the round: nothing is removed on partial knowledge."""
@@ -154,14 +162,14 @@ def absorb_look(
     call = step.asked[outcome.op]
     asked = {op: other for op, other in step.asked.items() if op != outcome.op}
     if outcome.failure is None:
-        look: ImageInspection | None = take(step.look, call, outcome.result)
+        inspection: ImageInspection | None = with_result(step.inspection, call, outcome.result)
     else:
-        look = take_failure(step.look, call, outcome.failure, must_measure=not current.everything)
-    if look is not None:
+        inspection = with_failure(step.inspection, call, outcome.failure, must_measure=not current.everything)
+    if inspection is not None:
         rejected = outcome.failure is not None and outcome.failure.kind is FailureKind.REJECTED
-        if look.fs is not None or rejected:
-            state = replace(state, note=look.unmeasured)
-        return with_round(state, replace(current, step=replace(step, look=look, asked=asked))), ()
+        if inspection.fs is not None or rejected:
+            state = replace(state, note=inspection.unmeasured)
+        return with_round(state, replace(current, step=replace(step, inspection=inspection, asked=asked))), ()
     why = f"{call.brief()} failed: {outcome.failure.message if outcome.failure else ''}"
     return finish(state, current, now, wall, failure=why), tuple(Cancel(op=op) for op in asked)
 
@@ -176,7 +184,7 @@ def plan(
     actions: list[Action] = []
     if state.round is None and (state.waiting or now >= state.next_round_at):
         begun = Round(
-            runs=state.waiting, everything=bool(state.waiting), since=now, step=fresh_look(state, now)
+            runs=state.waiting, everything=bool(state.waiting), since=now, step=new_inspection(state, now)
         )
         state = replace(state, round=begun, waiting=(), rounds=state.rounds + 1, puller="")
         actions.append(WatchImages())
@@ -199,8 +207,8 @@ def advance(
 ) -> ImageGCState:
     """Go one step on with a round; the same round comes back when there is something to wait for."""
     match current.step:
-        case Inspecting(look=look, asked=asked) as step:
-            wanted = missing(look)
+        case Inspecting(inspection=inspection, asked=asked) as step:
+            wanted = missing(inspection)
             if not wanted:
                 return conclude(state, current, now, wall, actions)
             under_way = set(asked.values())
@@ -240,7 +248,7 @@ def keep_measuring(
     shown = disk.available(current.after) - step.available_before
     enough = current.space and disk.need_bytes(current.after, state.policy.low_percent) <= 0
     if shown >= step.expect_bytes or enough or now >= step.until:
-        return with_round(state, replace(current, step=fresh_look(state, now)))
+        return with_round(state, replace(current, step=new_inspection(state, now)))
     if now < step.next_at:
         return state
     op = new_op()
@@ -254,10 +262,10 @@ def conclude(
     """Decide on a complete inspection: which image to remove next, or that the round is over."""
     assert isinstance(current.step, Inspecting)
     as_of = current.step.since
-    seen = inventory(current.step.look)
+    seen = inventory(current.step.inspection)
     policy = state.policy
     state = replace(state, records=remember(state.records, seen, now), mounts=seen.mounts)
-    current = measured(replace(current, looks=current.looks + 1), seen.fs, seen.unmeasured, state)
+    current = measured(replace(current, inspections=current.inspections + 1), seen.fs, seen.unmeasured, state)
     need = disk.need_bytes(current.after, policy.low_percent) if current.space and current.after else 0
     goal = Goal(everything=current.everything, need_bytes=need, since=current.since, spared=current.spared)
     judgement = judge(seen, state.records, policy, goal, now)
@@ -291,7 +299,7 @@ def measured(current: Round, fs: ImageFs | None, unmeasured: str, state: ImageGC
         )
     current = replace(current, before=current.before or fs, after=fs)
     high = state.policy.high_percent
-    if current.looks == 1 and not current.everything and high < 100:
+    if current.inspections == 1 and not current.everything and high < 100:
         current = replace(current, space=disk.used_percent(fs) >= high)
     return current
 
@@ -346,9 +354,9 @@ def wake_at(state: ImageGCState) -> Instant | None:
             return None
 
 
-def fresh_look(state: ImageGCState, now: Instant) -> Inspecting:
+def new_inspection(state: ImageGCState, now: Instant) -> Inspecting:
     """Return a new inspection."""
-    return Inspecting(look=ImageInspection(mounts=state.mounts), since=now)
+    return Inspecting(inspection=ImageInspection(mounts=state.mounts), since=now)
 
 
 def with_round(state: ImageGCState, current: Round) -> ImageGCState:

@@ -77,8 +77,8 @@ def collection_of(current: Round, now: Instant) -> Collection:
 def doing(current: Round) -> str:
     """Return the current step of a round as text."""
     match current.step:
-        case Inspecting(look=look):
-            return "checks which images are in use" if look.images is not None else "lists images"
+        case Inspecting(inspection=inspection):
+            return "checks which images are in use" if inspection.images is not None else "lists images"
         case Dropping(image=image):
             return f"removes {image.names[0] if image.names else image.id}"
         case Settling():

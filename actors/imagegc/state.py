@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.imagegc.look import ImageInspection, LookCall
+from actors.imagegc.inspection import ImageInspection, InspectionCall
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path
 from api.ports.images import ImageFs, ImageRow
@@ -47,10 +47,10 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Inspecting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Asking the runtime; nothing is removed before every answer is there."""
 
-    look: ImageInspection
+    inspection: ImageInspection
     since: Instant
     """When it began: what was used after that may not show in it."""
-    asked: Mapping[OpId, LookCall] = {}
+    asked: Mapping[OpId, InspectionCall] = {}
 
 
 class Dropping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -84,7 +84,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
     since: Instant
     step: Step
-    looks: int = 0
+    inspections: int = 0
     space: bool = False
     """Space is to be made, down to the low threshold."""
     settled: bool = False

@@ -151,7 +151,7 @@ def ended(state: ImagesState, uid: Uid, wants: dict[Place, Entry], now: Instant)
             names = entry.step.names if isinstance(entry.step, Ready) else (entry.image,)
             leases.append(Lease(uid=uid, names=names, ended_at=now))
     entries = {place: entry for place, entry in state.entries.items() if entry.uid != uid}
-    kept = tuple(lease for lease in state.leases if now < lease.ended_at + drop.LOOK_LIMIT_S)
+    kept = tuple(lease for lease in state.leases if now < lease.ended_at + drop.LISTING_LIMIT_S)
     return replace(state, entries={**entries, **wants}, leases=(*kept, *leases))
 
 

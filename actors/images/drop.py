@@ -15,7 +15,7 @@ from api.ports.images import ImageRemoved, RemoveImage
 
 LEASE_S = 15.0
 """How long an image is kept after a want for it ended, and after a restart of this actor."""
-LOOK_LIMIT_S = 600.0
+LISTING_LIMIT_S = 600.0
 """A listing of users that began longer ago is not accepted: earlier wants are not remembered."""
 
 
@@ -44,7 +44,7 @@ def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instan
     asked = all_forms(names)
     if state.restarted_at is not None and min(now, as_of) < state.restarted_at + LEASE_S:
         return "may be wanted by pods: the image puller was restarted and collects their wants"
-    if as_of < now - LOOK_LIMIT_S:
+    if as_of < now - LISTING_LIMIT_S:
         return f"may be wanted by pods: its users were last listed {now - as_of:.0f} s ago"
     pods = sorted(
         {
