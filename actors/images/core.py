@@ -160,8 +160,8 @@ def absorb_outcome(state: ImagesState, outcome: Outcome, now: Instant, new_op: N
     op = outcome.op
     if op in state.leftover:
         return Absorbed(state=replace(state, leftover=state.leftover - {op}))
-    if op in state.looks:
-        return Absorbed(state=looked(state, outcome, now))
+    if op in state.lookups:
+        return Absorbed(state=absorb_lookup(state, outcome, now))
     if op in state.removals:
         state, actions = drop.dropped(state, outcome)
         return Absorbed(state=state, actions=actions)
@@ -172,10 +172,10 @@ def absorb_outcome(state: ImagesState, outcome: Outcome, now: Instant, new_op: N
     return Absorbed(state=state)
 
 
-def looked(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
-    """Take in a look-up, for all who waited for it."""
-    looks = {op: look for op, look in state.looks.items() if op != outcome.op}
-    state = replace(state, looks=looks)
+def absorb_lookup(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
+    """Absorb a look-up, for all wants that waited for it."""
+    lookups = {op: lookup for op, lookup in state.lookups.items() if op != outcome.op}
+    state = replace(state, lookups=lookups)
     for place, entry in state.entries.items():
         if entry.step != LookingUp(op=outcome.op):
             continue
@@ -240,12 +240,12 @@ def step(state: ImagesState, place: Place, now: Instant, new_op: NewOp, actions:
     entry = state.entries[place]
     if entry.want.policy is PullPolicy.ALWAYS:
         return fetch(state, place, now)
-    op = next((op for op, look in state.looks.items() if look.image == entry.image), None)
+    op = next((op for op, lookup in state.lookups.items() if lookup.image == entry.image), None)
     if op is None:
         op = new_op()
         call = ImageStatus(image=entry.image, annotations=entry.annotations)
         actions.append(Start(op=op, port="images", call=call, deadline_s=state.deadline_s))
-        state = replace(state, looks={**state.looks, op: ImageLookup(image=entry.image, since=now)})
+        state = replace(state, lookups={**state.lookups, op: ImageLookup(image=entry.image, since=now)})
     return put(state, place, replace(entry, step=LookingUp(op=op)))
 
 

@@ -62,9 +62,9 @@ def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instan
     for pull in state.pulls.values():
         if asked & all_forms((pull.image,)):
             return f"wanted by pods: a pull of {pull.image} is under way"
-    for look in state.looks.values():
-        if asked & all_forms((look.image,)):
-            return f"wanted by pods: a look-up of {look.image} is under way"
+    for lookup in state.lookups.values():
+        if asked & all_forms((lookup.image,)):
+            return f"wanted by pods: a look-up of {lookup.image} is under way"
     return ""
 
 

@@ -206,7 +206,7 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     entries: Mapping[Place, Entry] = {}
     leases: tuple[Lease, ...] = ()
     backoffs: Mapping[tuple[Uid, str], PullBackoff] = {}
-    looks: Mapping[OpId, ImageLookup] = {}
+    lookups: Mapping[OpId, ImageLookup] = {}
     pulls: Mapping[int, Pull] = {}
     """By number, in the order in which they were asked for."""
     removals: Mapping[OpId, Removal] = {}

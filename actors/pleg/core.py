@@ -17,7 +17,7 @@ from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import LookAtPod, PlegMessage, RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import InspectPodNow, PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 from api.paths import pod_path
@@ -69,7 +69,7 @@ def absorb(
             return replace(state, watched=state.watched | {uid}, seen=seen), ()
         case UnwatchPod(uid=uid):
             return replace(state, watched=state.watched - {uid}), ()
-        case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
+        case InspectPodNow(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
             return replace(state, due=(*state.due, uid)), ()
         case Heard() | Alarm() | Restarted() | ChildDied() | None:
             return state, ()
@@ -79,15 +79,19 @@ def absorb(
 
 def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[PlegState, tuple[Action, ...]]:
     """Absorb the outcome of a listing or an inspection."""
-    look = state.looks.get(outcome.op)
-    if look is not None:
-        looks = {op: other for op, other in state.looks.items() if op != outcome.op}
+    inspection = state.inspections.get(outcome.op)
+    if inspection is not None:
+        inspections = {op: other for op, other in state.inspections.items() if op != outcome.op}
         # It changed during the inspection, which may have seen too little.
-        state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
+        state = replace(
+            state,
+            inspections=inspections,
+            due=(*state.due, inspection.uid) if inspection.again else state.due,
+        )
         if not isinstance(outcome.result, RuntimePod):
             # The listing will see it again; a pod that cannot be inspected must not delay the others.
             return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
-        return tell_pod(state, outcome.result, outcome.started_at, now)
+        return send_pod(state, outcome.result, outcome.started_at, now)
     if outcome.op != state.listing:
         return state, ()
     state = replace(state, listing=None)
@@ -122,12 +126,12 @@ def absorb_listing(
         if not is_due(state, pod, now, complete=listing.complete):
             continue
         if listing.complete or pod.uid not in present:
-            state, told = tell_pod(state, pod, as_of, now)
-            actions += told
+            state, facts = send_pod(state, pod, as_of, now)
+            actions += facts
         elif pod.uid in state.watched and is_same(state.seen.get(pod.uid), pod):
             # Ids and states are those of the last inspection, so all that it saw holds as of this listing too.
-            state, told = tell_pod(state, state.seen[pod.uid], as_of, now)
-            actions += told
+            state, facts = send_pod(state, state.seen[pod.uid], as_of, now)
+            actions += facts
         elif pod.uid in state.watched:
             # An incomplete listing lacks exit codes: an actor would consider them lost.
             state = replace(state, due=(*state.due, pod.uid))
@@ -156,7 +160,7 @@ def period_s(state: PlegState, pods: int) -> float:
 def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
     """Return whether to send a pod: it changed, or was not sent for `REPEAT_S`."""
     seen = state.seen.get(pod.uid)
-    if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
+    if seen is None or now >= state.sent_at.get(pod.uid, float("-inf")) + REPEAT_S:
         return True
     return seen != pod if complete else not is_same(seen, pod)
 
@@ -172,17 +176,17 @@ def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(sandboxes + [(container.id, container.state.value) for container in pod.containers]))
 
 
-def tell_pod(
+def send_pod(
     state: PlegState, pod: RuntimePod, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
     """Send a pod's actor what the runtime shows of it; forget a pod that has neither sandbox nor container."""
     seen = {**state.seen, pod.uid: pod}
-    told_at = {**state.told_at, pod.uid: now}
+    sent_at = {**state.sent_at, pod.uid: now}
     if not pod.sandboxes and not pod.containers:
-        del seen[pod.uid], told_at[pod.uid]
+        del seen[pod.uid], sent_at[pod.uid]
     fact = Tell(to=pod_path(pod.uid), message=PodObserved(uid=pod.uid, pod=pod, as_of=as_of))
     facts = (fact,) if pod.uid in state.watched else ()
-    return replace(state, seen=seen, told_at=told_at), facts
+    return replace(state, seen=seen, sent_at=sent_at), facts
 
 
 def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
@@ -192,7 +196,7 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
         actions.append(Listen(stream=STREAM))
         state = replace(state, subscription=state.subscription.opened(now))
     for uid in state.due:
-        state = look_at(state, uid, now, new_op, actions)
+        state = inspect(state, uid, now, new_op, actions)
     state = replace(state, due=())
     if state.listing is None and now >= state.next_listing_at:
         op = new_op()
@@ -208,16 +212,16 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
 
 
-def look_at(
+def inspect(
     state: PlegState, uid: Uid, now: Instant, new_op: Callable[[], OpId], actions: list[Action]
 ) -> PlegState:
-    """Inspect a pod now, or once more when the inspection under way ends: that one may have seen too little."""
-    for op, look in state.looks.items():
-        if look.uid == uid:
-            return replace(state, looks={**state.looks, op: replace(look, again=True)})
+    """Inspect a pod now, or once more after the inspection in flight, which may have seen too little."""
+    for op, inspection in state.inspections.items():
+        if inspection.uid == uid:
+            return replace(state, inspections={**state.inspections, op: replace(inspection, again=True)})
     op = new_op()
     actions.append(Start(op=op, port="runtime", call=InspectPod(uid=uid), deadline_s=state.deadline_s))
-    return replace(state, looks={**state.looks, op: PodInspection(uid=uid, since=now)})
+    return replace(state, inspections={**state.inspections, op: PodInspection(uid=uid, since=now)})
 
 
 def health(state: PlegState, now: Instant) -> tuple[bool, str]:

@@ -32,10 +32,10 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     """Pods whose actors are subscribed."""
     seen: Mapping[Uid, RuntimePod] = {}
     """What was last sent of each pod."""
-    told_at: Mapping[Uid, Instant] = {}
+    sent_at: Mapping[Uid, Instant] = {}
     listing: OpId | None = None
     listing_since: Instant = 0.0
-    looks: Mapping[OpId, PodInspection] = {}
+    inspections: Mapping[OpId, PodInspection] = {}
     due: tuple[Uid, ...] = ()
     """Pods to inspect now."""
     subscription: Subscription = Subscription()
