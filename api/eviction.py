@@ -83,7 +83,7 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_hard(self) -> bool:
-        """Tell whether it counts at once."""
+        """Return whether it counts at once."""
         return self.grace_s == 0
 
 
@@ -98,7 +98,7 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def is_met(threshold: Threshold, seen: Observation, *, with_reclaim: bool = False) -> bool:
-    """Tell whether less is available than must be; `with_reclaim`, than must be for the pressure to be over."""
+    """Return whether less is available than must be; `with_reclaim`, than must be for the pressure to be over."""
     least = threshold.value.of(seen.capacity)
     if with_reclaim:
         least += threshold.reclaim.of(seen.capacity)

@@ -228,7 +228,7 @@ def boot_id(path: Path = BOOT_ID) -> str:
 
 
 def has_cgroup_v2(root: Path = CGROUP_ROOT) -> bool:
-    """Tell whether the machine's cgroups are version 2 only: what `failCgroupV1` asks about."""
+    """Return whether the machine's cgroups are version 2 only: what `failCgroupV1` asks about."""
     return (root / "cgroup.controllers").exists()
 
 

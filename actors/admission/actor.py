@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from actors.admission.core import decide
 from actors.admission.state import AdmissionState
-from actors.admission.turn import GENERATIONS
+from actors.admission.work import GENERATIONS
 from api import paths
 from api.lifecycle import Decision
 from api.messages.admission import AdmissionMessage
@@ -17,14 +17,14 @@ from runtime.kernel.shell import CoreActor
 
 
 class AdmissionManager(CoreActor[AdmissionMessage]):
-    """Keeps the verdicts on pods and what they take of the node; port: ``ledger``."""
+    """Keeps the verdicts on pods and their claims on the node; port: ``ledger``."""
 
     def __init__(self, state: AdmissionState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports
         self.state: AdmissionState = state
 
     def begin(self, ctx: Context) -> Decision[AdmissionState]:
-        """Begin by reading what was decided before."""
+        """Begin by reading the stored verdicts."""
         ctx.watch(paths.NODE)
         first = replace(
             self.state,

@@ -1,10 +1,10 @@
-"""Claims compared and joined: what a pod takes while it has one allocation and gets another."""
+"""Claims compared and joined: what a pod takes while it changes from one allocation to another."""
 
 from actors.rules.resources.request import Claim
 
 
 def joined(one: Claim, other: Claim) -> Claim:
-    """Return the claim of a pod that may still have what it had and gets what it asks for: the greater of each."""
+    """Return the greater amount of each resource: the claim of a pod during a resize."""
     scalars = {**dict(one.scalars)}
     for name, amount in other.scalars:
         scalars[name] = max(amount, scalars.get(name, 0))
@@ -18,5 +18,5 @@ def joined(one: Claim, other: Claim) -> Claim:
 
 
 def grows(before: Claim, after: Claim) -> bool:
-    """Tell whether a claim asks for more of anything than another one."""
+    """Return whether `after` has more of any resource than `before`."""
     return joined(before, after) != joined(before, before)

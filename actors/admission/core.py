@@ -1,10 +1,10 @@
-"""AdmissionManager's decisions: which pods may run here, what each gets, whom a critical one needs stopped.
+"""AdmissionManager's decisions: which pods may run here, what each is allocated, which pods a critical one preempts.
 
 ```text
 PodsToAdmit --> judged, critical priorities first --> PodsJudged, and written to the ledger --> PodsDecided
 ```
 
-Level-triggered: rows say the whole truth of a pod, and an answer that a row does not show as received is sent again.
+Level-triggered: a row has the complete state of a pod, and an answer that a row does not show as received is sent again.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.admission.admit import admit
-from actors.admission.record import absorb_answer, keep, recall
+from actors.admission.record import absorb_answer, recall, write_verdicts
 from actors.admission.resize import resize
 from actors.admission.state import AdmissionEntry, AdmissionState
-from actors.admission.turn import AdmissionTurn
+from actors.admission.work import AdmissionWork
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from api import paths
 from api.ids import Instant, OpId
@@ -34,7 +34,7 @@ from api.messages.supervisor import (
 )
 
 REPEAT_S = 5.0
-"""How long a preemption waits to be known to the supervisor before it is named again."""
+"""How long until a preemption that the supervisor has not confirmed is requested again."""
 
 
 def decide(
@@ -43,29 +43,29 @@ def decide(
     now: Instant,
     new_op: Callable[[], OpId],
 ) -> Decision[AdmissionState]:
-    """Take in a message (None: only look again) and do what is not done yet."""
-    turn = AdmissionTurn(state)
-    return plan(absorb(state, turn, message, now), turn, now, new_op)
+    """Absorb a message (None: only plan again) and return what must be done."""
+    work = AdmissionWork(state)
+    return plan(absorb(state, work, message, now), work, now, new_op)
 
 
 # ---------------------------------------------------------------- absorb
 
 
 def absorb(
-    state: AdmissionState, turn: AdmissionTurn, message: AdmissionMessage | KernelMessage | None, now: Instant
+    state: AdmissionState, work: AdmissionWork, message: AdmissionMessage | KernelMessage | None, now: Instant
 ) -> AdmissionState:
     """Return what is known after `message`; decides nothing."""
     match message:
         case PodsToAdmit():
-            return absorb_pods(state, turn, message)
+            return absorb_pods(state, work, message)
         case NodeChanged(facts=facts):
-            turn.room_due = turn.room_due or not state.described or facts != state.node
+            work.room_due = work.room_due or not state.described or facts != state.node
             return replace(state, node=facts, described=True)
         case NodePressure():
-            turn.room_due = True
+            work.room_due = True
             return replace(state, pressure=message)
         case Outcome():
-            return absorb_answer(state, turn, message, now)
+            return absorb_answer(state, work, message, now)
         case Restarted(path=path) if path == paths.NODE:
             return replace(state, asking=replace(state.asking, node_at=NEVER_ASKED))
         case Restarted() | ChildDied() | Alarm() | Heard() | StreamEnded() | None:
@@ -74,137 +74,137 @@ def absorb(
             assert_never(message)
 
 
-def absorb_pods(state: AdmissionState, turn: AdmissionTurn, message: PodsToAdmit) -> AdmissionState:
-    """Take in the truth about some pods or all; changes say nothing before all pods of that supervisor were heard of."""
+def absorb_pods(state: AdmissionState, work: AdmissionWork, message: PodsToAdmit) -> AdmissionState:
+    """Absorb the state of some pods or all; changes are ignored until that supervisor has sent all pods."""
     if message.epoch != state.supervisor_epoch:
         if not message.whole:
             return state
-        disown(turn)
-        turn.room_due = True
+        release_verdicts(work)
+        work.room_due = True
     for row in message.pods:
-        absorb_row(turn, row)
+        absorb_row(work, row)
     for uid in message.left:
-        turn.drop(uid)
+        work.drop(uid)
     if message.whole:
         here = {row.uid for row in message.pods}
-        for uid in turn.pods.keys() - here:
-            turn.drop(uid)
+        for uid in work.pods.keys() - here:
+            work.drop(uid)
     return replace(state, supervisor_epoch=message.epoch, recall_due=state.recall_due or message.whole)
 
 
-def disown(turn: AdmissionTurn) -> None:
-    """Take in that the supervisor begins again: what was decided waits to be claimed by the pods that it names."""
-    verdicts = {uid: entry.verdict for uid, entry in turn.pods.items() if entry.verdict is not None}
-    for uid in tuple(turn.pods):
-        turn.drop(uid)
-    if turn.recalled is not None:
-        turn.recalled = {**turn.recalled, **verdicts}
+def release_verdicts(work: AdmissionWork) -> None:
+    """Absorb that the supervisor restarted: verdicts wait to be claimed by the pods that it sends."""
+    verdicts = {uid: entry.verdict for uid, entry in work.pods.items() if entry.verdict is not None}
+    for uid in tuple(work.pods):
+        work.drop(uid)
+    if work.recalled is not None:
+        work.recalled = {**work.recalled, **verdicts}
 
 
-def absorb_row(turn: AdmissionTurn, row: PodToAdmit) -> None:
-    """Take in the truth about one pod."""
-    entry = turn.pods.get(row.uid)
+def absorb_row(work: AdmissionWork, row: PodToAdmit) -> None:
+    """Absorb the state of one pod."""
+    entry = work.pods.get(row.uid)
     if entry is not None and entry.row.number != row.number:
-        turn.drop(row.uid)
+        work.drop(row.uid)
         entry = None
     if entry is None:
-        turn.put(AdmissionEntry(row=row, preempted=row.preempted))
+        work.put(AdmissionEntry(row=row, preempted=row.preempted))
         return
-    # What its containers gave back is free once they are confined by what was answered last.
+    # What a resize gave back is free once the containers are confined by the last answer.
     held = None if row.confined >= entry.generation else entry.held
     preempted = entry.preempted or row.preempted
-    turn.put(replace(entry, row=row, held=held, preempted=preempted, sent=min(entry.sent, row.received)))
+    work.put(replace(entry, row=row, held=held, preempted=preempted, sent=min(entry.sent, row.received)))
 
 
 # ---------------------------------------------------------------- plan
 
 
 def plan(
-    state: AdmissionState, turn: AdmissionTurn, now: Instant, new_op: Callable[[], OpId]
+    state: AdmissionState, work: AdmissionWork, now: Instant, new_op: Callable[[], OpId]
 ) -> Decision[AdmissionState]:
-    """Do whatever is not done yet; sees no message."""
-    state = replace(state, record=recall(state.record, turn, now, new_op))
+    """Return the next steps; sees no message."""
+    state = replace(state, record=recall(state.record, work, now, new_op))
     node_at, asking, again_at = follow_node(paths.ADMISSION, state.asking.node_at, now, known=state.described)
-    turn.actions += asking
-    turn.wakes.append(again_at)
+    work.actions += asking
+    work.wakes.append(again_at)
     state = replace(state, asking=replace(state.asking, node_at=node_at))
-    claim_verdicts(state, turn)
-    state = let_in(replace(state, record=replace(state.record, recalled=turn.recalled)), turn, now)
-    state = replace(state, record=keep(state.record, turn, now, new_op))
-    if turn.judged:
-        turn.actions.append(Tell(to=paths.PODS, message=PodsJudged(pods=tuple(turn.judged))))
-    state = say_what_is_recalled(name_preempted(state, turn, now), turn)
-    send_answers(turn)
+    claim_verdicts(state, work)
+    state = admit_and_resize(replace(state, record=replace(state.record, recalled=work.recalled)), work, now)
+    state = replace(state, record=write_verdicts(state.record, work, now, new_op))
+    if work.judged:
+        work.actions.append(Tell(to=paths.PODS, message=PodsJudged(pods=tuple(work.judged))))
+    state = send_recalled(request_preemption(state, work, now), work)
+    send_answers(work)
     if state.admit_at is not None:
-        turn.wakes.append(state.admit_at)
-    wake_at = min(turn.wakes, default=None)
-    return Decision(state=turn.settled(state), actions=tuple(turn.actions), wake_at=wake_at)
+        work.wakes.append(state.admit_at)
+    wake_at = min(work.wakes, default=None)
+    return Decision(state=work.settled(state), actions=tuple(work.actions), wake_at=wake_at)
 
 
-def claim_verdicts(state: AdmissionState, turn: AdmissionTurn) -> None:
-    """Give pods that are known again the verdicts of an earlier life, each once."""
-    recalled = turn.recalled
+def claim_verdicts(state: AdmissionState, work: AdmissionWork) -> None:
+    """Give pods the verdicts of an earlier life, each once."""
+    recalled = work.recalled
     if not recalled:
         return
-    # Of what is being written nothing is kept yet.
-    kept = turn.edition == state.record.written and state.record.write_op is None
-    claimed = [uid for uid in recalled if uid in turn.pods]
+    # A write in flight has stored nothing yet.
+    kept = work.edition == state.record.written and state.record.write_op is None
+    claimed = [uid for uid in recalled if uid in work.pods]
     for uid in claimed:
-        entry = turn.pods[uid]
+        entry = work.pods[uid]
         if entry.verdict is None:
             verdict = recalled[uid]
-            turn.answer(replace(entry, verdict=verdict, kept=kept, waits=""), verdict.allocated)
+            work.answer(replace(entry, verdict=verdict, kept=kept, waits=""), verdict.allocated)
     if claimed:
-        turn.recalled = {uid: verdict for uid, verdict in recalled.items() if uid not in turn.pods}
+        work.recalled = {uid: verdict for uid, verdict in recalled.items() if uid not in work.pods}
 
 
-def let_in(state: AdmissionState, turn: AdmissionTurn, now: Instant) -> AdmissionState:
-    """Decide who is admitted and who is resized, where something has changed on which that depends."""
+def admit_and_resize(state: AdmissionState, work: AdmissionWork, now: Instant) -> AdmissionState:
+    """Admit and resize pods, if anything has changed on which that depends."""
     due = state.admit_at is not None and now >= state.admit_at
-    if not state.is_ready or not (turn.room_due or due):
+    if not state.is_ready or not (work.room_due or due):
         return state
-    turn.room_due = False
-    admit(state, turn, now)
-    resize(state, turn)
-    return replace(state, admit_at=min(turn.settling, default=None))
+    work.room_due = False
+    admit(state, work, now)
+    resize(state, work)
+    return replace(state, admit_at=min(work.settling, default=None))
 
 
-def name_preempted(state: AdmissionState, turn: AdmissionTurn, now: Instant) -> AdmissionState:
-    """Name those who must make room to the supervisor, again until it knows."""
-    uids = tuple(sorted(turn.members["preempting"]))
+def request_preemption(state: AdmissionState, work: AdmissionWork, now: Instant) -> AdmissionState:
+    """Ask the supervisor to preempt pods, again until it confirms."""
+    uids = tuple(sorted(work.members["preempting"]))
     asking = state.asking
     if not uids:
         return replace(state, asking=replace(asking, preempted=())) if asking.preempted else state
     if uids != asking.preempted or now >= asking.preempt_at:
-        turn.actions.append(Tell(to=paths.PODS, message=PreemptPods(uids=uids)))
+        work.actions.append(Tell(to=paths.PODS, message=PreemptPods(uids=uids)))
         asking = replace(asking, preempted=uids, preempt_at=now + REPEAT_S)
-    turn.wakes.append(asking.preempt_at)
+    work.wakes.append(asking.preempt_at)
     return replace(state, asking=asking)
 
 
-def say_what_is_recalled(state: AdmissionState, turn: AdmissionTurn) -> AdmissionState:
-    """Tell the supervisor which verdicts no one owns, once all pods and the ledger are known."""
-    if not state.recall_due or turn.recalled is None or state.supervisor_epoch is None:
+def send_recalled(state: AdmissionState, work: AdmissionWork) -> AdmissionState:
+    """Send the supervisor the verdicts that no one owns, once all pods and the ledger are known."""
+    if not state.recall_due or work.recalled is None or state.supervisor_epoch is None:
         return state
-    pods = tuple((uid, verdict.name) for uid, verdict in turn.recalled.items())
+    pods = tuple((uid, verdict.name) for uid, verdict in work.recalled.items())
     message = VerdictsRecalled(epoch=state.supervisor_epoch, pods=pods)
-    turn.actions.append(Tell(to=paths.PODS, message=message))
+    work.actions.append(Tell(to=paths.PODS, message=message))
     return replace(state, recall_due=False)
 
 
-def send_answers(turn: AdmissionTurn) -> None:
-    """Send the supervisor what was decided and is remembered."""
-    entries = turn.named("unsent")
+def send_answers(work: AdmissionWork) -> None:
+    """Send the supervisor the verdicts that are stored."""
+    entries = work.named("unsent")
     if not entries:
         return
     message = PodsDecided(decisions=tuple(answer_of(entry) for entry in entries))
-    turn.actions.append(Tell(to=paths.PODS, message=message))
+    work.actions.append(Tell(to=paths.PODS, message=message))
     for entry in entries:
-        turn.put(replace(entry, sent=entry.generation))
+        work.put(replace(entry, sent=entry.generation))
 
 
 def answer_of(entry: AdmissionEntry) -> PodAdmitted | PodRefused:
-    """Return what the supervisor is told of a pod."""
+    """Return the answer to the supervisor about a pod."""
     verdict, row = entry.verdict, entry.row
     assert verdict is not None
     assert row.pod is not None

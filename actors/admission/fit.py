@@ -1,7 +1,7 @@
 """Whether a pod's claim fits what is left of the node (reference ``pod-lifecycle`` section 12, ``node`` section 3.8).
 
-Capacity is what pods may have, not what the machine has. A resource that a pod asks nothing of is never short, however
-much others took of it; extended resources that the node does not know are nobody's business here.
+Capacity is what pods may have, not what the machine has. A resource that a pod does not request is never short, however
+much others took of it; extended resources that the node does not know are ignored.
 """
 
 import msgspec
@@ -22,7 +22,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> int:
-        """Return how much more would be needed."""
+        """Return how much is missing."""
         return self.asked - (self.capacity - self.used)
 
     def sentence(self) -> str:
@@ -34,7 +34,7 @@ class Shortage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceSum(msgspec.Struct, frozen=True, kw_only=True):
-    """What some pods take together."""
+    """The sum of some pods' claims."""
 
     pods: int = 0
     cpu_milli: int = 0
@@ -62,7 +62,7 @@ class ResourceSum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shortages(claim: Claim, load: ResourceSum, node: NodeFacts) -> tuple[Shortage, ...]:
-    """Return what the claim lacks beside this load: the number of pods, CPU, memory, disk, then the rest by name."""
+    """Return what the claim lacks with this load: the number of pods, CPU, memory, disk, then the rest by name."""
     capacity, used = dict(node.allocatable_scalars), dict(load.scalars)
     rows = [
         (PODS, 1, load.pods, node.max_pods),
@@ -83,5 +83,5 @@ def shortages(claim: Claim, load: ResourceSum, node: NodeFacts) -> tuple[Shortag
 
 
 def clashes(claim: Claim, load: ResourceSum) -> bool:
-    """Tell whether the claim needs a port of the node that is taken."""
+    """Return whether the claim needs a port of the node that is taken."""
     return any(mine.clashes(other) for mine in claim.ports for other in load.ports)

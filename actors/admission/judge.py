@@ -2,13 +2,13 @@
 
 ```text
 sysctls -> operating system -> supplemental groups -> resources -> selector, name, ports, taints -> AppArmor
-                                                      |  short now, not once those have ended who are about to: wait
-                                                      '- short, and critical: others are stopped for it, then: wait
+                                                      |  short now, enough once leaving pods have ended: wait
+                                                      '- short, and critical: preempt others, then wait
 ```
 
-The first refusal counts, with a kubelet's reasons and messages. A critical pod hears of a lack of resources last, since
-room can be made for it. Where room cannot be made, one of a critical priority is refused in the words for that, and any
-other static pod, which is critical only in that nobody stops it lightly, like every pod.
+The first refusal counts, with a kubelet's reasons and messages. A critical pod is checked for resources last, since others
+can be preempted for it. Where that does not suffice, a pod of critical priority is refused as ``UnexpectedAdmissionError``,
+any other static pod like every pod.
 """
 
 import msgspec
@@ -36,44 +36,45 @@ from api.messages.pod import Refusal
 from api.ports.node import NodeFacts
 
 PORTS = "NodePorts"
+UNITS = {"cpu": "CPUs", "ephemeral-storage": "of ephemeral storage", "memory": "of memory", PODS: "pod"}
 NAMED_AT_MOST = 5
-"""Of those that have what is short, so many are named."""
+"""How many users of a scarce resource a message names."""
 
 
-class Tenant(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that may have running containers, or was promised room."""
+class PodOnNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod that may have running containers, or has reserved room."""
 
     uid: Uid
     name: str
     """``namespace/name``."""
     claim: Claim
     leaving: bool = False
-    """It is being stopped, or may turn out to have ended: its room may be free soon."""
+    """It is being stopped, or may have ended already: its room may be free soon."""
     pod: Pod | None = None
     """None when no source describes it."""
 
 
-class House(msgspec.Struct, frozen=True, kw_only=True):
-    """Everybody who takes something of the node."""
+class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True):
+    """All pods with a claim on the node, and the sums of their claims."""
 
-    tenants: tuple[Tenant, ...] = ()
+    pods: tuple[PodOnNode, ...] = ()
     load: ResourceSum = ResourceSum()
     staying: ResourceSum = ResourceSum()
-    """Without those who are leaving."""
+    """Without pods that are leaving."""
 
-    def without(self, uid: Uid) -> "House":
-        """Return the house without one tenant."""
-        after = House()
-        for tenant in self.tenants:
-            after = after if tenant.uid == uid else after.plus(tenant)
+    def without(self, uid: Uid) -> "PodsOnNode":
+        """Return the pods without one."""
+        after = PodsOnNode()
+        for pod in self.pods:
+            after = after if pod.uid == uid else after.plus(pod)
         return after
 
-    def plus(self, tenant: Tenant) -> "House":
-        """Return the house with one tenant more."""
-        return House(
-            tenants=(*self.tenants, tenant),
-            load=self.load.plus(tenant.claim),
-            staying=self.staying if tenant.leaving else self.staying.plus(tenant.claim),
+    def plus(self, pod: PodOnNode) -> "PodsOnNode":
+        """Return the pods with one more."""
+        return PodsOnNode(
+            pods=(*self.pods, pod),
+            load=self.load.plus(pod.claim),
+            staying=self.staying if pod.leaving else self.staying.plus(pod.claim),
         )
 
 
@@ -86,42 +87,42 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     refusal: Refusal
     scarce: bool = False
-    """For want of what others have, who may be about to be removed."""
+    """A resource is short that other pods may release soon."""
 
 
 class Waiting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """It may run once others have ended; nothing is decided yet, and its room is kept for it."""
+    """It may run once others have ended; it has no verdict yet, and its room is reserved."""
 
     why: str
     victims: tuple[Uid, ...] = ()
-    """Who is to be stopped for it."""
+    """The pods to preempt for it."""
 
 
 Judgement = Admitted | Refused | Waiting
 
 
-def judge(pod: Pod, claim: Claim, node: NodeFacts, house: House) -> Judgement:
-    """Decide on a pod that is not in the house yet."""
+def judge(pod: Pod, claim: Claim, node: NodeFacts, on_node: PodsOnNode) -> Judgement:
+    """Decide on a pod that is not in `on_node` yet."""
     unfit = unfit_spec(pod, node)
     if unfit is not None:
         return Refused(refusal=unfit)
-    short = shortages(claim, house.staying, node)
-    misplaced = misplacement(pod, claim, node, house)
+    short = shortages(claim, on_node.staying, node)
+    misplaced = misplacement(pod, claim, node, on_node)
     critical = is_critical(pod)
     if short and not (critical and misplaced):
         if critical:
-            return make_room(pod, claim, node, house, short)
-        return Refused(refusal=out_of(short[0], claim, node, house), scarce=True)
+            return make_room(pod, claim, node, on_node, short)
+        return Refused(refusal=out_of_resource(short[0], claim, node, on_node), scarce=True)
     refusal = misplaced or unenforceable(pod, node)
     if refusal is not None:
         return Refused(refusal=refusal, scarce=refusal.reason == PORTS)
-    if shortages(claim, house.load, node) or clashes(claim, house.load):
-        return Waiting(why=f"room on the node, which these take until they have ended: {leavers(house)}")
+    if shortages(claim, on_node.load, node) or clashes(claim, on_node.load):
+        return Waiting(why=f"room on the node, used by pods that are ending: {names_leaving(on_node)}")
     return Admitted()
 
 
 def unfit_spec(pod: Pod, node: NodeFacts) -> Refusal | None:
-    """Return why the spec does not fit the node whoever else is there, None when it does."""
+    """Return why the spec does not fit the node, other pods aside; None when it does."""
     spec = pod.spec
     context = spec.security_context
     for one in context.sysctls if context is not None else ():
@@ -132,7 +133,7 @@ def unfit_spec(pod: Pod, node: NodeFacts) -> Refusal | None:
             allowed=node.allowed_sysctls,
         )
         if why:
-            advice = "allowedUnsafeSysctls in the node's configuration says which others may be set"
+            advice = "set allowedUnsafeSysctls in the node's configuration to allow others"
             return Refusal(reason="SysctlForbidden", message=why, advice=(advice,))
     if wrong_os_label(pod):
         return Refusal(
@@ -150,38 +151,38 @@ def unfit_spec(pod: Pod, node: NodeFacts) -> Refusal | None:
     return None
 
 
-def misplacement(pod: Pod, claim: Claim, node: NodeFacts, house: House) -> Refusal | None:
-    """Return why the pod is on the wrong node or finds a port taken, None when neither is so."""
+def misplacement(pod: Pod, claim: Claim, node: NodeFacts, on_node: PodsOnNode) -> Refusal | None:
+    """Return why the pod does not belong on this node or which port is taken, None when it fits."""
     spec = pod.spec
     if not is_selected(spec, node):
         labels = ", ".join(f"{key}={value}" for key, value in node.labels)
-        advice = f"it asks for {selection(spec)}; the node has the labels {labels or 'none'}"
-        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", advice)
+        advice = f"requires {selection(spec)}; the node has the labels {labels or 'none'}"
+        return predicate_refusal("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", advice)
     if spec.node_name not in ("", node.name):
-        advice = f"it asks for node {spec.node_name}, and this one is {node.name}"
-        return failed("NodeName", "node(s) didn't match the requested node name", advice)
-    if clashes(claim, house.staying):
-        advice = "; ".join(port_holders(claim, house))
-        return failed(PORTS, "node(s) didn't have free ports for the requested pod ports", advice)
+        advice = f"requires node {spec.node_name}; this node is {node.name}"
+        return predicate_refusal("NodeName", "node(s) didn't match the requested node name", advice)
+    if clashes(claim, on_node.staying):
+        advice = "; ".join(port_holders(claim, on_node))
+        return predicate_refusal(PORTS, "node(s) didn't have free ports for the requested pod ports", advice)
     if not is_static(pod) and is_untolerated(spec, node.taints):
         taints = ", ".join(f"{one.key}={one.value}" for one in node.taints if one.effect == "NoExecute")
-        return failed(
+        return predicate_refusal(
             "TaintToleration", "node(s) had taints that the pod didn't tolerate", f"the node has {taints}"
         )
     return None
 
 
 def selection(spec: PodSpec) -> str:
-    """Return what a pod asks of its node's labels, in words."""
+    """Return the node selector as text: ``disk=ssd, arch=arm64``."""
     asked = [f"{key}={value}" for key, value in sorted(spec.node_selector.items())]
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is not None and affinity.required_during_scheduling_ignored_during_execution is not None:
-        asked.append("what its required node affinity says")
+        asked.append("its required node affinity")
     return ", ".join(asked)
 
 
-def failed(predicate: str, message: str, advice: str) -> Refusal:
-    """Return the refusal of a predicate."""
+def predicate_refusal(predicate: str, message: str, advice: str) -> Refusal:
+    """Return the refusal by a scheduler predicate."""
     text = f"Predicate {predicate} failed: {message}"
     return Refusal(reason=predicate, message=text, advice=(advice,))
 
@@ -195,56 +196,59 @@ def unenforceable(pod: Pod, node: NodeFacts) -> Refusal | None:
 
 
 def make_room(
-    pod: Pod, claim: Claim, node: NodeFacts, house: House, short: tuple[Shortage, ...]
+    pod: Pod, claim: Claim, node: NodeFacts, on_node: PodsOnNode, short: tuple[Shortage, ...]
 ) -> Judgement:
-    """Choose who is stopped for a critical pod, or refuse it when that would not do."""
+    """Choose the pods to preempt for a critical pod, or refuse it when preemption would not free enough."""
     unable = unenforceable(pod, node)
     if unable is not None:
-        # Nobody is stopped for a pod that would be refused afterwards.
+        # No pod is preempted for one that would be refused afterwards.
         return Refused(refusal=unable)
     mine = standing_of(pod)
-    candidates = tuple(one for one, standing in stoppable(house) if may_preempt(mine, standing))
+    candidates = tuple(one for one, standing in stoppable(on_node) if may_preempt(mine, standing))
     try:
         chosen = victims(candidates, short)
     except NoVictimsError as error:
-        refusal = out_of(short[0], claim, node, house)
+        refusal = out_of_resource(short[0], claim, node, on_node)
         if is_of_critical_priority(pod):
             found = f"preemption: error finding a set of pods to preempt: {error}"
             message = f"Unexpected error while attempting to recover from admission failure: {found}"
             refusal = msgspec.structs.replace(refusal, reason="UnexpectedAdmissionError", message=message)
         return Refused(refusal=refusal, scarce=True)
-    names = ", ".join(one.name for one in house.tenants if one.uid in chosen)
-    return Waiting(why=f"room on the node, for which these are stopped: {names}", victims=chosen)
+    names = ", ".join(one.name for one in on_node.pods if one.uid in chosen)
+    return Waiting(why=f"room on the node, which preempts: {names}", victims=chosen)
 
 
 @kept_for_last
-def stoppable(house: House) -> tuple[tuple[Candidate, Standing], ...]:
-    """Return who could be stopped for others at all, and how they stand: the same for everyone who finds no room."""
+def stoppable(on_node: PodsOnNode) -> tuple[tuple[Candidate, Standing], ...]:
+    """Return the pods that may be preempted at all, with their standing; independent of the pod without room."""
     return tuple(
         (Candidate(uid=one.uid, claim=one.claim, qos=qos_class(one.pod.spec)), standing_of(one.pod))
-        for one in house.tenants
+        for one in on_node.pods
         if not one.leaving and one.pod is not None
     )
 
 
-# in words
+# texts
 
 
-def out_of(short: Shortage, claim: Claim, node: NodeFacts, house: House) -> Refusal:
-    """Return the refusal for want of a resource; a pod on its way out still counts as using what it has."""
-    now = next((one for one in shortages(claim, house.load, node) if one.resource == short.resource), short)
-    return Refusal(reason=f"OutOf{now.resource}", message=now.sentence(), advice=shares(now, house))
+def out_of_resource(short: Shortage, claim: Claim, node: NodeFacts, on_node: PodsOnNode) -> Refusal:
+    """Return the refusal for a lack of a resource; a pod that is leaving still counts as using what it has."""
+    now = next((one for one in shortages(claim, on_node.load, node) if one.resource == short.resource), short)
+    return Refusal(
+        reason=f"OutOf{now.resource}", message=now.sentence(), advice=shortage_details(now, on_node)
+    )
 
 
-def shares(short: Shortage, house: House) -> tuple[str, ...]:
-    """Return what is short in words: how much is asked for, used and free, and by whom it is used."""
+def shortage_details(short: Shortage, on_node: PodsOnNode) -> tuple[str, ...]:
+    """Return the shortage as sentences: requested, free, allocatable, and the largest users."""
     name = short.resource
-    asked, used, whole = (human(name, amount) for amount in (short.asked, short.used, short.capacity))
-    free = human(name, max(0, short.capacity - short.used))
-    what = f"{name}: it asks for {asked}; of {whole} that pods may have {used} are used and {free} are free"
-    holders = holders_of(house, name)
+    asked, whole = (formatted(name, amount) for amount in (short.asked, short.capacity))
+    free = formatted(name, max(0, short.capacity - short.used))
+    what = f"requests {asked} {UNITS.get(name, name)}; {free} of {whole} are free"
+    holders = holders_of(on_node, name)
     rows = [
-        who if name == PODS else f"{who} ({human(name, amount)})" for amount, who in holders[:NAMED_AT_MOST]
+        who if name == PODS else f"{who} ({formatted(name, amount)})"
+        for amount, who in holders[:NAMED_AT_MOST]
     ]
     if len(holders) > NAMED_AT_MOST:
         rows.append(f"{len(holders) - NAMED_AT_MOST} more")
@@ -252,33 +256,33 @@ def shares(short: Shortage, house: House) -> tuple[str, ...]:
 
 
 @kept_for_last
-def holders_of(house: House, resource: str) -> tuple[tuple[int, str], ...]:
-    """Return how much of a resource each has who has any, and its name: the most first."""
-    held = ((one.claim.amount(resource), one.name) for one in house.tenants)
+def holders_of(on_node: PodsOnNode, resource: str) -> tuple[tuple[int, str], ...]:
+    """Return amount and name of each pod that uses a resource, the largest first."""
+    held = ((one.claim.amount(resource), one.name) for one in on_node.pods)
     return tuple(sorted((row for row in held if row[0]), key=lambda row: (-row[0], row[1])))
 
 
-def port_holders(claim: Claim, house: House) -> tuple[str, ...]:
-    """Return which of the ports are taken, and by whom."""
+def port_holders(claim: Claim, on_node: PodsOnNode) -> tuple[str, ...]:
+    """Return which of the ports are taken, each with the pod that has it."""
     return tuple(
         f"port {mine.port}/{mine.protocol} is taken by {one.name}"
         for mine in claim.ports
-        for one in house.tenants
+        for one in on_node.pods
         if not one.leaving and any(mine.clashes(other) for other in one.claim.ports)
     )
 
 
-def leavers(house: House) -> str:
-    """Return who is on the way out."""
-    names = [one.name for one in house.tenants if one.leaving]
+def names_leaving(on_node: PodsOnNode) -> str:
+    """Return the names of the pods that are leaving, the first few of them."""
+    names = [one.name for one in on_node.pods if one.leaving]
     more = f" and {len(names) - NAMED_AT_MOST} more" if len(names) > NAMED_AT_MOST else ""
     return ", ".join(names[:NAMED_AT_MOST]) + more
 
 
-def human(resource: str, amount: int) -> str:
-    """Write an amount of a resource for people."""
+def formatted(resource: str, amount: int) -> str:
+    """Return an amount of a resource with its unit: CPUs as ``1.9``, bytes as ``2Gi``."""
     if resource == "cpu":
-        return str(Amount(amount * (NANO // 1000)))
+        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
         return str(Amount(amount * NANO, Notation.BINARY))
     return str(amount)

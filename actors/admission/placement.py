@@ -1,6 +1,6 @@
-"""Whether a pod asks for a node like this one: its name, labels, taints, operating system.
+"""Whether a pod may be placed on this node: its name, labels, taints, operating system.
 
-The scheduler's own rules, which a node applies again to what it was given (reference ``pod-lifecycle`` section 12).
+The scheduler's rules, which a node applies again to its pods (reference ``pod-lifecycle`` section 12).
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ NAME_FIELD = "metadata.name"
 
 
 def wrong_os_label(pod: Pod) -> bool:
-    """Tell whether the pod carries a label that names another operating system."""
+    """Return whether the pod carries a label that names another operating system."""
     return pod.metadata.labels.get(OS_LABEL, OS) != OS
 
 
 def wrong_os(pod: Pod) -> bool:
-    """Tell whether the pod was written for another operating system."""
+    """Return whether the pod was written for another operating system."""
     return pod.spec.os is not None and pod.spec.os.name not in ("", OS)
 
 
 def is_selected(spec: PodSpec, node: NodeFacts) -> bool:
-    """Tell whether the node has what selector and required affinity ask for."""
+    """Return whether the node's labels match selector and required affinity."""
     labels = dict(node.labels)
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
@@ -35,16 +35,16 @@ def is_selected(spec: PodSpec, node: NodeFacts) -> bool:
 
 
 def is_met(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """Tell whether every condition of a term holds; one without conditions selects nothing."""
+    """Return whether every condition of a term holds; one without conditions selects nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
-    return all(holds(one, labels) for one in term.match_expressions) and all(
-        holds(one, {NAME_FIELD: name}) for one in term.match_fields
+    return all(is_satisfied(one, labels) for one in term.match_expressions) and all(
+        is_satisfied(one, {NAME_FIELD: name}) for one in term.match_fields
     )
 
 
-def holds(condition: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Tell whether one condition holds for these labels or fields."""
+def is_satisfied(condition: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    """Return whether one condition holds for these labels or fields."""
     value = labels.get(condition.key)
     match condition.operator:
         case "In":
@@ -64,7 +64,7 @@ def holds(condition: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool
 
 
 def compares(value: str | None, wanted: tuple[str, ...], rule: Callable[[int, int], bool]) -> bool:
-    """Compare a label with the one number of a condition; what is no whole number never holds."""
+    """Compare a label with the one number of a condition; anything but an integer never matches."""
     if value is None or len(wanted) != 1:
         return False
     try:
@@ -74,15 +74,15 @@ def compares(value: str | None, wanted: tuple[str, ...], rule: Callable[[int, in
 
 
 def is_untolerated(spec: PodSpec, taints: tuple[NodeTaint, ...]) -> bool:
-    """Tell whether a taint that keeps pods from running here is not borne by the pod."""
+    """Return whether the pod does not tolerate a ``NoExecute`` taint."""
     return any(
-        taint.effect == "NoExecute" and not any(bears(one, taint) for one in spec.tolerations)
+        taint.effect == "NoExecute" and not any(tolerates(one, taint) for one in spec.tolerations)
         for taint in taints
     )
 
 
-def bears(toleration: Toleration, taint: NodeTaint) -> bool:
-    """Tell whether a toleration bears a taint: an empty effect and an empty key bear any."""
+def tolerates(toleration: Toleration, taint: NodeTaint) -> bool:
+    """Return whether a toleration matches a taint: an empty effect and an empty key match any."""
     if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
         return False
     match toleration.operator:

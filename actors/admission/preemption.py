@@ -1,4 +1,4 @@
-"""Whom a critical pod pushes aside: as few pods as will do, best effort before burstable before guaranteed.
+"""Which pods a critical pod preempts: as few as suffice, BestEffort before Burstable before Guaranteed.
 
 The kubelet's rule (reference ``pod-lifecycle`` section 12): of each class only what the classes below it leave missing,
 greedily the one that comes nearest to what is missing, of equals the one that asks for less memory, then CPU.
@@ -18,7 +18,7 @@ Missing = tuple[tuple[str, int], ...]
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that could be stopped."""
+    """A pod that may be preempted."""
 
     uid: Uid
     claim: Claim
@@ -34,7 +34,7 @@ Standing = tuple[bool, int]
 
 
 def may_preempt(one: Standing, other: Standing) -> bool:
-    """Tell whether a pod comes before another: a critical one before one that is not, else by priority."""
+    """Return whether `one` may preempt `other`: a critical pod any that is not critical, else by priority."""
     return (one[0] and not other[0]) or one[1] > other[1]
 
 
@@ -44,7 +44,7 @@ def standing_of(pod: Pod) -> Standing:
 
 
 def victims(candidates: tuple[Candidate, ...], short: tuple[Shortage, ...]) -> tuple[Uid, ...]:
-    """Return whom to stop so that nothing is short any more. Raises `NoVictimsError` when that is not to be had."""
+    """Return the pods to preempt so that nothing is short. Raises `NoVictimsError` when all of them are not enough."""
     missing: Missing = tuple((one.resource, one.missing) for one in short)
     left = without(missing, candidates)
     if left:
@@ -69,7 +69,7 @@ def without(missing: Missing, stopped: tuple[Candidate, ...]) -> Missing:
 
 
 def nearest(candidates: tuple[Candidate, ...], missing: Missing) -> tuple[Candidate, ...]:
-    """Choose one after the other whoever leaves least missing, until nothing is."""
+    """Choose one after the other the pod that leaves least missing, until nothing is."""
     chosen: tuple[Candidate, ...] = ()
     while missing:
         left = (one for one in candidates if one not in chosen)

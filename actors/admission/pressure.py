@@ -1,6 +1,6 @@
-"""Whether a newcomer is let in while the node is short of something (reference ``node`` section 6.11)."""
+"""Which pods are refused under node pressure (reference ``node`` section 6.11)."""
 
-from actors.admission.placement import bears
+from actors.admission.placement import tolerates
 from actors.rules.resources.qos import qos_class
 from actors.rules.resources.ranking import is_spared
 from api.eviction import Pressure
@@ -13,13 +13,13 @@ TAINT = NodeTaint(key="node.kubernetes.io/memory-pressure", value="", effect="No
 
 
 def refused_under(pod: Pod, conditions: tuple[Pressure, ...], *, spares_static: bool) -> Refusal | None:
-    """Return why a pod is not let in now, None when it may be. Who is never evicted is never kept out either."""
+    """Return why a pod is not admitted now, None when it may be. A pod that is never evicted is never refused either."""
     if not conditions or is_spared(pod, spares_static=spares_static):
         return None
     if conditions == (Pressure.MEMORY,):
-        tolerated = any(bears(one, TAINT) for one in pod.spec.tolerations)
+        tolerated = any(tolerates(one, TAINT) for one in pod.spec.tolerations)
         if qos_class(pod.spec) != "BestEffort" or tolerated:
             return None
     message = f"The node had condition: [{' '.join(conditions)}]. "
-    advice = "`nodeagent explain eviction` says what the node is short of, and when that is over"
+    advice = "`nodeagent explain eviction` shows what the node is short of and when the pressure ends"
     return Refusal(reason=REASON, message=message, advice=(advice,))

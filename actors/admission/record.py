@@ -1,7 +1,7 @@
 """The verdicts in the ledger: read once at the start, written whenever they change.
 
-One write at a time, of everything; what changes meanwhile is written right after. A ledger that takes nothing keeps no
-pod from starting: its verdict counts as told when the write has failed, and is written again later.
+One write at a time, of all verdicts; changes in the meantime are written right after it. A ledger that fails keeps no pod
+from starting: its verdict is sent after the failed write too, and written again later.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from actors.admission.state import AdmissionState
-from actors.admission.turn import AdmissionTurn
 from actors.admission.verdict import KEY, SECTION, Record, Verdict, decoded, encoded
+from actors.admission.work import AdmissionWork
 from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Start, Tell
@@ -25,60 +25,60 @@ RECALL_TRIES = 5
 """After so many failed reads the node goes on without: a broken disk must not keep it from working."""
 
 
-def recall(record: Record, turn: AdmissionTurn, now: Instant, new_op: Callable[[], OpId]) -> Record:
-    """Ask the ledger what was decided before, again until it has answered."""
+def recall(record: Record, work: AdmissionWork, now: Instant, new_op: Callable[[], OpId]) -> Record:
+    """Read the stored verdicts, again until the ledger has answered."""
     if record.damaged:
         damaged = LedgerDamaged(section=SECTION, whys=(record.damaged,))
-        turn.actions.append(Tell(to=paths.EVENTS, message=damaged))
+        work.actions.append(Tell(to=paths.EVENTS, message=damaged))
         record = replace(record, damaged="")
-    if record.inherited or turn.recalled is not None or record.recall_op is not None:
+    if record.inherited or work.recalled is not None or record.recall_op is not None:
         return record
     if now < record.recall_at:
-        turn.wakes.append(record.recall_at)
+        work.wakes.append(record.recall_at)
         return record
     op = new_op()
     call = Recall(section=SECTION, key=KEY)
-    turn.actions.append(Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
+    work.actions.append(Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
     return replace(record, recall_op=op)
 
 
 def absorb_answer(
-    state: AdmissionState, turn: AdmissionTurn, outcome: Outcome, now: Instant
+    state: AdmissionState, work: AdmissionWork, outcome: Outcome, now: Instant
 ) -> AdmissionState:
-    """Take in how a call of the ledger ended."""
+    """Absorb the outcome of a ledger call."""
     record = state.record
     if outcome.op in record.inherited:
         left = tuple(op for op in record.inherited if op != outcome.op)
         return replace(state, record=replace(record, inherited=left))
     if outcome.op == record.recall_op:
-        return replace(state, record=absorb_recall(record, turn, outcome, now), recall_due=True)
+        return replace(state, record=absorb_recall(record, work, outcome, now), recall_due=True)
     if outcome.op == record.write_op:
-        return replace(state, record=absorb_write(record, turn, outcome, now))
+        return replace(state, record=absorb_write(record, work, outcome, now))
     return state
 
 
-def absorb_recall(record: Record, turn: AdmissionTurn, outcome: Outcome, now: Instant) -> Record:
-    """Take in the verdicts, or that they could not be read."""
+def absorb_recall(record: Record, work: AdmissionWork, outcome: Outcome, now: Instant) -> Record:
+    """Absorb the stored verdicts, or that they could not be read."""
     record = replace(record, recall_op=None)
-    turn.room_due = True
+    work.room_due = True
     if isinstance(outcome.result, Recalled):
         recalled = decoded(outcome.result.data)
         damaged = outcome.result.damaged if recalled is not None else not_ours(SECTION, KEY)
-        turn.recalled = recalled or {}
+        work.recalled = recalled or {}
         return replace(record, problem=damaged, damaged=damaged)
     failures = record.recall_failures + 1
     why = outcome.failure.message if outcome.failure is not None else ""
     if failures >= RECALL_TRIES:
-        turn.recalled = {}
+        work.recalled = {}
     return replace(record, recall_failures=failures, recall_at=now + ASK_AGAIN_S, problem=why)
 
 
-def absorb_write(record: Record, turn: AdmissionTurn, outcome: Outcome, now: Instant) -> Record:
-    """Take in that the verdicts were written, or could not be: whom they name may be told of in either case."""
+def absorb_write(record: Record, work: AdmissionWork, outcome: Outcome, now: Instant) -> Record:
+    """Absorb the outcome of a write; its verdicts may be sent in either case."""
     for uid in record.writing_uids:
-        entry = turn.pods.get(uid)
+        entry = work.pods.get(uid)
         if entry is not None and entry.verdict is not None:
-            turn.put(replace(entry, kept=True))
+            work.put(replace(entry, kept=True))
     if outcome.failure is None:
         after = replace(record, written=record.writing, problem="")
     else:
@@ -86,29 +86,29 @@ def absorb_write(record: Record, turn: AdmissionTurn, outcome: Outcome, now: Ins
     return replace(after, write_op=None, writing_uids=())
 
 
-def keep(record: Record, turn: AdmissionTurn, now: Instant, new_op: Callable[[], OpId]) -> Record:
-    """Write the verdicts where the ledger does not hold them. The write is begun before everything else of this turn."""
-    if turn.recalled is None or record.inherited or record.write_op is not None:
+def write_verdicts(record: Record, work: AdmissionWork, now: Instant, new_op: Callable[[], OpId]) -> Record:
+    """Write the verdicts if the ledger does not hold them; the write comes before all other actions."""
+    if work.recalled is None or record.inherited or record.write_op is not None:
         return record
-    fresh = tuple(sorted(turn.members["unkept"]))
-    if turn.edition == record.written and not fresh:
+    fresh = tuple(sorted(work.members["unkept"]))
+    if work.edition == record.written and not fresh:
         return record
     if now < record.write_at and not fresh:
-        turn.wakes.append(record.write_at)
+        work.wakes.append(record.write_at)
         return record
     op = new_op()
-    call = written({**turn.recalled, **verdicts_of(turn)})
-    turn.actions.insert(0, Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
-    return replace(record, write_op=op, writing=turn.edition, writing_uids=fresh)
+    call = write_call({**work.recalled, **verdicts_of(work)})
+    work.actions.insert(0, Start(op=op, port="ledger", call=call, deadline_s=DEADLINE_S))
+    return replace(record, write_op=op, writing=work.edition, writing_uids=fresh)
 
 
-def written(verdicts: Mapping[Uid, Verdict]) -> Remember | Forget:
-    """Return the call that lets the ledger hold these verdicts; nothing is left of an entry that says nothing."""
+def write_call(verdicts: Mapping[Uid, Verdict]) -> Remember | Forget:
+    """Return the call that stores these verdicts, or removes the entry when there are none."""
     if not verdicts:
         return Forget(section=SECTION, key=KEY, durable=True)
     return Remember(section=SECTION, key=KEY, data=encoded(verdicts), durable=True)
 
 
-def verdicts_of(turn: AdmissionTurn) -> dict[Uid, Verdict]:
-    """Return what was decided on the pods that are known."""
-    return {uid: entry.verdict for uid, entry in turn.pods.items() if entry.verdict is not None}
+def verdicts_of(work: AdmissionWork) -> dict[Uid, Verdict]:
+    """Return the verdicts on the known pods, by UID."""
+    return {uid: entry.verdict for uid, entry in work.pods.items() if entry.verdict is not None}

@@ -1,4 +1,4 @@
-"""What AdmissionManager knows: the pods to decide on, those that take something of the node, and what it has decided."""
+"""What AdmissionManager knows: the pods to decide on, those with a claim on the node, and its verdicts."""
 
 from collections.abc import Mapping
 
@@ -17,11 +17,11 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """How far the admission of one pod is."""
 
     row: PodToAdmit
-    """What the supervisor says of it."""
+    """The supervisor's row."""
     verdict: Verdict | None = None
-    """What was decided; None while it is open."""
+    """None while undecided."""
     kept: bool = False
-    """The ledger holds the verdict, or would not take it: the supervisor may be told."""
+    """The ledger holds the verdict, or failed to write it: it may be sent to the supervisor."""
     fresh: bool = False
     """This incarnation decided: nothing of the pod can have ended before."""
     waits: str = ""
@@ -29,11 +29,11 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     scarce_since: Instant | None = None
     """Since when there is no room for it."""
     resize: Resize | None = None
-    """Why it does not have the amounts that it asks for."""
+    """Why it does not have the amounts that it requests."""
     asked: tuple[Allocated, ...] = ()
-    """What it asked for when it was decided on last."""
+    """What it requested when it was last decided on."""
     held: Claim | None = None
-    """What its containers may still have of an earlier allocation, until its actor says otherwise."""
+    """What its containers may still have of an earlier allocation, until its actor reports otherwise."""
     preempted: bool = False
     """It must make room for a critical pod."""
     generation: int = -1
@@ -48,31 +48,31 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AdmissionIndex(msgspec.Struct, frozen=True, kw_only=True):
-    """Which pods each question is about, so that a change of one pod has no one walk over all of them."""
+    """Pods by question, so that a change of one pod costs no walk over all of them."""
 
     open: Mapping[Uid, None] = {}
-    """Those who wait for their verdict."""
-    housed: Mapping[Uid, None] = {}
-    """Those who take something of the node."""
+    """Pods that wait for their verdict."""
+    on_node: Mapping[Uid, None] = {}
+    """Pods with a claim on the node."""
     resizing: Mapping[Uid, None] = {}
-    """Those who ask for other amounts than they have, or did."""
+    """Pods that request other amounts than they have, or did."""
     unkept: Mapping[Uid, None] = {}
-    """Those whose verdict the ledger does not hold yet."""
+    """Pods whose verdict the ledger does not hold yet."""
     unsent: Mapping[Uid, None] = {}
-    """Those whose answer the supervisor was not sent."""
+    """Pods whose answer was not sent to the supervisor."""
     preempting: Mapping[Uid, None] = {}
-    """Those whom the supervisor does not know yet to make room."""
+    """Pods whose preemption the supervisor has not confirmed."""
 
 
 class Asking(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked of others besides the ledger."""
+    """Requests to other actors."""
 
     node_at: Instant = NEVER_ASKED
-    """When the node's facts were asked for last."""
+    """When the node's facts were last requested."""
     preempt_at: Instant = float("-inf")
-    """When those that must make room are named again."""
+    """When the preemptions are requested again."""
     preempted: tuple[Uid, ...] = ()
-    """Who was named last."""
+    """The pods of the last request."""
 
 
 class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,25 +82,25 @@ class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
     """Its incarnation: generations of a later one are greater than all before."""
     next_generation: int = 0
     supervisor_epoch: int | None = None
-    """Incarnation of the supervisor whose pods these are; None before all pods were heard of."""
+    """Incarnation of the supervisor whose pods these are; None before it has sent all pods."""
     recall_due: bool = False
-    """The supervisor waits to be told which verdicts no one owns."""
+    """The supervisor waits for the verdicts that no one owns."""
     pods: Mapping[Uid, AdmissionEntry] = {}
     index: AdmissionIndex = AdmissionIndex()
     room_due: bool = True
-    """Something has changed on which it depends who is admitted or resized."""
+    """Something has changed on which admissions or resizes depend."""
     admit_at: Instant | None = None
-    """When that is decided again though nothing changes."""
+    """When admission is evaluated again without a change."""
     node: NodeFacts = NodeFacts()
-    """What the node has and is called; not wholly known before it was asked."""
+    """The node's facts; incomplete before `described`."""
     described: bool = False
-    """It is known what the node is."""
+    """The node's facts were received."""
     asking: Asking = Asking()
     record: Record = Record()
     pressure: NodePressure = NodePressure()
-    """What the node is short of."""
+    """The node's pressure conditions."""
 
     @property
     def is_ready(self) -> bool:
-        """Tell whether enough is known to decide on anything."""
+        """Return whether enough is known to decide on anything."""
         return self.record.recalled is not None and self.described and self.supervisor_epoch is not None

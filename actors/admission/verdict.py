@@ -1,8 +1,8 @@
-"""What was decided on pods, and the one entry of the ledger that remembers it.
+"""Verdicts on pods, and the one entry of the ledger that stores them.
 
-Decided once per UID and durable before the supervisor is told: a restart of the agent changes no verdict, and a pod that
-was given room keeps it. One entry for all pods, so that a hundred that come together cost one write, which goes on beside
-the first inspections of their actors.
+Decided once per UID and durable before the supervisor receives it: a restart of the agent changes no verdict, and an
+admitted pod keeps its room. One entry for all pods, so that a hundred that come together cost one write, in parallel with
+the first inspections by their actors.
 """
 
 from collections.abc import Mapping
@@ -20,29 +20,29 @@ KEY = "verdicts"
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """That a pod may run and what it takes of the node, or that it may not."""
+    """An admitted pod's claim and allocation, or the refusal."""
 
     name: str
     """``namespace/name``."""
     claim: Claim = Claim()
     allocated: tuple[Allocated, ...] = ()
-    """What its containers were given, which a resize changes."""
+    """The allocation of its containers, which a resize changes."""
     refusal: Refusal | None = None
 
 
 class AdmissionRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdicts as they are written, UIDs ascending."""
+    """The ledger entry, UIDs ascending."""
 
     verdicts: tuple[tuple[Uid, Verdict], ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the remembering is: what the ledger was asked, what is being written."""
+    """Ledger calls in flight, what they write, and what the ledger holds."""
 
     inherited: tuple[OpId, ...] = ()
     """Calls of an earlier incarnation: one of them may still write."""
     recalled: Mapping[Uid, Verdict] | None = None
-    """What an earlier life decided on pods that no one owns yet; None before the ledger was read."""
+    """Verdicts of an earlier life on pods that no one owns yet; None before the ledger was read."""
     recall_op: OpId | None = None
     recall_at: Instant = float("-inf")
     recall_failures: int = 0
@@ -53,23 +53,23 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     write_op: OpId | None = None
     writing: int = 0
     writing_uids: tuple[Uid, ...] = ()
-    """Of whom a verdict is being written for the first time."""
+    """Pods whose verdict is being written for the first time."""
     write_at: Instant = float("-inf")
     problem: str = ""
-    """Why the verdicts could not be read or written, for people."""
+    """Why the verdicts could not be read or written, as a sentence."""
     damaged: str = ""
-    """That they were lost, to be told as an event of the node."""
+    """Why stored verdicts were lost, to be sent as an event of the node."""
 
 
 def encoded(verdicts: Mapping[Uid, Verdict]) -> bytes:
-    """Return the bytes that say these verdicts."""
+    """Return the verdicts as an `AdmissionRecord` in MessagePack."""
     return msgspec.msgpack.encode(
         AdmissionRecord(verdicts=tuple(sorted(verdicts.items(), key=lambda row: row[0])))
     )
 
 
 def decoded(data: bytes | None) -> Mapping[Uid, Verdict] | None:
-    """Return the verdicts that were written, none where nothing was, None for bytes of an unknown shape."""
+    """Return the stored verdicts, empty for no entry, None for bytes that cannot be decoded."""
     if data is None:
         return {}
     try:

@@ -1,10 +1,10 @@
-"""CgroupManager: keeps the cgroups above the pods, and says once where there can be none."""
+"""CgroupManager: keeps the cgroups above the pods."""
 
 from collections.abc import Mapping
 
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
-from actors.rules.nodeevent import worth_telling
+from actors.rules.nodeevent import node_events_to_log
 from api import paths
 from api.lifecycle import Decision
 from api.messages.cgroups import CgroupsMessage
@@ -22,16 +22,16 @@ class CgroupManager(CoreActor[CgroupsMessage]):
         self.state: CgroupsState = state
 
     def begin(self, ctx: Context) -> Decision[CgroupsState]:
-        """Begin by asking what the node is."""
+        """Subscribe to the node's facts."""
         ctx.watch(paths.NODE)
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: CgroupsMessage | KernelMessage, ctx: Context) -> Decision[CgroupsState]:
-        """Decide on one message, and tell the operator what has happened for the first time."""
+        """Decide on one message and log new node events."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         if decision.state.happenings is not before.happenings:
-            for fact in worth_telling(before.happenings, decision.state.happenings):
-                tell = ctx.log.warning if fact.type == "Warning" else ctx.log.info
-                tell("node event", reason=fact.reason, message=fact.message, count=fact.count)
+            for fact in node_events_to_log(before.happenings, decision.state.happenings):
+                log = ctx.log.warning if fact.type == "Warning" else ctx.log.info
+                log("node event", reason=fact.reason, message=fact.message, count=fact.count)
         return decision

@@ -1,7 +1,7 @@
-"""CgroupManager's decisions: which cgroups there are to be above the pods, with which values, and what to say of it.
+"""CgroupManager's decisions: which cgroups there must be above the pods, with which values, and the node events about them.
 
 ```text
-WatchNode --> NodeChanged --> EnsureNodeCgroups --> again when node or pods ask for others, and once a minute
+WatchNode --> NodeChanged --> EnsureNodeCgroups --> again when the node or the pods' requests change, and once a minute
 ```
 
 Level-triggered: each call carries everything, and what has its value already is not written again.
@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from actors.cgroups.state import CgroupsState, PodCpuRequest
 from actors.cgroups.tree import groups_of
-from actors.rules.nodeevent import NodeEvent
-from actors.rules.nodeevent import told as told_again
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.cgrouppath import PODS, pods_path, reserved_path
 from actors.rules.retry import RetryPolicy
@@ -31,8 +30,8 @@ from api.ports.node import NodeFacts
 DEADLINE_S = 30.0
 FIRST_RETRY_S = 1.0
 GATHER_S = 0.5
-"""How long changes of what pods ask for are gathered: a hundred pods that start together are one write."""
-CONSEQUENCE = "pods run without limits of their own as a whole"
+"""How long changes of pods' requests are gathered: a hundred pods that start together are one write."""
+CONSEQUENCE = "pods are not limited as a whole"
 
 
 def decide(
@@ -42,7 +41,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[CgroupsState]:
-    """Take in a message (None: begin) and choose what to do."""
+    """Absorb a message (None: begin) and choose what to do."""
     return plan(absorb(before, message, now, wall), now, new_op)
 
 
@@ -62,7 +61,7 @@ def absorb(
         case Outcome(op=op) if op == state.op:
             return absorb_outcome(replace(state, op=None, sent=()), state, message, now, wall)
         case NodeChanged(facts=facts):
-            # A call that failed is made again at once: it may be another one now.
+            # A failed call is made again at once: its arguments may differ now.
             return state if facts == state.node else replace(state, node=facts, failures=0, next_at=now)
         case Restarted(path=path) if path == paths.NODE:
             return replace(state, node_asked_at=NEVER_ASKED)
@@ -75,19 +74,19 @@ def absorb(
 def absorb_outcome(
     state: CgroupsState, before: CgroupsState, outcome: Outcome, now: Instant, wall: WallNs
 ) -> CgroupsState:
-    """Take in how far the node's cgroups are what they are to be."""
+    """Absorb the outcome of the one call."""
     match outcome.result:
         case NodeCgroupsMade() as made:
             state = replace(state, applied=before.sent, failures=0, next_at=now + state.period_s)
-            return told(state, made, wall)
+            return with_result(state, made, wall)
         case _:
             failures = state.failures + 1
             policy = RetryPolicy(base_s=FIRST_RETRY_S, limit_s=state.period_s)
             return replace(state, failures=failures, next_at=now + policy.wait_s(failures))
 
 
-def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
-    """Take in what can not be had, which is said once, and what the kernel took and did not take."""
+def with_result(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
+    """Absorb what the kernel applied and refused; a lack of cgroups is a node event once."""
     notice = notice_of(made)
     if notice and not state.notice:
         state = happened(state, wall, "Warning", "CgroupsNotEnforced", notice)
@@ -95,14 +94,14 @@ def told(state: CgroupsState, made: NodeCgroupsMade, wall: WallNs) -> CgroupsSta
     node = state.node
     if made.refused or node is None:
         return state
-    state = enforced(state, node, made, wall)
+    state = with_allocatable_event(state, node, made, wall)
     for title, cgroup in (
         ("system", node.reserved.system_cgroup),
         ("kube", node.reserved.kube_cgroup),
     ):
         forms = (f"{title}-reserved", f"{title}-reserved-compressible")
         if cgroup and any(form in node.reserved.enforced for form in forms):
-            state = reserved_told(state, title, cgroup, node, made, wall)
+            state = with_reserved_event(state, title, cgroup, node, made, wall)
     below = pods_path(node)
     for group, text in made.unapplied:
         if group.startswith(f"{below}/"):
@@ -119,8 +118,10 @@ def notice_of(made: NodeCgroupsMade) -> str:
     return ""
 
 
-def enforced(state: CgroupsState, node: NodeFacts, made: NodeCgroupsMade, wall: WallNs) -> CgroupsState:
-    """Tell once that the pods together are limited; each time why they are not."""
+def with_allocatable_event(
+    state: CgroupsState, node: NodeFacts, made: NodeCgroupsMade, wall: WallNs
+) -> CgroupsState:
+    """Return the state with an event: once that the limit of all pods is enforced, each time that it is not."""
     if "pods" not in node.reserved.enforced:
         return state
     path = pods_path(node)
@@ -132,10 +133,10 @@ def enforced(state: CgroupsState, node: NodeFacts, made: NodeCgroupsMade, wall: 
     return happened(state, wall, "Normal", "NodeAllocatableEnforced", text, once=True)
 
 
-def reserved_told(
+def with_reserved_event(
     state: CgroupsState, title: str, cgroup: str, node: NodeFacts, made: NodeCgroupsMade, wall: WallNs
 ) -> CgroupsState:
-    """Tell once that a reservation is enforced; each time why it is not."""
+    """Return the state with an event: once that a reservation is enforced, each time that it is not."""
     path = reserved_path(cgroup, node.cgroup_driver)
     failed = [text for group, text in made.unapplied if group == path]
     if failed:
@@ -148,18 +149,18 @@ def reserved_told(
 def happened(
     state: CgroupsState, wall: WallNs, kind: str, reason: str, message: str, *, once: bool = False
 ) -> CgroupsState:
-    """Add a fact; an equal one counts up, unless it is told only once."""
+    """Add a node event; an equal one counts up, or with `once` changes nothing."""
     if once and any((one.reason, one.message) == (reason, message) for one in state.happenings):
         return state
     fact = NodeEvent(at=wall, type=kind, reason=reason, message=message)
-    return replace(state, happenings=told_again(state.happenings, fact))
+    return replace(state, happenings=with_node_event(state.happenings, fact))
 
 
 # ---------------------------------------------------------------- plan
 
 
 def plan(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[CgroupsState]:
-    """Follow what the node is, and keep its cgroups what they are to be; sees no message."""
+    """Subscribe to the node's facts and apply its cgroups; sees no message."""
     known = state.node is not None
     asked_at, asking, again_at = follow_node(paths.CGROUPS, state.node_asked_at, now, known=known)
     keeping = keep(replace(state, node_asked_at=asked_at), now, new_op)
@@ -168,7 +169,7 @@ def plan(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decis
 
 
 def keep(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decision[CgroupsState]:
-    """Keep the node's cgroups what they are to be, as far as the node is known."""
+    """Apply the node's cgroups when they changed or the period is over, once the node is known."""
     node = state.node
     if state.op is not None or node is None:
         return Decision(state=state)
@@ -179,7 +180,7 @@ def keep(state: CgroupsState, now: Instant, new_op: Callable[[], OpId]) -> Decis
     if not groups:
         return Decision(state=state)
     if groups != state.applied and not state.failures:
-        # The look that is due in a minute comes soon: who asks now is seldom alone.
+        # The next call comes sooner, after `GATHER_S`: pods often start together.
         state = replace(state, next_at=min(state.next_at, now + (GATHER_S if state.applied else 0.0)))
     if now < state.next_at:
         return Decision(state=state, wake_at=state.next_at)

@@ -1,4 +1,4 @@
-"""What CgroupManager knows: the node, who asks for how much CPU, and how far the cgroups are what they are to be."""
+"""What CgroupManager knows: the node, the CPU requests of its Burstable pods, and the cgroups applied."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ class PodCpuRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     milli: int
     at: Instant
-    """When it was said last."""
+    """When it was last received."""
 
 
 class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,24 +24,24 @@ class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
 
     node_name: str
     period_s: float = 60.0
-    """Between looks at cgroups that nothing was heard of."""
+    """Between calls without a change."""
     forget_s: float = 180.0
-    """What is not said again for so long counts no more."""
+    """A request that is not repeated for so long is dropped."""
 
     node: NodeFacts | None = None
-    """None until it was told."""
+    """None until its facts were received."""
     node_asked_at: Instant = NEVER_ASKED
     asked: Mapping[Uid, PodCpuRequest] = {}
     op: OpId | None = None
     """The one call in flight."""
     sent: tuple[NodeCgroup, ...] = ()
-    """What the call in flight asks for."""
+    """The cgroups of the call in flight."""
     applied: tuple[NodeCgroup, ...] = ()
-    """What was asked for last and carried out."""
+    """The cgroups of the last successful call."""
     next_at: Instant = float("-inf")
     failures: int = 0
     """Calls in a row that failed."""
     notice: str = ""
     """Why pods are not limited as a whole, in one sentence; empty where they are."""
     happenings: tuple[NodeEvent, ...] = ()
-    """One of each reason and message, oldest first."""
+    """Node events: one of each reason and message, oldest first."""

@@ -1,4 +1,4 @@
-"""What the cgroups above the pods are to be: a pure function of the node and of what its pods ask for.
+"""The cgroups above the pods: a pure function of the node and of its pods' requests.
 
 ```text
 kubepods      cpu, memory, processes, huge pages: what the node has without what is reserved, where that is enforced

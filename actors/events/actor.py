@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from actors.events.core import begin, decide, unwritten
 from actors.events.state import EventsState
-from actors.rules.nodeevent import worth_telling
+from actors.rules.nodeevent import node_events_to_log
 from api.lifecycle import Decision
 from api.messages.events import EventsMessage
 from api.messages.kernel import KernelMessage
@@ -34,6 +34,6 @@ class EventRecorder(CoreActor[EventsMessage]):
         """Decide on one message and report damaged ledger entries."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
-        for fact in worth_telling(before.happenings, decision.state.happenings):
+        for fact in node_events_to_log(before.happenings, decision.state.happenings):
             ctx.log.warning("node event", reason=fact.reason, message=fact.message, count=fact.count)
         return decision

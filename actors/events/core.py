@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actors.events.record import joined, last_at, with_event
 from actors.events.state import RECORD_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry
-from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from api.decoding import ready
 from api.ids import Instant, OpId, Uid, WallNs
 from api.lifecycle import Action, Decision, Start
@@ -114,7 +114,7 @@ def damaged(state: EventsState, whys: Iterable[str], wall: WallNs) -> EventsStat
     """Take in that entries of the ledger which are about no single pod, or about what happened to one, were lost."""
     for why in whys:
         fact = NodeEvent(at=wall, reason="LedgerDamaged", message=why)
-        state = replace(state, happenings=told(state.happenings, fact))
+        state = replace(state, happenings=with_node_event(state.happenings, fact))
     return state
 
 

@@ -20,7 +20,7 @@ from actors.eviction.verdict import (
     reclaims_images,
     usage_rows,
 )
-from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from actors.rules.resources.ranking import low_on
 from api import paths
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold
@@ -353,7 +353,7 @@ def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
 def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:
     """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
-    return replace(state, happenings=told(state.happenings, fact))
+    return replace(state, happenings=with_node_event(state.happenings, fact))
 
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:

@@ -1,1 +1,1 @@
-"""ImageGCManager: frees the space of images that nobody uses."""
+"""ImageGCManager: removes unused images through the image puller."""

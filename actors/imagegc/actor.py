@@ -1,4 +1,4 @@
-"""ImageGCManager: frees the space of images that nobody uses, through the image puller."""
+"""ImageGCManager: removes unused images through the image puller."""
 
 from collections.abc import Mapping
 
@@ -26,12 +26,12 @@ class ImageGCManager(CoreActor[ImageGCMessage]):
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: ImageGCMessage | KernelMessage, ctx: Context) -> Decision[ImageGCState]:
-        """Decide on one message, and tell the operator what a round came to."""
+        """Decide on one message, and log the result of a round."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         for line in report(before, decision.state):
-            tell = ctx.log.warning if line.warning else ctx.log.info
-            tell(line.text, **line.facts)
+            log = ctx.log.warning if line.warning else ctx.log.info
+            log(line.text, **line.facts)
         return decision
 
     def perform(self, action: Action, ctx: Context) -> None:

@@ -1,4 +1,4 @@
-"""Who is told the end of a collection: actors of this node are, people look it up in the manager's state."""
+"""Answers at the end of a collection: for actors of this node; users read it in the manager's state."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ NODE = "/node/"
 
 
 def with_asker(state: ImageGCState, asked: CollectImages) -> ImageGCState:
-    """Note who is to be told the end of a run."""
+    """Record the actor that gets the end of a run."""
     if not asked.asked_by.startswith(NODE):
         return state
     askers = {**state.askers, asked.run: asked.asked_by}
@@ -20,17 +20,17 @@ def with_asker(state: ImageGCState, asked: CollectImages) -> ImageGCState:
 
 
 def answered(before: ImageGCState, after: ImageGCState) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Return what tells those who asked for the runs that are over now, and the state without them."""
+    """Return the answers to runs that are over now, and the state without their askers."""
     if not after.askers or after.collected is before.collected:
         return after, ()
     ended = [one for one in after.collected if one not in before.collected]
-    told = {run: one for one in ended for run in one.runs if run in after.askers}
+    over = {run: one for one in ended for run in one.runs if run in after.askers}
     answers = tuple(
         Tell(
             to=after.askers[run],
             message=ImagesCollected(run=run, removed=len(removed_rows(one)), failure=one.failure),
         )
-        for run, one in told.items()
+        for run, one in over.items()
     )
-    left = {run: path for run, path in after.askers.items() if run not in told}
+    left = {run: path for run, path in after.askers.items() if run not in over}
     return replace(after, askers=left), answers

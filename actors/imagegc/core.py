@@ -1,8 +1,8 @@
-"""ImageGCManager's decisions: one round at a time, one removal at a time, each on a look of its own.
+"""ImageGCManager's decisions: one round at a time, one removal at a time, each after an inspection of its own.
 
-Who may remove an image at all is the image puller's business: it knows what pods want. Sizes are believed for nothing
-but the order of waiting: after each removal the file system is measured until the space shows or patience ends, since
-layers are shared and space appears late.
+The image puller decides whether an image may be removed: it knows what pods want. Sizes only decide the order: after each
+removal the file system is measured until the space is free or `PATIENCE_S` is over, since layers are shared and space is
+freed late.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.answer import answered, with_asker
-from actors.imagegc.look import IMAGES, ImageInspection, inventory, missing, port_of, take, take_failure
+from actors.imagegc.inspection import (
+    IMAGES,
+    ImageInspection,
+    inventory,
+    missing,
+    port_of,
+    with_failure,
+    with_result,
+)
 from actors.imagegc.report import finish, happened
 from actors.imagegc.state import RUNS, Dropping, ImageGCState, Inspecting, Round, Settling
 from actors.imagegc.verdict import Goal, Judgement, judge, remember, verdict
@@ -27,7 +35,7 @@ from api.ports.images import ImageFs, ImageFsUsage
 from api.shown.introspection import ImageDecision
 
 SIDE_BY_SIDE = 8
-"""Calls of one look in flight at a time: looking at images must not hold up pods."""
+"""Calls of one inspection in flight at a time: it must not delay pods."""
 PATIENCE_S = 6.0
 """How long freed space may take to show before the next image goes."""
 FIRST_WAIT_S = 0.1
@@ -36,7 +44,7 @@ DROP_MARGIN_S = 10.0
 
 
 class WatchImages(Action, frozen=True, kw_only=True):
-    """Be told when the image puller dies, at once when it is not there."""
+    """Watch the image puller for its death; reported at once when it does not run."""
 
 
 def decide(
@@ -46,7 +54,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[ImageGCState]:
-    """Take in a message (None: the beginning) and go on with the round, or begin one."""
+    """Absorb a message (None: the beginning) and continue the round, or begin one."""
     state, actions = absorb(before, message, now, wall)
     decision = plan(state, now, wall, new_op)
     after, answers = answered(before, decision.state)
@@ -59,7 +67,7 @@ def decide(
 def absorb(
     state: ImageGCState, message: ImageGCMessage | KernelMessage | None, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Return what is known after `message`, and what is not to be waited for any longer."""
+    """Return the state after `message`, and the calls to cancel."""
     match message:
         case CollectImages(run=run):
             known = {*state.waiting, *(state.round.runs if state.round else ())}
@@ -71,7 +79,7 @@ def absorb(
         case Outcome():
             return absorb_outcome(state, message, now, wall)
         case Restarted(path=path) if path == paths.IMAGES:
-            return lose_answer(state, "the image puller was restarted while it was to remove it"), ()
+            return lose_answer(state, "the image puller was restarted before it removed the image"), ()
         case ChildDied(path=path, cause=cause) if path == paths.IMAGES:
             return replace(
                 lose_answer(state, f"the image puller does not run: {cause or 'stopped'}"),
@@ -84,7 +92,7 @@ def absorb(
 
 
 def lose_answer(state: ImageGCState, why: str) -> ImageGCState:
-    """Take in that nobody will say what became of the image that is to go."""
+    """Absorb that the removal in flight will get no answer."""
     match state.round:
         case Round(step=Dropping() as step) as current:
             return with_round(state, replace(current, step=replace(step, lost=why)))
@@ -93,7 +101,7 @@ def lose_answer(state: ImageGCState, why: str) -> ImageGCState:
 
 
 def absorb_dropped(state: ImageGCState, message: ImageDropped, now: Instant) -> ImageGCState:
-    """Take in what became of a removal; an answer that nobody waits for any more is nothing."""
+    """Absorb the answer to a removal; a late one is ignored."""
     current = state.round
     if current is None or not isinstance(current.step, Dropping) or current.step.image.id != message.id:
         return state
@@ -106,12 +114,12 @@ def absorb_dropped(state: ImageGCState, message: ImageDropped, now: Instant) -> 
         )
         spared = {**current.spared, row.id: row}
         return with_round(
-            state, replace(current, spared=spared, trouble=trouble, step=fresh_look(state, now))
+            state, replace(current, spared=spared, trouble=trouble, step=new_inspection(state, now))
         )
     gone = (*current.gone, verdict(step.image, ImageDecision.REMOVED, step.why))
     current = replace(current, gone=gone)
     if current.everything or not current.space or current.after is None:
-        current = replace(current, step=fresh_look(state, now))
+        current = replace(current, step=new_inspection(state, now))
     else:
         current = replace(current, step=settle(current.after, step.image.size_bytes, now))
     return with_round(replace(state, removed=state.removed + 1), current)
@@ -131,11 +139,11 @@ def settle(fs: ImageFs, expect_bytes: int, now: Instant) -> Settling:
 def absorb_outcome(
     state: ImageGCState, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Take in an answer of the runtime; those of a round that is over are nothing."""
+    """Absorb an answer of the runtime; one of an earlier round is ignored."""
     current = state.round
     match current:
         case Round(step=Inspecting(asked=asked)) if outcome.op in asked:
-            return absorb_look(state, current, outcome, now, wall)
+            return absorb_inspection(state, current, outcome, now, wall)
         case Round(step=Settling(asked=asked) as step) if outcome.op == asked:
             step = replace(step, asked=None, next_at=now + step.wait_s, wait_s=step.wait_s * 2)
             if isinstance(outcome.result, ImageFs):
@@ -145,23 +153,23 @@ def absorb_outcome(
             return state, ()
 
 
-def absorb_look(
+def absorb_inspection(
     state: ImageGCState, current: Round, outcome: Outcome, now: Instant, wall: WallNs
 ) -> tuple[ImageGCState, tuple[Action, ...]]:
-    """Take in a part of a look; one that failed ends the round: nothing is removed on partial knowledge."""
+    """Absorb one result of an inspection; a failure ends the round: nothing is removed on partial knowledge."""
     step = current.step
     assert isinstance(step, Inspecting)
     call = step.asked[outcome.op]
     asked = {op: other for op, other in step.asked.items() if op != outcome.op}
     if outcome.failure is None:
-        look: ImageInspection | None = take(step.look, call, outcome.result)
+        inspection: ImageInspection | None = with_result(step.inspection, call, outcome.result)
     else:
-        look = take_failure(step.look, call, outcome.failure, must_measure=not current.everything)
-    if look is not None:
+        inspection = with_failure(step.inspection, call, outcome.failure, must_measure=not current.everything)
+    if inspection is not None:
         rejected = outcome.failure is not None and outcome.failure.kind is FailureKind.REJECTED
-        if look.fs is not None or rejected:
-            state = replace(state, note=look.unmeasured)
-        return with_round(state, replace(current, step=replace(step, look=look, asked=asked))), ()
+        if inspection.fs is not None or rejected:
+            state = replace(state, note=inspection.unmeasured)
+        return with_round(state, replace(current, step=replace(step, inspection=inspection, asked=asked))), ()
     why = f"{call.brief()} failed: {outcome.failure.message if outcome.failure else ''}"
     return finish(state, current, now, wall, failure=why), tuple(Cancel(op=op) for op in asked)
 
@@ -176,7 +184,7 @@ def plan(
     actions: list[Action] = []
     if state.round is None and (state.waiting or now >= state.next_round_at):
         begun = Round(
-            runs=state.waiting, everything=bool(state.waiting), since=now, step=fresh_look(state, now)
+            runs=state.waiting, everything=bool(state.waiting), since=now, step=new_inspection(state, now)
         )
         state = replace(state, round=begun, waiting=(), rounds=state.rounds + 1, puller="")
         actions.append(WatchImages())
@@ -199,8 +207,8 @@ def advance(
 ) -> ImageGCState:
     """Go one step on with a round; the same round comes back when there is something to wait for."""
     match current.step:
-        case Inspecting(look=look, asked=asked) as step:
-            wanted = missing(look)
+        case Inspecting(inspection=inspection, asked=asked) as step:
+            wanted = missing(inspection)
             if not wanted:
                 return conclude(state, current, now, wall, actions)
             under_way = set(asked.values())
@@ -233,14 +241,14 @@ def keep_measuring(
     new_op: Callable[[], OpId],
     actions: list[Action],
 ) -> ImageGCState:
-    """Measure until the space shows, is enough, or patience ends; then look anew."""
+    """Measure until the space is free, is enough, or the wait is over; then inspect again."""
     if step.asked is not None:
         return state
     assert current.after is not None
     shown = disk.available(current.after) - step.available_before
     enough = current.space and disk.need_bytes(current.after, state.policy.low_percent) <= 0
     if shown >= step.expect_bytes or enough or now >= step.until:
-        return with_round(state, replace(current, step=fresh_look(state, now)))
+        return with_round(state, replace(current, step=new_inspection(state, now)))
     if now < step.next_at:
         return state
     op = new_op()
@@ -251,13 +259,13 @@ def keep_measuring(
 def conclude(
     state: ImageGCState, current: Round, now: Instant, wall: WallNs, actions: list[Action]
 ) -> ImageGCState:
-    """Decide on a whole look: which image goes next, or that the round is over."""
+    """Decide on a complete inspection: which image to remove next, or that the round is over."""
     assert isinstance(current.step, Inspecting)
     as_of = current.step.since
-    seen = inventory(current.step.look)
+    seen = inventory(current.step.inspection)
     policy = state.policy
     state = replace(state, records=remember(state.records, seen, now), mounts=seen.mounts)
-    current = measured(replace(current, looks=current.looks + 1), seen.fs, seen.unmeasured, state)
+    current = measured(replace(current, inspections=current.inspections + 1), seen.fs, seen.unmeasured, state)
     need = disk.need_bytes(current.after, policy.low_percent) if current.space and current.after else 0
     goal = Goal(everything=current.everything, need_bytes=need, since=current.since, spared=current.spared)
     judgement = judge(seen, state.records, policy, goal, now)
@@ -273,7 +281,7 @@ def conclude(
         actions.append(Tell(to=paths.IMAGES, message=drop))
         return with_round(state, replace(current, step=Dropping(image=image, why=first.reason, until=until)))
     if current.everything and current.gone and not current.settled and current.before and current.after:
-        # Whoever asked is told what became free, which may take a moment to show.
+        # The answer includes the freed space, which may take a moment to show.
         expect = sum(max(0, row.size_bytes) for row in current.gone)
         step = replace(settle(current.before, expect, now), next_at=now + FIRST_WAIT_S)
         return with_round(state, replace(current, settled=True, step=step))
@@ -281,7 +289,7 @@ def conclude(
 
 
 def measured(current: Round, fs: ImageFs | None, unmeasured: str, state: ImageGCState) -> Round:
-    """Take in how full the file system is; the first look of a round decides whether space is to be made."""
+    """Absorb how full the file system is; the first inspection of a round decides whether space must be freed."""
     current = replace(current, unmeasured=unmeasured)
     if fs is None:
         return current
@@ -291,7 +299,7 @@ def measured(current: Round, fs: ImageFs | None, unmeasured: str, state: ImageGC
         )
     current = replace(current, before=current.before or fs, after=fs)
     high = state.policy.high_percent
-    if current.looks == 1 and not current.everything and high < 100:
+    if current.inspections == 1 and not current.everything and high < 100:
         current = replace(current, space=disk.used_percent(fs) >= high)
     return current
 
@@ -334,7 +342,7 @@ def both(first: str, second: str) -> str:
 
 
 def wake_at(state: ImageGCState) -> Instant | None:
-    """Return when to look again at the latest."""
+    """Return when to decide again at the latest."""
     if state.round is None:
         return state.next_round_at
     match state.round.step:
@@ -346,9 +354,9 @@ def wake_at(state: ImageGCState) -> Instant | None:
             return None
 
 
-def fresh_look(state: ImageGCState, now: Instant) -> Inspecting:
-    """Return the beginning of a look."""
-    return Inspecting(look=ImageInspection(mounts=state.mounts), since=now)
+def new_inspection(state: ImageGCState, now: Instant) -> Inspecting:
+    """Return a new inspection."""
+    return Inspecting(inspection=ImageInspection(mounts=state.mounts), since=now)
 
 
 def with_round(state: ImageGCState, current: Round) -> ImageGCState:
@@ -357,5 +365,5 @@ def with_round(state: ImageGCState, current: Round) -> ImageGCState:
 
 
 def title(names: tuple[str, ...], image_id: str) -> str:
-    """Return what people call an image."""
+    """Return the first name of an image, else its id."""
     return names[0] if names else image_id

@@ -17,7 +17,7 @@ SANDBOX_NAME = "pause"
 
 
 def is_sandbox_image(image: ImageRow, configured: str) -> bool:
-    """Tell whether sandboxes are made from an image: it is the configured one, or of the name that runtimes use."""
+    """Return whether sandboxes are made from an image: it is the configured one, or of the name that runtimes use."""
     wanted = set(forms(configured))
     for name in image.names:
         if wanted & set(forms(name)) or split_tag(name.partition("@")[0])[0].endswith(f"/{SANDBOX_NAME}"):

@@ -1,4 +1,4 @@
-"""How a round ends: what it came to, when the next one is due, and which facts the node's events and log should tell."""
+"""The end of a round: its result, the time of the next one, node events and log lines."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.imagegc import disk
 from actors.imagegc.state import Dropping, ImageGCState, Inspecting, Round, Settling
-from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from actors.rules.retry import RetryPolicy
 from api.ids import Instant, WallNs
 from api.shown.introspection import Collection, ImageDecision, ImageGCRow, ImageVerdict
@@ -40,7 +40,7 @@ def finish(
     policy = RetryPolicy(base_s=RETRY_S, limit_s=period_s)
     next_at = now + (policy.wait_s(failures) if failure else period_s)
     if current.everything:
-        # A round that somebody asked for neither puts off the next one nor brings it on.
+        # A requested round does not change the time of the next periodic one.
         failures, next_at = state.failures, state.next_round_at
         collected = (*state.collected, ended)[-KEPT_RUNS:]
         state = replace(state, collected=collected)
@@ -75,23 +75,23 @@ def collection_of(current: Round, now: Instant) -> Collection:
 
 
 def doing(current: Round) -> str:
-    """Return what a round is at, in words."""
+    """Return the current step of a round as text."""
     match current.step:
-        case Inspecting(look=look):
-            return "looks who uses which image" if look.images is not None else "lists images"
+        case Inspecting(inspection=inspection):
+            return "checks which images are in use" if inspection.images is not None else "lists images"
         case Dropping(image=image):
             return f"removes {image.names[0] if image.names else image.id}"
         case Settling():
-            return "waits for the freed space to show"
+            return "measures the freed space"
 
 
 def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
-    """Add a fact; one that was told before counts up, whatever its figures."""
+    """Add a node event; one of the same reason counts up, whatever its figures."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
-    return replace(state, happenings=told(state.happenings, fact, whatever_it_says=True))
+    return replace(state, happenings=with_node_event(state.happenings, fact, any_message=True))
 
 
-# ---------------------------------------------------------------- for people
+# ---------------------------------------------------------------- for users
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +103,8 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
-    """Return what an operator would tell another about what happened between two states."""
-    told = frozenset(before.happenings)
+    """Return the log lines for what changed between two states."""
+    known = frozenset(before.happenings)
     lines = [
         Said(
             warning=True,
@@ -112,8 +112,8 @@ def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
             facts={"reason": one.reason, "message": one.message, "count": one.count},
         )
         for one in after.happenings
-        # One that repeats is told again each time the count has doubled.
-        if one not in told and not one.count & (one.count - 1)
+        # A repeated one is logged again each time its count has doubled.
+        if one not in known and not one.count & (one.count - 1)
     ]
     ended = after.last
     if ended is None or ended is before.last:
@@ -145,7 +145,7 @@ def run_of(state: ImageGCState, run: str, now: Instant) -> Collection | None:
     if state.round is not None and run in state.round.runs:
         return collection_of(state.round, now)
     if run in state.waiting:
-        return Collection(runs=(run,), everything=True, doing="waits for the round that is under way")
+        return Collection(runs=(run,), everything=True, doing="waits for the current collection to end")
     return next((one for one in reversed(state.collected) if run in one.runs), None)
 
 

@@ -1,11 +1,11 @@
 """What ImageGCManager knows: when each image was seen and used, the round under way, and what the last rounds did.
 
 ```text
-            .------------- one more look before each removal -------------.
+            .---------- one more inspection before each removal ----------.
             v                                                             |
-due --> Looking --something is to go--> Dropping --removed--> Settling ---+  (space is the goal: wait until it shows)
-            |                               '---------------- refused, failed, or space is not the goal --> Looking
-            '--nothing (more) is to go, or the look failed--> over
+due --> Inspecting --image to remove--> Dropping --removed--> Settling ---+  (space is the goal: wait until it is free)
+            |                               '---------------- refused, failed, or space is not the goal --> Inspecting
+            '--nothing (more) to remove, or the inspection failed--> over
 ```
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.imagegc.look import ImageInspection, LookCall
+from actors.imagegc.inspection import ImageInspection, InspectionCall
 from actors.rules.nodeevent import NodeEvent
 from api.ids import Instant, OpId, Path
 from api.ports.images import ImageFs, ImageRow
 from api.shown.introspection import Collection, ImageVerdict
 
 RUNS = 64
-"""Runs that may wait; who asks for more gets the newest ones."""
+"""Runs that may wait; of more the newest are kept."""
 
 
 class ImageGCPolicy(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,10 +47,10 @@ class ImageRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Inspecting(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Asking the runtime; nothing is removed before every answer is there."""
 
-    look: ImageInspection
+    inspection: ImageInspection
     since: Instant
     """When it began: what was used after that may not show in it."""
-    asked: Mapping[OpId, LookCall] = {}
+    asked: Mapping[OpId, InspectionCall] = {}
 
 
 class Dropping(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -84,7 +84,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     everything: bool = False
     since: Instant
     step: Step
-    looks: int = 0
+    inspections: int = 0
     space: bool = False
     """Space is to be made, down to the low threshold."""
     settled: bool = False
@@ -101,7 +101,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     spared: Mapping[str, ImageVerdict] = {}
     """By id: refused or failed, not tried again in this round."""
     verdicts: tuple[ImageVerdict, ...] = ()
-    """Of the last look."""
+    """Of the last inspection."""
 
 
 class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,18 +118,18 @@ class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...] = ()
     """Runs asked for, not begun."""
     askers: Mapping[str, Path] = {}
-    """By run: the actor that is told its end. People look it up."""
+    """By run: the actor that gets its end. Users read it in the state."""
     puller: str = ""
     """Why the image puller is known not to run in this round, empty otherwise."""
     next_round_at: Instant = float("-inf")
     failures: int = 0
     """Rounds in a row that failed."""
     note: str = ""
-    """Why the space of images is not looked after."""
+    """Why the space of images is not managed."""
     last: Collection | None = None
     collected: tuple[Collection, ...] = ()
-    """The last rounds that somebody asked for, oldest first."""
+    """The last requested rounds, oldest first."""
     happenings: tuple[NodeEvent, ...] = ()
-    """The last facts, oldest first; one that repeats counts up and moves to the end."""
+    """The last node events, oldest first; a repeated one counts up and moves to the end."""
     rounds: int = 0
     removed: int = 0

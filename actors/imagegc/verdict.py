@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.imagegc.disk import people, span
-from actors.imagegc.look import Inventory
+from actors.imagegc.inspection import Inventory
 from actors.imagegc.reference import is_sandbox_image
 from actors.imagegc.state import ImageGCPolicy, ImageRecord
 from api.ids import Instant
@@ -46,7 +46,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remember(records: Mapping[str, ImageRecord], seen: Inventory, now: Instant) -> Mapping[str, ImageRecord]:
-    """Return the records after a look: new images begin, used ones are used now, gone ones are forgotten."""
+    """Return the records after an inspection: new images begin, used ones are used now, gone ones are forgotten."""
     return {
         image.id: ImageRecord(
             first_detected=old.first_detected if (old := records.get(image.id)) else now,

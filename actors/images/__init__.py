@@ -1,1 +1,1 @@
-"""ImagePuller: the one who looks for, fetches and removes images."""
+"""ImagePuller: looks up, pulls and removes images."""

@@ -26,7 +26,7 @@ class ImagePuller(CoreActor[ImagesMessage]):
         return start(self.state, ctx.now(), restarted=ctx.incarnation > 0, leftover=ctx.in_flight())
 
     def decide(self, message: ImagesMessage | KernelMessage, ctx: Context) -> Decision[ImagesState]:
-        """Decide on one message, and tell the operator of pulls that ended."""
+        """Decide on one message, and log pulls that ended."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.new_op)
         if decision.state.finished is not before.finished:

@@ -1,4 +1,4 @@
-"""How often pulls may begin: a bucket of tokens that fills at a steady rate; who finds none waits for the next."""
+"""How often pulls may begin: a token bucket that fills at a steady rate; a pull without a token waits for the next."""
 
 from msgspec.structs import replace
 

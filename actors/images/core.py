@@ -1,8 +1,7 @@
-"""ImagePuller's decisions: what is looked up, pulled and removed, and what each pod is told.
+"""ImagePuller's decisions: what is looked up, pulled and removed, and the reports to pods.
 
-A want is a level: told again it only makes the present report be told again, not told any more it ends, and with the
-last want for it a pull ends too. Nothing is decided from a message but in `absorb`; `plan` takes every next step that
-the tables allow.
+A want is a level: a repeated one only repeats the current report, a missing one has ended, and with the last want for it
+a pull ends too. Only `absorb` reads messages; `plan` takes every next step that the state allows.
 """
 
 from collections.abc import Callable
@@ -36,13 +35,13 @@ from api.ports.images import ImageShown, ImageStatus
 INSPECT_RETRY = RetryPolicy(base_s=1.0, limit_s=10.0)
 """Of a look-up that failed."""
 ABSENT_RETRY = RetryPolicy(base_s=1.0, limit_s=30.0)
-"""Of the search for an image that is never pulled: somebody may load it."""
+"""Of the look-up of an image that is never pulled: a user may load it."""
 
 NewOp = Callable[[], OpId]
 
 
 class Absorbed(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known after a message, what it makes to be done, and which pod asked anew."""
+    """The state after a message, the actions it causes, and the pod that sent its wants."""
 
     state: ImagesState
     actions: tuple[Action, ...] = ()
@@ -88,7 +87,7 @@ def absorb(
                 return Absorbed(state=state)
             return Absorbed(state=replace(ended(state, gone, {}, now), watched=state.watched - {gone}))
         case Alarm() | Restarted() | Heard() | StreamEnded():
-            # A pod's new incarnation tells its wants by itself; those of the old one stand until then.
+            # A pod's new incarnation sends its wants by itself; those of the old one stand until then.
             return Absorbed(state=state)
         case _:
             assert_never(message)
@@ -109,7 +108,7 @@ def absorb_wants(state: ImagesState, message: WantImages, now: Instant) -> Absor
 
 
 def renewed(old: Entry | None, want: ImageWant, message: WantImages, now: Instant) -> Entry:
-    """Return a container's want as it is now: what was done for it counts as long as it is for the same image."""
+    """Return a container's want as it is now: progress counts as long as the image is the same."""
     annotations, credentials = message.annotations, message.credentials
     if old is not None and is_same_question(old.want, want):
         old = replace(old, annotations=annotations, credentials=credentials)
@@ -132,7 +131,7 @@ def renewed(old: Entry | None, want: ImageWant, message: WantImages, now: Instan
 
 
 def is_same_question(old: ImageWant, want: ImageWant) -> bool:
-    """Tell whether what was done for one want counts for another."""
+    """Return whether what was done for one want counts for another."""
     return (old.image, old.policy, old.again) == (want.image, want.policy, want.again)
 
 
@@ -152,7 +151,7 @@ def ended(state: ImagesState, uid: Uid, wants: dict[Place, Entry], now: Instant)
             names = entry.step.names if isinstance(entry.step, Ready) else (entry.image,)
             leases.append(Lease(uid=uid, names=names, ended_at=now))
     entries = {place: entry for place, entry in state.entries.items() if entry.uid != uid}
-    kept = tuple(lease for lease in state.leases if now < lease.ended_at + drop.LOOK_LIMIT_S)
+    kept = tuple(lease for lease in state.leases if now < lease.ended_at + drop.LISTING_LIMIT_S)
     return replace(state, entries={**entries, **wants}, leases=(*kept, *leases))
 
 
@@ -161,8 +160,8 @@ def absorb_outcome(state: ImagesState, outcome: Outcome, now: Instant, new_op: N
     op = outcome.op
     if op in state.leftover:
         return Absorbed(state=replace(state, leftover=state.leftover - {op}))
-    if op in state.looks:
-        return Absorbed(state=looked(state, outcome, now))
+    if op in state.lookups:
+        return Absorbed(state=absorb_lookup(state, outcome, now))
     if op in state.removals:
         state, actions = drop.dropped(state, outcome)
         return Absorbed(state=state, actions=actions)
@@ -173,10 +172,10 @@ def absorb_outcome(state: ImagesState, outcome: Outcome, now: Instant, new_op: N
     return Absorbed(state=state)
 
 
-def looked(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
-    """Take in a look-up, for all who waited for it."""
-    looks = {op: look for op, look in state.looks.items() if op != outcome.op}
-    state = replace(state, looks=looks)
+def absorb_lookup(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
+    """Absorb a look-up, for all wants that waited for it."""
+    lookups = {op: lookup for op, lookup in state.lookups.items() if op != outcome.op}
+    state = replace(state, lookups=lookups)
     for place, entry in state.entries.items():
         if entry.step != LookingUp(op=outcome.op):
             continue
@@ -196,7 +195,7 @@ def looked(state: ImagesState, outcome: Outcome, now: Instant) -> ImagesState:
 
 
 def again(entry: Entry, reason: str, message: str, now: Instant, policy: RetryPolicy) -> Entry:
-    """Return a want that is looked at again, later each time."""
+    """Return a want that is tried again, later each time."""
     retry = entry.retry.after(now, policy)
     return replace(report.waiting(entry, reason, message, now, retry.at), retry=retry)
 
@@ -210,9 +209,9 @@ def put(state: ImagesState, place: Place, entry: Entry) -> ImagesState:
 
 
 def plan(state: ImagesState, now: Instant, new_op: NewOp) -> Decision[ImagesState]:
-    """Ring what waited long enough, look, pull and cancel as is due."""
+    """End waits that are over, then look up, pull and cancel."""
     state = replace(state, backoffs=backoff.pruned(state.backoffs, now))
-    state = rung(state, now)
+    state = without_ended_waits(state, now)
     actions: list[Action] = []
     for place, entry in state.entries.items():
         if isinstance(entry.step, StepDue) and not drop.is_going(state, entry.image):
@@ -222,7 +221,7 @@ def plan(state: ImagesState, now: Instant, new_op: NewOp) -> Decision[ImagesStat
     return Decision(state=state, actions=(*actions, *cancels, *starts), wake_at=wake_at(state, token_at))
 
 
-def rung(state: ImagesState, now: Instant) -> ImagesState:
+def without_ended_waits(state: ImagesState, now: Instant) -> ImagesState:
     """Return the state after the waits that are over."""
     for place, entry in state.entries.items():
         if not isinstance(entry.step, Retrying):
@@ -237,16 +236,16 @@ def rung(state: ImagesState, now: Instant) -> ImagesState:
 
 
 def step(state: ImagesState, place: Place, now: Instant, new_op: NewOp, actions: list[Action]) -> ImagesState:
-    """Take the first step of a want: a look-up, shared with whoever wants the same, or a pull."""
+    """Take the first step of a want: a look-up, shared with equal wants, or a pull."""
     entry = state.entries[place]
     if entry.want.policy is PullPolicy.ALWAYS:
         return fetch(state, place, now)
-    op = next((op for op, look in state.looks.items() if look.image == entry.image), None)
+    op = next((op for op, lookup in state.lookups.items() if lookup.image == entry.image), None)
     if op is None:
         op = new_op()
         call = ImageStatus(image=entry.image, annotations=entry.annotations)
         actions.append(Start(op=op, port="images", call=call, deadline_s=state.deadline_s))
-        state = replace(state, looks={**state.looks, op: ImageLookup(image=entry.image, since=now)})
+        state = replace(state, lookups={**state.lookups, op: ImageLookup(image=entry.image, since=now)})
     return put(state, place, replace(entry, step=LookingUp(op=op)))
 
 
@@ -260,14 +259,14 @@ def fetch(state: ImagesState, place: Place, now: Instant) -> ImagesState:
 
 
 def wake_at(state: ImagesState, token_at: Instant | None) -> Instant | None:
-    """Return when to look again at the latest."""
+    """Return when to decide again at the latest."""
     waits = [entry.step for entry in state.entries.values() if isinstance(entry.step, Retrying)]
     instants = [at for wait in waits for at in (wait.retry_at, wait.back_off_at)]
     return min((at for at in (*instants, token_at) if at is not None), default=None)
 
 
 def reports(before: ImagesState, after: ImagesState, asked: Uid | None) -> tuple[Tell, ...]:
-    """Return what pods are to be told: what changed for them, and all of it to the one that asked."""
+    """Return the reports to send: those that changed, and all of the pod that asked."""
     tells = []
     for place, entry in after.entries.items():
         old = before.entries.get(place)

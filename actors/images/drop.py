@@ -1,4 +1,4 @@
-"""Removals: an image goes only when nobody wants it, wanted it a moment ago, or is just fetching it."""
+"""Removals: an image is removed only when no pod wants it, wanted it a moment ago, or is pulling it."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,8 +15,8 @@ from api.ports.images import ImageRemoved, RemoveImage
 
 LEASE_S = 15.0
 """How long an image is kept after a want for it ended, and after a restart of this actor."""
-LOOK_LIMIT_S = 600.0
-"""A look at who uses images that began longer ago counts for nothing: it is not remembered what was wanted since."""
+LISTING_LIMIT_S = 600.0
+"""A listing of users that began longer ago is not accepted: earlier wants are not remembered."""
 
 
 def drop(
@@ -40,12 +40,12 @@ def drop(
 
 
 def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instant) -> str:
-    """Return who keeps an image of these names that no container used at `as_of`, empty when nobody does."""
+    """Return why an image of these names stays though no container used it at `as_of`, empty when it may go."""
     asked = all_forms(names)
     if state.restarted_at is not None and min(now, as_of) < state.restarted_at + LEASE_S:
-        return "wanted by pods, perhaps: the image puller was restarted and is being told what they want"
-    if as_of < now - LOOK_LIMIT_S:
-        return f"wanted by pods, perhaps: who uses it was looked up {now - as_of:.0f} s ago"
+        return "may be wanted by pods: the image puller was restarted and collects their wants"
+    if as_of < now - LISTING_LIMIT_S:
+        return f"may be wanted by pods: its users were last listed {now - as_of:.0f} s ago"
     pods = sorted(
         {
             entry.uid
@@ -56,15 +56,15 @@ def holder(state: ImagesState, names: Iterable[str], as_of: Instant, now: Instan
     if pods:
         return f"wanted by pod {', '.join(pods)}"
     for lease in state.leases:
-        lately = now < lease.ended_at + LEASE_S or as_of <= lease.ended_at
-        if lately and asked & all_forms(lease.names):
+        recent = now < lease.ended_at + LEASE_S or as_of <= lease.ended_at
+        if recent and asked & all_forms(lease.names):
             return f"wanted by pod {lease.uid} until a moment ago"
     for pull in state.pulls.values():
         if asked & all_forms((pull.image,)):
             return f"wanted by pods: a pull of {pull.image} is under way"
-    for look in state.looks.values():
-        if asked & all_forms((look.image,)):
-            return f"wanted by pods: a look-up of {look.image} is under way"
+    for lookup in state.lookups.values():
+        if asked & all_forms((lookup.image,)):
+            return f"wanted by pods: a look-up of {lookup.image} is under way"
     return ""
 
 
@@ -74,7 +74,7 @@ def all_forms(names: Iterable[str]) -> set[str]:
 
 
 def is_going(state: ImagesState, image: str) -> bool:
-    """Tell whether an image of this name is being removed, or may be by what an earlier incarnation began."""
+    """Return whether an image of this name is being removed, or may be by what an earlier incarnation began."""
     if state.leftover:
         return True
     asked = all_forms((image,))
@@ -82,11 +82,11 @@ def is_going(state: ImagesState, image: str) -> bool:
 
 
 def dropped(state: ImagesState, outcome: Outcome) -> tuple[ImagesState, tuple[Action, ...]]:
-    """Take in the end of a removal, and tell all who asked for it."""
+    """Absorb the end of a removal, and answer all who asked for it."""
     removal = state.removals[outcome.op]
     removals = {op: other for op, other in state.removals.items() if op != outcome.op}
     removed = isinstance(outcome.result, ImageRemoved)
-    why = "" if removed else outcome.failure.message if outcome.failure else "the runtime did not say"
+    why = "" if removed else outcome.failure.message if outcome.failure else "the runtime gave no reason"
     answer = ImageDropped(id=removal.id, removed=removed, why=why)
     tells = tuple(Tell(to=path, message=answer) for path in removal.asked_by)
     return replace(state, removals=removals), tells

@@ -52,7 +52,7 @@ def fitting(image: str, ring: tuple[Credential, ...]) -> tuple[Credential, ...]:
 
 
 def key_of(where: str) -> str:
-    """Return an entry's name without scheme, user, and the mark of a registry's version."""
+    """Return an entry's name without scheme, user and API version (``/v1/``)."""
     _, _, rest = where.rpartition("://")
     host, slash, path = rest.partition("/")
     host = host.rpartition("@")[2]
@@ -65,7 +65,7 @@ def key_of(where: str) -> str:
 
 
 def fits(key: str, repository: str) -> bool:
-    """Tell whether a key fits a repository: globs per label of the host, ports equal, the path a prefix."""
+    """Return whether a key fits a repository: globs per label of the host, ports equal, the path a prefix."""
     key_host, key_slash, key_path = key.partition("/")
     host, slash, path = repository.partition("/")
     key_name, key_port = host_and_port(key_host)

@@ -1,4 +1,4 @@
-"""The pulls: one per image and credentials, in the order in which they were asked for, each credential in turn."""
+"""The pulls: one per image and credentials, in the order of requests, trying each credential."""
 
 from collections.abc import Callable, Mapping
 from typing import assert_never
@@ -32,7 +32,7 @@ from api.ports.images import ImagePulled, ImageShown, ImageStatus, PullImage
 
 CREDENTIALS_DEADLINE_S = 10.0
 KEPT = 32
-"""Ended pulls that are kept for people."""
+"""Ended pulls that are kept for users."""
 
 NewOp = Callable[[], OpId]
 
@@ -58,7 +58,7 @@ def join(state: ImagesState, place: Place, now: Instant) -> ImagesState:
 
 
 def abandon(state: ImagesState) -> tuple[ImagesState, tuple[Action, ...]]:
-    """Cancel the pulls that nobody waits for any more."""
+    """Cancel the pulls that no want waits for any more."""
     wanted = {entry.step.pull for entry in state.entries.values() if isinstance(entry.step, Fetching)}
     idle = [number for number, pull in state.pulls.items() if number not in wanted and not pull.abandoned]
     if not idle:
@@ -109,7 +109,7 @@ def begin(
 
 
 def under_way(state: ImagesState, pull: Pull) -> bool:
-    """Tell whether a cancelled pull of the same image and credentials has not ended yet."""
+    """Return whether a cancelled pull of the same image and credentials has not ended yet."""
     return any(
         other.abandoned and (other.image, other.credentials) == (pull.image, pull.credentials)
         for other in state.pulls.values()
@@ -141,7 +141,7 @@ def absorb(
                 call = ImageStatus(image=check.ref, annotations=pull.annotations)
                 start = Start(op=check.op, port="images", call=call, deadline_s=state.deadline_s)
                 return replace(state, pulls=pulls), (start,)
-            failures = (*step.failures, outcome.failure or nothing("the runtime told no reference"))
+            failures = (*step.failures, outcome.failure or nothing("the runtime returned no image reference"))
             if len(failures) < len(step.offers):
                 return going_on(state, number, pull, replace(step, op=new_op(), failures=failures))
             reason, message = report.pull_failure(pull.image, step.offers, failures, pull.problems)
@@ -202,13 +202,13 @@ def checked(
 
 
 def is_woken(entry: Entry, image: str) -> bool:
-    """Tell whether a want that waits is to look again since another pod's pull brought its image."""
+    """Return whether a waiting want must look up again because another pod's pull brought its image."""
     waits = isinstance(entry.step, Retrying) and entry.step.retry_at is not None
     return waits and entry.image == image and entry.want.policy is not PullPolicy.ALWAYS
 
 
 def fail(state: ImagesState, number: int, reason: str, message: str, now: Instant) -> ImagesState:
-    """End a pull in vain: each pod that waits for it counts the failure once."""
+    """Fail a pull: each pod that waits for it counts the failure once."""
     pull = state.pulls[number]
     waiters: Mapping[Place, Entry] = {
         place: entry for place, entry in state.entries.items() if entry.step == Fetching(pull=number)

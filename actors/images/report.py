@@ -1,4 +1,4 @@
-"""What is told to pods of their images, in the kubelet's words (reference ``runtime-cri`` section 14.2)."""
+"""Reports to pods about their images, with the kubelet's messages (reference ``runtime-cri`` section 14.2)."""
 
 from msgspec.structs import replace
 
@@ -31,7 +31,7 @@ def told(entry: Entry, progress: ImageProgress) -> ImageReport:
 
 
 def pulling(entry: Entry, since: Instant | None) -> ImageReport:
-    """Return the report that the image is being pulled, since when, or waits for its turn."""
+    """Return the report that the image is being pulled, since when, or is queued."""
     return replace(told(entry, ImageProgress.PULLING), since=since)
 
 
@@ -111,11 +111,11 @@ def pull_failure(
     ]
     if refused:
         message += (
-            f"; credentials for {', '.join(dict.fromkeys(refused))} were refused; no anonymous try is made while a"
+            f"; credentials for {', '.join(dict.fromkeys(refused))} were refused; no anonymous pull is tried while a"
             " matching pull secret exists"
         )
     if problems:
-        message += f"; credentials of the node were not read: {', '.join(problems)}"
+        message += f"; node credentials could not be read: {', '.join(problems)}"
     return reason, message
 
 

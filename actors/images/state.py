@@ -1,9 +1,9 @@
-"""What ImagePuller knows: who wants which image and how far each want is, the look-ups, pulls and removals under way.
+"""What ImagePuller knows: the wants of pods and the progress of each, look-ups, pulls and removals in flight.
 
 ```text
-a want:  Due --look-up--> Looking --there--------------------------> Ready
+a want:  Due --look-up--> LookingUp --present----------------------> Ready
           |                  '--absent--> (Never) Waiting --alarm--> Due
-          '--Always------------> Fetching --pulled, looked at------> Ready
+          '--Always------------> Fetching --pulled, looked up------> Ready
                                     '--failed--> Waiting --alarm---> Due
 a pull:  Queued --slot, token--> Reading (the node's credentials) --> Pulling (one credential after the other) --> Checking
 ```
@@ -41,7 +41,7 @@ class PullerPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StepDue(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The next step is to be taken now, or as soon as what is in its way is over."""
+    """The next step is taken now, or as soon as a removal of the image is over."""
 
 
 class LookingUp(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -92,11 +92,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry = Retry()
     """Of what fails before a pull: a look-up, or the search for an image that is not pulled."""
     told: ImageReport | None = None
-    """The present report."""
+    """The current report."""
 
 
 class Lease(msgspec.Struct, frozen=True, kw_only=True):
-    """Keeps an image after the want for it ended: its container may be so new that nobody sees it yet."""
+    """Keeps an image after the want for it ended: its container may be too new to be listed."""
 
     uid: Uid
     names: tuple[str, ...]
@@ -125,7 +125,7 @@ class ImageLookup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Waits for its turn."""
+    """Waits for a slot and a token."""
 
 
 class ReadingCredentials(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -145,7 +145,7 @@ class Pulling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Checking(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Pulled; the image is looked at."""
+    """Pulled; the image is looked up."""
 
     op: OpId
     ref: str
@@ -169,7 +169,7 @@ class Pull(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     """Why credentials of the node could not be read."""
     abandoned: bool = False
-    """Nobody wants it any more; its end is waited for."""
+    """No pod wants it any more; it was cancelled and has not ended."""
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,12 +206,12 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
     entries: Mapping[Place, Entry] = {}
     leases: tuple[Lease, ...] = ()
     backoffs: Mapping[tuple[Uid, str], PullBackoff] = {}
-    looks: Mapping[OpId, ImageLookup] = {}
+    lookups: Mapping[OpId, ImageLookup] = {}
     pulls: Mapping[int, Pull] = {}
     """By number, in the order in which they were asked for."""
     removals: Mapping[OpId, Removal] = {}
     leftover: frozenset[OpId] = frozenset()
-    """Operations of an earlier incarnation that have not ended: what they do is not known any more."""
+    """Operations of an earlier incarnation that have not ended: their effect is unknown."""
     restarted_at: Instant | None = None
     """When this incarnation began, None for the first one."""
     watched: frozenset[Uid] = frozenset()
@@ -232,5 +232,5 @@ class ImagesState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def row_names(row: ImageRow, *more: str) -> tuple[str, ...]:
-    """Return all that an image may be called by whoever wants to remove it."""
+    """Return every name of an image: its id, its names and `more`."""
     return tuple(dict.fromkeys((row.id, *row.names, *more)))

@@ -10,7 +10,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.oom.state import OOMS, RUNTIME, AttributedKill, OomCount, OomState
-from actors.rules.nodeevent import NodeEvent, told
+from actors.rules.nodeevent import NodeEvent, with_node_event
 from api import paths
 from api.ids import Instant, OpId, WallNs
 from api.lifecycle import Action, Decision, Listen, Start, Tell
@@ -88,7 +88,7 @@ def system_message(kill: OomKill) -> str:
 def happened(state: OomState, wall: WallNs, message: str) -> OomState:
     """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=SYSTEM_OOM, message=message)
-    return replace(state, happenings=told(state.happenings, fact))
+    return replace(state, happenings=with_node_event(state.happenings, fact))
 
 
 def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:

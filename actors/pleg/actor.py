@@ -31,11 +31,11 @@ class Pleg(CoreActor[PlegMessage]):
         return decide(replace(self.state, started_at=ctx.now()), None, ctx.now(), ctx.new_op)
 
     def decide(self, message: PlegMessage | KernelMessage, ctx: Context) -> Decision[PlegState]:
-        """Decide on one message, and tell an operator when the runtime can not be listed any more, or can again."""
+        """Decide on one message; log when the runtime cannot be listed any more, and when it can again."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
         before, after = self.state.failure, decision.state.failure
         if after and after != before:
-            ctx.log.warning("runtime cannot be listed, pods stay as they are", why=after)
+            ctx.log.warning("runtime cannot be listed, pods are left unchanged", why=after)
         elif before and not after:
             ctx.log.info("runtime is listed again")
         return decision

@@ -1,8 +1,8 @@
-"""Pleg's decisions: when to list and to inspect, and what to tell whom.
+"""Pleg's decisions: when to list and inspect the runtime, and which facts to send.
 
 Events are hints, listings are truth: an event only makes Pleg inspect that pod at once, and the periodic listing repairs
-whatever was missed. Each fact carries the start of the listing or inspection that saw it. An inspection has its own
-deadline and holds up nobody else.
+what was missed. Each fact carries the start of the listing or inspection that saw it. An inspection has its own
+deadline and delays no other.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import LookAtPod, PlegMessage, RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import InspectPodNow, PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 from api.paths import pod_path
@@ -29,21 +29,21 @@ PODS_A_PERIOD = 50
 """With more pods listings are rarer: they repair what events missed, and cost what there is to list."""
 LONGEST_PERIOD_S = 12.0
 REPEAT_S = 60.0
-"""How often an unchanged pod is told again, so that a lost message is repaired."""
+"""How often an unchanged pod is sent again, so that a lost message is repaired."""
 LISTEN_RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=DEAF_RELIST_S)
 RETRY = RetryPolicy(base_s=DEAF_RELIST_S, limit_s=10.0)
 """Of a listing."""
 SILENT_S = 30.0
-"""A listing that takes longer is told to an operator, while it may go on for as long as any call."""
+"""A listing that takes longer is logged; its deadline is that of any call."""
 UNHEALTHY_AFTER_S = 180.0
 WORTH_SAYING_S = 15.0
-"""A view of the runtime that is older is told with the health, though it is no fault yet."""
+"""A view of the runtime that is older is reported with the health, though it is not unhealthy yet."""
 
 
 def decide(
     before: PlegState, message: PlegMessage | KernelMessage | None, now: Instant, new_op: Callable[[], OpId]
 ) -> Decision[PlegState]:
-    """Take in a message (None: begin) and choose what to do."""
+    """Absorb a message (None: begin) and choose what to do."""
     state, facts = absorb(before, message, now)
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*facts, *decision.actions))
@@ -52,7 +52,7 @@ def decide(
 def absorb(
     state: PlegState, message: PlegMessage | KernelMessage | None, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Return what is known after `message`, and what it makes true."""
+    """Return the state after `message`, and the facts to send."""
     match message:
         case Outcome():
             return absorb_outcome(state, message, now)
@@ -69,7 +69,7 @@ def absorb(
             return replace(state, watched=state.watched | {uid}, seen=seen), ()
         case UnwatchPod(uid=uid):
             return replace(state, watched=state.watched - {uid}), ()
-        case LookAtPod(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
+        case InspectPodNow(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
             return replace(state, due=(*state.due, uid)), ()
         case Heard() | Alarm() | Restarted() | ChildDied() | None:
             return state, ()
@@ -78,16 +78,20 @@ def absorb(
 
 
 def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[PlegState, tuple[Action, ...]]:
-    """Take in a listing or an inspection, or that it failed."""
-    look = state.looks.get(outcome.op)
-    if look is not None:
-        looks = {op: other for op, other in state.looks.items() if op != outcome.op}
-        # It changed while it was being looked at: that look may have seen too little.
-        state = replace(state, looks=looks, due=(*state.due, look.uid) if look.again else state.due)
+    """Absorb the outcome of a listing or an inspection."""
+    inspection = state.inspections.get(outcome.op)
+    if inspection is not None:
+        inspections = {op: other for op, other in state.inspections.items() if op != outcome.op}
+        # It changed during the inspection, which may have seen too little.
+        state = replace(
+            state,
+            inspections=inspections,
+            due=(*state.due, inspection.uid) if inspection.again else state.due,
+        )
         if not isinstance(outcome.result, RuntimePod):
-            # The listing will see it again; a pod that can not be inspected must not hold up the others.
+            # The listing will see it again; a pod that cannot be inspected must not delay the others.
             return replace(state, next_listing_at=min(state.next_listing_at, now + DEAF_RELIST_S)), ()
-        return tell_pod(state, outcome.result, outcome.started_at, now)
+        return send_pod(state, outcome.result, outcome.started_at, now)
     if outcome.op != state.listing:
         return state, ()
     state = replace(state, listing=None)
@@ -102,7 +106,7 @@ def absorb_outcome(state: PlegState, outcome: Outcome, now: Instant) -> tuple[Pl
 def absorb_listing(
     state: PlegState, listing: PodListing, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Take in a complete listing: tell each pod that changed or was not told for a while, and the supervisor."""
+    """Absorb a complete listing: send it to the supervisor, and to each pod that changed or is due a repetition."""
     state = replace(
         state,
         listed_at=as_of,
@@ -122,14 +126,14 @@ def absorb_listing(
         if not is_due(state, pod, now, complete=listing.complete):
             continue
         if listing.complete or pod.uid not in present:
-            state, told = tell_pod(state, pod, as_of, now)
-            actions += told
+            state, facts = send_pod(state, pod, as_of, now)
+            actions += facts
         elif pod.uid in state.watched and is_same(state.seen.get(pod.uid), pod):
             # Ids and states are those of the last inspection, so all that it saw holds as of this listing too.
-            state, told = tell_pod(state, state.seen[pod.uid], as_of, now)
-            actions += told
+            state, facts = send_pod(state, state.seen[pod.uid], as_of, now)
+            actions += facts
         elif pod.uid in state.watched:
-            # An incomplete listing lacks exit codes: an actor would take them for lost.
+            # An incomplete listing lacks exit codes: an actor would consider them lost.
             state = replace(state, due=(*state.due, pod.uid))
     presence = tuple(
         RuntimePresence(
@@ -154,45 +158,45 @@ def period_s(state: PlegState, pods: int) -> float:
 
 
 def is_due(state: PlegState, pod: RuntimePod, now: Instant, *, complete: bool) -> bool:
-    """Tell whether a pod is to be told: it changed, or was not told for a while."""
+    """Return whether to send a pod: it changed, or was not sent for `REPEAT_S`."""
     seen = state.seen.get(pod.uid)
-    if seen is None or now >= state.told_at.get(pod.uid, float("-inf")) + REPEAT_S:
+    if seen is None or now >= state.sent_at.get(pod.uid, float("-inf")) + REPEAT_S:
         return True
     return seen != pod if complete else not is_same(seen, pod)
 
 
 def is_same(seen: RuntimePod | None, pod: RuntimePod) -> bool:
-    """Tell whether two views of a pod agree in what even an incomplete listing shows."""
+    """Return whether two views of a pod agree in what even an incomplete listing shows."""
     return seen is not None and shape(seen) == shape(pod)
 
 
 def shape(pod: RuntimePod) -> tuple[tuple[str, str], ...]:
-    """Return what even an incomplete listing shows truly: ids and states."""
+    """Return what even an incomplete listing shows correctly: ids and states."""
     sandboxes = [(sandbox.id, sandbox.state.value) for sandbox in pod.sandboxes]
     return tuple(sorted(sandboxes + [(container.id, container.state.value) for container in pod.containers]))
 
 
-def tell_pod(
+def send_pod(
     state: PlegState, pod: RuntimePod, as_of: Instant, now: Instant
 ) -> tuple[PlegState, tuple[Action, ...]]:
-    """Tell a pod's actor what the runtime shows of it; forget a pod of which nothing is left."""
+    """Send a pod's actor what the runtime shows of it; forget a pod that has neither sandbox nor container."""
     seen = {**state.seen, pod.uid: pod}
-    told_at = {**state.told_at, pod.uid: now}
+    sent_at = {**state.sent_at, pod.uid: now}
     if not pod.sandboxes and not pod.containers:
-        del seen[pod.uid], told_at[pod.uid]
+        del seen[pod.uid], sent_at[pod.uid]
     fact = Tell(to=pod_path(pod.uid), message=PodObserved(uid=pod.uid, pod=pod, as_of=as_of))
     facts = (fact,) if pod.uid in state.watched else ()
-    return replace(state, seen=seen, told_at=told_at), facts
+    return replace(state, seen=seen, sent_at=sent_at), facts
 
 
 def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision[PlegState]:
-    """Listen, list and inspect as is due."""
+    """Subscribe, list and inspect when it is time."""
     actions: list[Action] = []
     if state.subscription.is_due(now):
         actions.append(Listen(stream=STREAM))
         state = replace(state, subscription=state.subscription.opened(now))
     for uid in state.due:
-        state = look_at(state, uid, now, new_op, actions)
+        state = inspect(state, uid, now, new_op, actions)
     state = replace(state, due=())
     if state.listing is None and now >= state.next_listing_at:
         op = new_op()
@@ -208,22 +212,22 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
 
 
-def look_at(
+def inspect(
     state: PlegState, uid: Uid, now: Instant, new_op: Callable[[], OpId], actions: list[Action]
 ) -> PlegState:
-    """Inspect a pod now, or once more when the inspection under way ends: that one may have seen too little."""
-    for op, look in state.looks.items():
-        if look.uid == uid:
-            return replace(state, looks={**state.looks, op: replace(look, again=True)})
+    """Inspect a pod now, or once more after the inspection in flight, which may have seen too little."""
+    for op, inspection in state.inspections.items():
+        if inspection.uid == uid:
+            return replace(state, inspections={**state.inspections, op: replace(inspection, again=True)})
     op = new_op()
     actions.append(Start(op=op, port="runtime", call=InspectPod(uid=uid), deadline_s=state.deadline_s))
-    return replace(state, looks={**state.looks, op: PodInspection(uid=uid, since=now)})
+    return replace(state, inspections={**state.inspections, op: PodInspection(uid=uid, since=now)})
 
 
 def health(state: PlegState, now: Instant) -> tuple[bool, str]:
-    """Return whether the view of the runtime is fresh enough, and what it waits for, naming the call.
+    """Return whether the view of the runtime is fresh enough, and what it waits for, with the call's name.
 
-    Like a kubelet it counts as unhealthy only after three minutes: restarting the agent mends no runtime.
+    Like a kubelet it is unhealthy only after three minutes: a restart of the agent repairs no runtime.
     """
     last = state.listed_at if state.listed_at is not None else state.started_at
     overdue_s = now - last

@@ -1,4 +1,4 @@
-"""What Pleg knows: the last listing, what is being looked at, and when it will look again."""
+"""What Pleg knows: the last listing, inspections in flight, and the time of the next listing."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ class PodInspection(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     since: Instant
     again: bool = False
-    """Something changed since it began: look once more when it ends."""
+    """Something changed since it began: inspect once more when it ends."""
 
 
 class PlegState(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +29,13 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Instant = 0.0
 
     watched: frozenset[Uid] = frozenset()
-    """Pods whose actors want to be told."""
+    """Pods whose actors are subscribed."""
     seen: Mapping[Uid, RuntimePod] = {}
-    """What was last told of each pod."""
-    told_at: Mapping[Uid, Instant] = {}
+    """What was last sent of each pod."""
+    sent_at: Mapping[Uid, Instant] = {}
     listing: OpId | None = None
     listing_since: Instant = 0.0
-    looks: Mapping[OpId, PodInspection] = {}
+    inspections: Mapping[OpId, PodInspection] = {}
     due: tuple[Uid, ...] = ()
     """Pods to inspect now."""
     subscription: Subscription = Subscription()

@@ -1,8 +1,8 @@
-"""Who is to be looked at when, so that a turn touches only those who are due.
+"""Which entries are due when, so that a decision touches only those that are due.
 
-Entries lie in rows of a second each, sorted. A turn takes the rows that have come and adds to a few later ones; the rest
-is not looked at, however much of it there is. Nothing is taken back: whoever keeps an agenda also keeps for each UID when
-that is due, and an entry that says otherwise no longer stands. It is left out when its time has come.
+Entries are kept in sorted rows of one second each. A decision takes the rows up to now and adds to a few later ones; it
+does not read the others. Entries are never removed early: the owner of an agenda also keeps the due time of each UID, and
+an entry with another time is stale. It is dropped when its time has come.
 """
 
 from bisect import bisect_left, bisect_right

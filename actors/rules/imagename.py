@@ -52,7 +52,7 @@ def with_default_tag(image: str) -> str:
 
 
 def is_registry(word: str) -> bool:
-    """Tell whether the first word of a name is a registry: by a dot, a port or the name localhost."""
+    """Return whether the first word of a name is a registry: by a dot, a port or the name localhost."""
     return bool(set(".:") & set(word)) or word == "localhost"
 
 

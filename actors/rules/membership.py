@@ -1,6 +1,6 @@
-"""Which of many entries each question is about, kept so that a turn touches only those that change.
+"""Which of many entries each question is about, kept so that a decision touches only those that change.
 
-A turn copies a set of members when it changes it first: the sets of the turn before stay as they are.
+A decision copies a set of members when it first changes it: the sets of the previous state are left unchanged.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ def sort_member(
 ) -> None:
     """Enter or remove a UID under each question, by its entry after a change (None: it is gone).
 
-    `kept` has the sets of the turn before, as attributes that are called as the questions.
+    `kept` has the sets of the previous state, as attributes named like the questions.
     """
     for name, concerns in questions:
         before = members[name]

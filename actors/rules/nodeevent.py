@@ -1,4 +1,4 @@
-"""Facts about the node that its events tell: one that is told again counts up, and only the last ones are kept."""
+"""Events of the node: a repeated one increases its count, and only the last `KEPT` are kept."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ KEPT = 20
 
 
 class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """A fact worth an event of the node."""
+    """One event of the node."""
 
     at: WallNs
     type: str = "Warning"
@@ -18,16 +18,12 @@ class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-def told(
-    known: tuple[NodeEvent, ...], fact: NodeEvent, *, whatever_it_says: bool = False
+def with_node_event(
+    known: tuple[NodeEvent, ...], fact: NodeEvent, *, any_message: bool = False
 ) -> tuple[NodeEvent, ...]:
-    """Return the facts with one more: an equal one counts up, or with `whatever_it_says` one of the same reason."""
+    """Return the events with one more; one with the same reason and message, or with `any_message` the same reason, counts up."""
     same = next(
-        (
-            one
-            for one in known
-            if one.reason == fact.reason and (whatever_it_says or one.message == fact.message)
-        ),
+        (one for one in known if one.reason == fact.reason and (any_message or one.message == fact.message)),
         None,
     )
     if same is None:
@@ -36,14 +32,14 @@ def told(
     return (*others, msgspec.structs.replace(fact, count=same.count + 1))[-KEPT:]
 
 
-def worth_telling(before: tuple[NodeEvent, ...], after: tuple[NodeEvent, ...]) -> tuple[NodeEvent, ...]:
-    """Return the facts to tell an operator now: what repeats is told again each time the count has doubled."""
+def node_events_to_log(before: tuple[NodeEvent, ...], after: tuple[NodeEvent, ...]) -> tuple[NodeEvent, ...]:
+    """Return the events to log now: a repeated one each time its count has doubled."""
     known = set(before)
     return tuple(fact for fact in after if fact not in known and not fact.count & (fact.count - 1))
 
 
 def node_event_rows(facts: tuple[NodeEvent, ...], node_name: str) -> tuple[EventRow, ...]:
-    """Return the facts as rows of what happened."""
+    """Return the events as rows for users."""
     return tuple(
         EventRow(
             at=one.at,

@@ -1,6 +1,6 @@
 """When a subscriber asks for the node's facts: at once, soon again while they do not come, and from time to time.
 
-A message that was lost is repaired by the next one. Who is told that NodeManager has begun again asks at once.
+A lost message is repaired by the next one. On a restart of NodeManager a subscriber asks at once.
 """
 
 from api import paths

@@ -1,4 +1,4 @@
-"""How a stream is listened to: it is opened again after it ended, later each time that it does not last."""
+"""The subscription to a stream: opened again after its end, later each time that it does not last."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ class Subscription(Struct, frozen=True, kw_only=True):
     """Why it ended the last time; empty when it never did."""
 
     def is_due(self, now: Instant) -> bool:
-        """Tell whether to open the stream now."""
+        """Return whether to open the stream now."""
         return not self.is_open and now >= self.retry.at
 
     def wakes(self) -> tuple[Instant, ...]:
@@ -52,5 +52,5 @@ class Subscription(Struct, frozen=True, kw_only=True):
 
 
 def newly_failed(before: Subscription, after: Subscription) -> bool:
-    """Tell whether an operator should be told that a stream is not open: the same reason again is no news."""
+    """Return whether to log that a stream is not open: the same reason is logged once."""
     return bool(after.why) and not after.is_open and after.why != before.why

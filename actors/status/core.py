@@ -72,7 +72,7 @@ def composed(sinks: Sinks, state: StatusState, message: PodStatusComposed, now: 
 
 
 def is_unchanged(old: PodStatusVersion, new: PodStatusVersion) -> bool:
-    """Tell whether what the agent answers for is what it was."""
+    """Return whether what the agent answers for is what it was."""
     return not old.forgotten and old.finished == new.finished and say_the_same(old.status, new.status)
 
 
@@ -165,7 +165,7 @@ def plan(sinks: Sinks, state: StatusState, now: Instant, new_op: Callable[[], Op
 
 
 def stands(state: StatusState, entry: Entry) -> bool:
-    """Tell whether a sink still waits to be written when the agenda says."""
+    """Return whether a sink still waits to be written when the agenda says."""
     at, uid = entry
     return uid in state.pods and any(one.write_at == at for one in state.pods[uid].progress)
 

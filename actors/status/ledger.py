@@ -29,7 +29,7 @@ TERMINAL = ("Succeeded", "Failed")
 
 
 def takes(before: PodStatusVersion | None, after: PodStatusVersion) -> bool:
-    """Tell whether the ledger would hold something else: that a pod is finished is no part of its status."""
+    """Return whether the ledger would hold something else: that a pod is finished is no part of its status."""
     if before is None or before.forgotten or after.forgotten:
         return True
     return not say_the_same(before.status, after.status)

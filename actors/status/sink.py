@@ -16,7 +16,7 @@ class Sink(Protocol):
     DEADLINE_S: float
 
     def takes(self, before: PodStatusVersion | None, after: PodStatusVersion) -> bool:
-        """Tell whether a version must be written; `before` is the pod's last one, None for a new pod."""
+        """Return whether a version must be written; `before` is the pod's last one, None for a new pod."""
 
     def gather_s(self, version: PodStatusVersion) -> float:
         """Return for how long a version may wait for the next, to be written with it."""

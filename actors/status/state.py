@@ -48,12 +48,12 @@ class SinkProgress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_dirty(self) -> bool:
-        """Tell whether the sink lacks a version that it takes."""
+        """Return whether the sink lacks a version that it takes."""
         return self.stored < self.wanted
 
     @property
     def may_hold_earlier_life(self) -> bool:
-        """Tell whether the sink may still hold the pod's status of before it was forgotten."""
+        """Return whether the sink may still hold the pod's status of before it was forgotten."""
         return self.stored < self.returned
 
     @property

@@ -34,12 +34,12 @@ def tell_active(state: SupervisorState, work: Work) -> SupervisorState:
 
 
 def is_ready(state: SupervisorState, work: Work) -> bool:
-    """Tell whether it is known what runs, and of each pod that was asked for what was decided earlier."""
+    """Return whether it is known what runs, and of each pod that was asked for what was decided earlier."""
     known = state.link.ready and state.node.known and state.runtime.listed is not None
     return known and not any(is_recalled(state, work.entries[uid]) for uid in work.members["unanswered"])
 
 
 def is_recalled(state: SupervisorState, entry: PodEntry) -> bool:
-    """Tell whether a pod may run already, and is not active yet only because the answer of admission is under way."""
+    """Return whether a pod may run already, and is not active yet only because the answer of admission is under way."""
     asked = entry.admission
     return isinstance(asked, Asked) and (asked.settled or entry.uid in state.link.recalled)

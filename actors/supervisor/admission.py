@@ -121,7 +121,7 @@ def ask(state: SupervisorState, entry: PodEntry, work: Work) -> PodEntry:
 
 
 def is_settled(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
-    """Tell whether a pod runs, has ended or must end: nothing is decided on it any more.
+    """Return whether a pod runs, has ended or must end: nothing is decided on it any more.
 
     One that is being brought up was admitted, though that may be written nowhere: its actor was told so, and lives on.
     """
@@ -131,7 +131,7 @@ def is_settled(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
 
 
 def runs(state: SupervisorState, uid: Uid) -> bool:
-    """Tell whether the runtime shows something of the pod alive, as of a listing that says something about it."""
+    """Return whether the runtime shows something of the pod alive, as of a listing that says something about it."""
     listed = state.runtime.listed
     if listed is None or listed.as_of <= state.runtime.ended.get(uid, float("-inf")):
         return False
@@ -185,7 +185,7 @@ def absorb_decisions(
         before = entry.admission.answer if isinstance(entry.admission, Decided) else None
         if before is not None and answer.generation <= before.generation:
             continue
-        # What was known to be fresh stays so, whoever began again since.
+        # What was known to be fresh stays so, whichever actor has restarted since.
         fresh = answer.fresh or is_fresh(entry)
         decided = replace(entry, admission=Decided(answer=answer, fresh=fresh))
         if before is not None and says(before) != says(answer):

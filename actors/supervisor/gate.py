@@ -14,7 +14,7 @@ from api.messages.supervisor import RuntimeListed, RuntimePresence
 
 
 def may_start(state: SupervisorState, entry: PodEntry, work: Work) -> bool:
-    """Tell whether a static pod's name is free for it: not held by another UID here or in the runtime."""
+    """Return whether a static pod's name is free for it: not held by another UID here or in the runtime."""
     if state.runtime.listed is None:
         return False
     holder = holder_of(entry, work.namesakes(entry))
@@ -36,7 +36,7 @@ def holder_of(entry: PodEntry, entries: Iterable[PodEntry]) -> PodEntry | None:
 def replaced_in_runtime(
     entry: PodEntry, listed: RuntimeListed, entries: Mapping[Uid, PodEntry], ended: Mapping[Uid, Instant]
 ) -> bool:
-    """Tell whether the runtime still runs an older pod of the same name that no entry stands for yet.
+    """Return whether the runtime still runs an older pod of the same name that no entry stands for yet.
 
     A listing begun before the last trace of that pod was removed says nothing about it.
     """

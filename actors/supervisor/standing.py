@@ -1,4 +1,4 @@
-"""What is true of one pod in entry, whoever else there is: which questions it is part of, and what others depend on."""
+"""What is true of one pod entry by itself: which questions it is part of, and what others depend on."""
 
 from actors.rules.resources.allocation import allocated_of, with_allocated
 from actors.supervisor.state import Asked, Decided, Judged, NotAsked, PodEntry, Unspawned
@@ -33,20 +33,20 @@ def admitted(entry: PodEntry) -> PodAdmitted | None:
 
 
 def is_fresh(entry: PodEntry) -> bool:
-    """Tell whether a pod was decided on since the supervisor began: nothing of it can have ended before."""
+    """Return whether a pod was decided on since the supervisor began: nothing of it can have ended before."""
     state = entry.admission
     return isinstance(state, Judged) or (isinstance(state, Decided) and state.fresh)
 
 
 def is_unanswered(entry: PodEntry) -> bool:
-    """Tell whether admission has still to answer about a pod: whether it may run, or what else it gets."""
+    """Return whether admission has still to answer about a pod: whether it may run, or what else it gets."""
     if entry.desired.pod is None or entry.kill is not None:
         return False
     return isinstance(entry.admission, Asked | Judged) or is_awaited(entry)
 
 
 def is_awaited(entry: PodEntry) -> bool:
-    """Tell whether admission has still to say what an admitted pod gets that asks for other amounts now."""
+    """Return whether admission has still to say what an admitted pod gets that asks for other amounts now."""
     answer, pod = admitted(entry), entry.desired.pod
     if answer is None or pod is None or is_to_stop(entry) or entry.reported.life in OVER:
         return False
@@ -54,38 +54,38 @@ def is_awaited(entry: PodEntry) -> bool:
 
 
 def is_unheard(entry: PodEntry) -> bool:
-    """Tell whether a pod that an earlier life admitted may have ended since, or be ending: its actor is about to say."""
+    """Return whether a pod that an earlier life admitted may have ended since, or be ending: its actor is about to say."""
     begun = not isinstance(entry.actor, Unspawned) or isinstance(entry.admission, Decided)
     return begun and not is_fresh(entry) and entry.reported.life in (None, PodLife.RECALLING)
 
 
 def is_waiting(entry: PodEntry) -> bool:
-    """Tell whether a pod has no actor yet, cannot be admitted yet, or is wanted by no source and not stopped yet."""
+    """Return whether a pod has no actor yet, cannot be admitted yet, or is wanted by no source and not stopped yet."""
     if not entry.has_actor or isinstance(entry.admission, NotAsked):
         return True
     return entry.desired.pod is None and entry.kill is None
 
 
 def is_active(entry: PodEntry) -> bool:
-    """Tell whether a pod may use something of the node."""
+    """Return whether a pod may use something of the node."""
     if entry.desired.pod is None or admitted(entry) is None:
         return False
     return entry.reported.life not in NOTHING_LEFT or entry.reported.leaving
 
 
 def is_leaving(entry: PodEntry) -> bool:
-    """Tell whether a pod that no source wants any more may use something of the node."""
+    """Return whether a pod that no source wants any more may use something of the node."""
     return entry.desired.pod is None and entry.has_actor and entry.reported.life not in NOTHING_LEFT
 
 
 def is_ending(entry: PodEntry) -> bool:
-    """Tell whether a pod is being stopped, by whomever."""
+    """Return whether a pod is being stopped, by whomever."""
     stopping = entry.reported.life in (PodLife.TERMINATING, PodLife.TERMINATED, PodLife.FINISHED)
     return stopping or is_to_stop(entry)
 
 
 def is_to_stop(entry: PodEntry) -> bool:
-    """Tell whether a pod must be stopped, whether or not its actor knows."""
+    """Return whether a pod must be stopped, whether or not its actor knows."""
     return any(one is not None for one in (entry.kill, entry.deletion, entry.preemption))
 
 
@@ -99,6 +99,6 @@ def active_pod(entry: PodEntry) -> ActivePod | None:
 
 
 def is_cleanable(entry: PodEntry) -> bool:
-    """Tell whether something is kept of a pod that has ended and that its source still wants."""
+    """Return whether something is kept of a pod that has ended and that its source still wants."""
     wanted = entry.desired.pod is not None and entry.kill is None
     return wanted and entry.has_actor and entry.reported.life is PodLife.FINISHED and entry.reported.kept

@@ -166,17 +166,17 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_static(self) -> bool:
-        """Tell whether its name is serialised: pods of files and URLs."""
+        """Return whether its name is serialised: pods of files and URLs."""
         return self.desired.source not in ("", "api")
 
     @property
     def has_actor(self) -> bool:
-        """Tell whether an actor of it lives."""
+        """Return whether an actor of it lives."""
         return isinstance(self.actor, Spawned | Stopping)
 
 
 class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
-    """What watchers were told last of the pods that are active."""
+    """The active pods as last sent to subscribers."""
 
     pods: Mapping[Uid, ActivePod]
     leaving: Mapping[Uid, None]
@@ -189,7 +189,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     names: Mapping[str, tuple[Uid, ...]] = {}
     """By full name, as they came."""
     unanswered: Mapping[Uid, None] = {}
-    """Those about whom admission has still to answer."""
+    """Pods that wait for the answer of admission."""
     unheard: Mapping[Uid, None] = {}
     """Those whose actor has not said yet whether they have ended."""
     waiting: Mapping[Uid, None] = {}
@@ -197,7 +197,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     active: Mapping[Uid, ActivePod] = {}
     leaving: Mapping[Uid, None] = {}
     cleanable: Mapping[Uid, None] = {}
-    """Those who have ended and of whom something is kept."""
+    """Pods that have ended and of which something is kept."""
 
 
 class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,7 +214,7 @@ class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def all_ready(self) -> bool:
-        """Tell whether every source was seen; before, nothing is cleaned up."""
+        """Return whether every source was seen; before, nothing is cleaned up."""
         return self.number >= 0 and not self.missing
 
     @property
@@ -232,7 +232,7 @@ class RuntimeView(msgspec.Struct, frozen=True, kw_only=True):
     foreign: tuple[RuntimePresence, ...] = ()
     """What another agent made."""
     loose: frozenset[Uid] = frozenset()
-    """Of whom the listing before that one showed containers and no sandbox."""
+    """Pods of which the listing before that one showed containers and no sandbox."""
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
 
@@ -292,7 +292,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watchers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told which pods are active."""
+    """Subscribers to the active pods."""
 
     paths: tuple[Path, ...] = ()
     told: ActiveTold | None = None
@@ -314,7 +314,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     touched: Mapping[Uid, PodEntry | None] = {}
     """Which entries changed since that turn, and how it left them (None: they were not there): they are looked at next."""
     agenda: Agenda = Agenda()
-    """When entries are to be looked at though nothing changes."""
+    """When entries are due without a change."""
     next_order: int = 0
     due: Due = Due()
     runtime: RuntimeView = RuntimeView()

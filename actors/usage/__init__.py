@@ -1,1 +1,1 @@
-"""UsageManager: reads what the node and its pods use, once for all who want to know."""
+"""UsageManager: reads what the node and its pods use, once for all subscribers."""

@@ -1,4 +1,4 @@
-"""How UsageManager takes in what a call brought: row by row, believing what can be and naming what can not."""
+"""How UsageManager absorbs results: row by row; possible values are believed, impossible ones refused with a reason."""
 
 from msgspec.structs import replace
 
@@ -30,10 +30,10 @@ from api.ports.usage import (
 from api.usage import UNLIMITED_BYTES, FsUsage
 
 FOLDER_LOAD = 20
-"""A pod's folders are left alone for so many times as long as walking them took: five per cent of one thread."""
+"""A pod's folders are not walked for so many times the duration of the last walk: five per cent of one thread."""
 FOLDER_PERIOD_LIMIT_S = 120.0
 UNOFFERED = (FailureKind.REJECTED,)
-"""With these a runtime says that it has no such thing at all."""
+"""Failures by which a runtime says that it does not have this call."""
 NODEFS = "nodefs"
 
 
@@ -53,12 +53,12 @@ def absorb_failure(state: UsageState, asked: PendingCall, failure: Failure, now:
     if failure.kind in UNOFFERED and part in (Part.IMAGES, Part.STATS):
         return replace(state, unoffered=(*state.unoffered, part))
     state = replace(state, failed={**state.failed, part: failure.message})
-    # Nobody knows which of the pods it was: all that were asked about wait their turn again.
+    # Which of the pods failed is unknown: the walk of all of them is put off.
     return put_off(state, asked.uids, now) if part is Part.FOLDERS else state
 
 
 def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageState:
-    """Take in what a part's call brought."""
+    """Absorb the result of a part's call."""
     result, as_of = outcome.result, outcome.started_at
     match result:
         case PodListing():
@@ -146,7 +146,7 @@ def absorb_pod(state: UsageState, row: PodReading, as_of: Instant | None) -> Pod
 
 
 def is_older(read: GroupReading, believed: GroupReading) -> bool:
-    """Tell whether a number of an earlier reading stands for one that was refused."""
+    """Return whether a number of an earlier reading stands for one that was refused."""
     memory = believed.memory is not None and believed.memory is not read.memory
     return memory or (believed.pids is not None and believed.pids != read.pids)
 
@@ -167,13 +167,13 @@ def check_group(
 
 
 def memory_of(state: UsageState) -> int | None:
-    """Return how much memory the machine has: no pod is believed to take more, also while the machine can not be read."""
+    """Return how much memory the machine has: no pod is believed to take more, also while the machine cannot be read."""
     read = state.node.memory_bytes if state.node is not None else 0
     return max(0, read) or state.policy.memory_bytes or None
 
 
 def absorb_disks(state: UsageState, measured: DisksMeasured, as_of: Instant) -> UsageState:
-    """Take in how full file systems are; one that hangs or lies keeps what was known of it."""
+    """Take in how full file systems are; one that hangs or shows impossible values keeps its last reading."""
     disks, ages, whys = dict(state.disks), dict(state.disks_as_of), []
     for row in measured.rows:
         before = disks.get(row.name)

@@ -1,4 +1,4 @@
-"""UsageManager: one round of readings every ten seconds, shared by all who want to know."""
+"""UsageManager: one round of readings every ten seconds, shared by all subscribers."""
 
 from collections.abc import Mapping
 
@@ -27,10 +27,10 @@ class UsageManager(CoreActor[UsageMessage]):
         return decide(self.state, None, ctx.now(), ctx.wall(), ctx.new_op)
 
     def decide(self, message: UsageMessage | KernelMessage, ctx: Context) -> Decision[UsageState]:
-        """Decide on one message, and tell the operator what is newly wrong or well again."""
+        """Decide on one message; log parts that fail and parts that recover."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         for line in report(before, decision.state):
-            tell = ctx.log.warning if line.warning else ctx.log.info
-            tell(line.text, **line.facts)
+            log = ctx.log.warning if line.warning else ctx.log.info
+            log(line.text, **line.facts)
         return decision

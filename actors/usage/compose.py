@@ -1,4 +1,4 @@
-"""What a round comes to: the parts put together to one `Usage`, each number with its age where that matters."""
+"""The result of a round: the parts assembled into one `Usage`, each number with its age where that matters."""
 
 from collections.abc import Iterable
 
@@ -26,15 +26,15 @@ from api.usage import (
 )
 
 STALE_PERIODS = 2.5
-"""Periods after which a number that was not read again is said to be old."""
+"""Periods after which a number that was not read again is reported as old."""
 GONE_S = 60.0
-"""Numbers older than this say nothing any more and are left out."""
+"""Numbers older than this are left out."""
 FOLDERS_GONE_S = 600.0
 IMAGEFS = "imagefs"
 
 
 def compose(state: UsageState, now: Instant, wall: WallNs) -> Usage:
-    """Put together all that is believed now."""
+    """Assemble all that is believed now."""
     node, whys = node_usage(state, now)
     pods = sorted(
         (pod_usage(state, pod, node, now) for pod in state.listed if alive(pod)),
@@ -55,12 +55,12 @@ def compose(state: UsageState, now: Instant, wall: WallNs) -> Usage:
 
 
 def alive(pod: RuntimePod) -> bool:
-    """Say whether anything of the pod may be in use: only such pods have usage."""
+    """Return whether anything of the pod may be in use: only such pods have usage."""
     return is_alive(pod)
 
 
 def host_network(pod: RuntimePod) -> bool:
-    """Say whether the pod is in the network of the machine, which is not its own to be counted."""
+    """Return whether the pod is in the network of the machine, which is not its own to be counted."""
     return bool(pod.sandboxes) and pod.sandboxes[0].host_network
 
 
@@ -72,7 +72,7 @@ def age_of(what: str, as_of: Instant | None, now: Instant, period_s: float) -> s
 
 
 def is_gone(as_of: Instant | None, now: Instant, after_s: float = GONE_S) -> bool:
-    """Say whether a number is too old to say anything."""
+    """Return whether a number is too old to say anything."""
     return as_of is None or now - as_of > after_s
 
 
@@ -125,13 +125,13 @@ def node_usage(state: UsageState, now: Instant) -> tuple[NodeUsage, list[str]]:
 
 def image_fs(state: UsageState, now: Instant) -> FsUsage | None:
     """Return the file system of images: as it was measured last, and what images take of it as the runtime says."""
-    told = state.images
-    if told is None or is_gone(state.images_as_of, now, 3 * GONE_S):
+    reported = state.images
+    if reported is None or is_gone(state.images_as_of, now, 3 * GONE_S):
         return None
     disk = state.disks.get(IMAGEFS)
     if disk is None or disk.fs is None or is_gone(state.disks_as_of.get(IMAGEFS), now):
-        return None if is_gone(state.images_as_of, now) else fs_of(told)
-    counted = fs_of(told)
+        return None if is_gone(state.images_as_of, now) else fs_of(reported)
+    counted = fs_of(reported)
     return share_of(disk.fs, disk.fs.at, counted.used_bytes, counted.inodes_used)
 
 
@@ -205,7 +205,7 @@ def missing(
 ) -> list[str]:
     """Return which numbers a pod should have and has not."""
     if not running:
-        return ["no container of it runs: there is no processor time and no memory to be read"]
+        return ["no usage: no container runs"]
     without = [c.name for c in containers if c.memory is None or c.cpu is None]
     if not without or (kept is not None and kept.refused):
         return []

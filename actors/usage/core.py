@@ -1,4 +1,4 @@
-"""UsageManager's decisions: when which part is read, what of it is believed, and when everybody is told."""
+"""UsageManager's decisions: when which part is read, what of it is believed, and when it is sent to subscribers."""
 
 from collections.abc import Callable
 from typing import assert_never
@@ -33,7 +33,7 @@ from api.ports.usage import (
 )
 
 PUBLISH_S = 3.0
-"""How long a round waits for its parts before it is told without those that are late."""
+"""How long a round waits for its parts before it is sent without those that are late."""
 WARM_ROUNDS, WARM_S = 3, 2.0
 """The first rounds follow each other sooner: pods are just coming, and a rate needs two readings."""
 DEADLINES_S = {
@@ -59,7 +59,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[UsageState]:
-    """Take in a message (None: begin) and choose what to read and whom to tell."""
+    """Absorb a message (None: begin) and choose what to read and what to send."""
     state, actions = absorb(before, message, now)
     me, known = paths.USAGE, state.described
     asked_at, following, again_at = follow_node(me, state.node_asked_at, now, known=known)
@@ -72,7 +72,7 @@ def decide(
 def absorb(
     state: UsageState, message: UsageMessage | KernelMessage | None, now: Instant
 ) -> tuple[UsageState, tuple[Action, ...]]:
-    """Return what is known after `message`, and who is to be told of it at once."""
+    """Return the state after `message`, and messages to send at once."""
     match message:
         case Outcome(op=op) if op in state.asked:
             asked = state.asked[op]
@@ -126,7 +126,7 @@ def ask(
             calls += [(Part.IMAGES, ImageFsUsage()), (Part.STATS, ReadContainerStats())]
             state = replace(state, stats_due_at=now + state.policy.stats_period_s)
     elif isinstance(message, Outcome) and message.call == ListPods.__name__:
-        # Also when the listing failed: who was there before is most likely there still.
+        # Also when the listing failed: the pods of the last one most likely still exist.
         calls = after_listing(state, now)
     elif isinstance(message, Outcome) and message.call == ReadPods.__name__:
         calls = folders_due(state, now)
@@ -181,7 +181,7 @@ def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall
 
 
 def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]:
-    """Return the call that walks the folders of the pods whose turn it is; none when it is nobody's."""
+    """Return the call that walks the folders of the pods that are due; none when no pod is."""
     policy = state.policy
     folders = tuple(
         FolderPlace(
@@ -196,7 +196,7 @@ def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]
 
 
 def is_nameless(state: UsageState, container: RuntimeContainer) -> bool:
-    """Say whether a container runs of which no process is known."""
+    """Return whether a container runs of which no process is known."""
     running = container.state is RuntimeContainerState.RUNNING
     return running and container.pid <= 0 and container.id not in state.pids
 
@@ -222,7 +222,7 @@ def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
 
 
 def publish(state: UsageState, now: Instant, wall: WallNs) -> tuple[UsageState, tuple[Action, ...]]:
-    """Tell everybody when all parts of the round are in, or the others have waited long enough for them."""
+    """Send the round to all subscribers when all its parts are in, or `PUBLISH_S` is over."""
     if state.published >= state.round:
         return state, ()
     open_parts = [asked for asked in state.asked.values() if asked.round == state.round]

@@ -1,4 +1,4 @@
-"""What UsageManager tells the operator's log: a part that can not be read any more, and one that can again."""
+"""What UsageManager logs: a part that cannot be read any more, and one that can again."""
 
 from collections.abc import Mapping
 
@@ -19,10 +19,10 @@ class UsageLogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: UsageState, after: UsageState) -> tuple[UsageLogLine, ...]:
-    """Return what became true of the parts as a whole; what is wrong with one row is in the usage itself."""
+    """Return the log lines of parts that changed; problems of single rows are in the usage itself."""
     lines = [
         UsageLogLine(
-            text="usage can not be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
+            text="usage cannot be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
         )
         for part in news(before.failed, after.failed)
     ]
@@ -41,12 +41,12 @@ def report(before: UsageState, after: UsageState) -> tuple[UsageLogLine, ...]:
 
 
 def named(part: Part) -> str:
-    """Return what is read in the operator's words."""
+    """Return the name of a part for the log."""
     return "runtime" if part in OF_RUNTIME else part.value
 
 
 def news(without: Mapping[Part, str], having: Mapping[Part, str]) -> tuple[Part, ...]:
-    """Return the parts that only `having` has, as they are told: one for all that ask the runtime."""
+    """Return the parts that only `having` has, to be logged: one for all that ask the runtime."""
     new = sorted(part for part in having if part not in without)
     known = any(part in OF_RUNTIME for part in without)
     first = next((part for part in new if part in OF_RUNTIME and not known), None)

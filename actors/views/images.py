@@ -11,15 +11,15 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from actors.imagegc.look import (
+from actors.imagegc.inspection import (
     IMAGES,
     ImageInspection,
     Inventory,
     inventory,
     missing,
     port_of,
-    take,
-    take_failure,
+    with_failure,
+    with_result,
 )
 from actors.imagegc.reference import ImageIndex
 from actors.imagegc.report import run_of, standing
@@ -46,7 +46,7 @@ from api.shown.introspection import Collection, HeldImage, ImageDecision, ImageG
 
 EDGE = Path("/edge")
 """The sender of messages on behalf of users."""
-LOOK_DEADLINE_S = 10.0
+INSPECTION_DEADLINE_S = 10.0
 PULL_DEADLINE_S = 3600.0
 REMOVE_DEADLINE_S = 130.0
 NOT_MEASURED = "not asked for"
@@ -169,18 +169,20 @@ class ImageView:
 
     def _inspect(self, *, measure: bool) -> Inventory:
         """Inspect the runtime's images, one call after the other. Raises the error of the first failed call."""
-        look = ImageInspection(mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED)
-        while calls := missing(look):
+        inspection = ImageInspection(
+            mounts=self._collector().mounts, unmeasured="" if measure else NOT_MEASURED
+        )
+        while calls := missing(inspection):
             for call in calls:
                 try:
                     ask = self._ports.images if port_of(call) == IMAGES else self._ports.runtime
-                    look = take(look, call, ask(call, LOOK_DEADLINE_S))
+                    inspection = with_result(inspection, call, ask(call, INSPECTION_DEADLINE_S))
                 except OperatingError as error:
-                    known = take_failure(look, call, error.failure(), must_measure=False)
+                    known = with_failure(inspection, call, error.failure(), must_measure=False)
                     if known is None:
                         raise
-                    look = known
-        seen = inventory(look)
+                    inspection = known
+        seen = inventory(inspection)
         return seen if measure else replace(seen, unmeasured="")
 
     def _wanted(self, seen: Inventory) -> Wants:

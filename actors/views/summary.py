@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 
 def summary(usage: Usage, *, short: bool) -> bytes:
-    """Return one round as JSON; `short` leaves out all but processor time, memory and swap."""
+    """Return one round as JSON; `short` leaves out all but CPU time, memory and swap."""
     shown = {
         "node": node_json(usage.node, short=short),
         "pods": [pod_json(pod, short=short) for pod in usage.pods if pod.containers or not short],
@@ -105,7 +105,7 @@ def container_json(container: ContainerUsage, *, short: bool) -> Json:
 
 
 def cpu_json(cpu: CpuUsage | None) -> Json | None:
-    """Return processor time."""
+    """Return CPU time."""
     if cpu is None:
         return None
     return known(

@@ -59,7 +59,7 @@ class UsageView:
         return usage
 
     def stats_summary(self, *, short: bool) -> bytes:
-        """Return what node and pods use, as a kubelet's ``/stats/summary``; `short`: processor time and memory only."""
+        """Return what node and pods use, as a kubelet's ``/stats/summary``; `short`: CPU time and memory only."""
         return summary(self.usage(), short=short)
 
     def metrics(self, *, resource: bool) -> bytes:

@@ -1,4 +1,4 @@
-"""Messages to CgroupManager, who keeps the cgroups above the pods.
+"""Messages to CgroupManager, which keeps the cgroups above the pods.
 
 Sent by: PodActors (`PodCpuAsked`), NodeManager (`NodeChanged`). Order: per sender. Delivery: a level, the newest of each pod wins; a PodActor repeats it
 with each update of its pod, about once a minute, and to a new incarnation. What is not repeated for long counts no more.

@@ -1,8 +1,8 @@
-"""Messages to EventRecorder, which keeps what happened on this node.
+"""Messages to EventRecorder, which keeps the events of this node.
 
-Sent by: PodActors; `LedgerDamaged` by whoever owns a section of the ledger that is not about one pod. Order: per sender. Delivery: `EventSeen` is an edge, kept until handled, and so is `LedgerDamaged`; a lost one is an event that
-nobody reads. `KeepEvents` is a level, told anew on `Restarted`; a lost one is repaired by the PodActor's next event, a lost
-`ReleaseEvents` by the next start of the agent, which finds nobody to claim the page.
+Sent by: PodActors; `LedgerDamaged` by the owner of a section of the ledger that is not about one pod. Order: per sender. Delivery: `EventSeen` is an edge, kept until handled, and so is `LedgerDamaged`; a lost one is an event that
+is missing. `KeepEvents` is a level, sent again on `Restarted`; a lost one is repaired by the PodActor's next event, a lost
+`ReleaseEvents` by the next start of the agent, which finds no pod for the entry.
 """
 
 from api.ids import Uid, WallNs
@@ -10,7 +10,7 @@ from api.messages import Message
 
 
 class EventSeen(Message, frozen=True, kw_only=True):
-    """Something worth telling an operator happened to a pod, `times` times."""
+    """An event of a pod, which occurred `times` times."""
 
     uid: Uid
     namespace: str
@@ -30,7 +30,7 @@ class EventSeen(Message, frozen=True, kw_only=True):
 
 
 class KeepEvents(Message, frozen=True, kw_only=True):
-    """The pod is there: its events are to be kept."""
+    """The pod exists: keep its events."""
 
     uid: Uid
     namespace: str
@@ -46,7 +46,7 @@ class KeepEvents(Message, frozen=True, kw_only=True):
 
 
 class ReleaseEvents(Message, frozen=True, kw_only=True):
-    """Nothing is left of the pod: its events are of use for a while only."""
+    """Everything of the pod is removed: keep its events for a while only."""
 
     uid: Uid
 

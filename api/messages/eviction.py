@@ -1,4 +1,4 @@
-"""Messages to EvictionManager, who has pods go when the node is short of something.
+"""Messages to EvictionManager, which evicts pods under node pressure.
 
 Sent by: PodSupervisor (`ActivePods`, `FinishedCleared`, and `PodKilled` of a pod without an actor), PodActors (`PodKilled`), UsageManager
 (`UsageRead`), ImageGCManager (`ImagesCollected`). Delivery: `ActivePods` and `UsageRead` are levels, asked for again
@@ -20,7 +20,7 @@ class ActivePod(msgspec.Struct, frozen=True, kw_only=True):
     pod: Pod
     """With the amounts that it was given."""
     ending: bool = False
-    """It is being stopped, by whomever, or what it had is being removed."""
+    """It is being stopped, for any cause, or its remains are being removed."""
 
 
 class ActivePods(Message, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class ActivePods(Message, frozen=True, kw_only=True):
 
     pods: tuple[ActivePod, ...] = ()
     leaving: tuple[Uid, ...] = ()
-    """Those whom no source wants any more: they end, and what they had may be there still."""
+    """Pods that no source lists any more: they end, and are not fully removed yet."""
     whole: bool = True
     """False while a source has not spoken yet, or a pod of an earlier life of the agent has not said whether it ends."""
 
@@ -82,4 +82,4 @@ class PodKilled(Message, frozen=True, kw_only=True):
 
 
 EvictionMessage = ActivePods | FinishedCleared | ImagesCollected | UsageRead | PodKilled
-"""EvictionManager: has pods go when the node is short of something."""
+"""EvictionManager: evicts pods under node pressure."""

@@ -1,7 +1,7 @@
-"""Messages to ImageGCManager, who frees the space of images that nobody uses.
+"""Messages to ImageGCManager, which removes unused images.
 
 Sent by: ImagePuller (`ImageDropped`), the admin socket and eviction (`CollectImages`). An actor
-that asks for a collection is told its end (`ImagesCollected`). Delivery: a lost answer is repaired by the next round's
+that requests a collection receives its end (`ImagesCollected`). Delivery: a lost answer is repaired by the next round's
 listing.
 """
 
@@ -10,10 +10,10 @@ from api.messages import Message
 
 
 class CollectImages(Message, frozen=True, kw_only=True):
-    """Collect now, whatever the usage: every image that nobody uses and that is old enough."""
+    """Collect now, whatever the usage: every unused image that is old enough."""
 
     run: str
-    """Names this run, so that whoever asked finds it in the manager's state."""
+    """Names this run, so that its sender finds it in the manager's state."""
     asked_by: Path
 
     def brief(self) -> str:

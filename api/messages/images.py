@@ -1,4 +1,4 @@
-"""Messages to ImagePuller, the one who fetches and removes images.
+"""Messages to ImagePuller, which pulls and removes images.
 
 Sent by: PodActors (`WantImages`), ImageGCManager (`DropImage`). Order: per sender. Delivery: `WantImages` is a level, the
 newest wins, and PodActors repeat it to a new incarnation; the answer is `ImageReport`. A wanted image is leased: it is not removed, and neither is one that is just being fetched.
@@ -31,7 +31,7 @@ class ImageWant(msgspec.Struct, frozen=True, kw_only=True):
     """As the pod names it."""
     policy: PullPolicy
     again: int = 0
-    """Grows when what was answered did not do: a container could not be made of it, so it is to be looked up anew."""
+    """Grows when no container could be made from the answer, so that the image must be looked up again."""
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class DropImage(Message, frozen=True, kw_only=True):
     id: str
     names: tuple[str, ...] = ()
     as_of: Instant
-    """When the sender began to look which containers use it: what was wanted since then may be used unseen."""
+    """When the sender began to list which containers use it: an image wanted since then may be in use unseen."""
     asked_by: Path
 
     def brief(self) -> str:

@@ -1,7 +1,7 @@
 """Messages that the kernel itself sends to an actor.
 
-Lane: control, so that they overtake what actors tell each other; but `Heard` and `StreamEnded` are ordinary, so that a
-busy stream starves nobody and its end comes behind its items.
+Lane: control, so that they overtake messages between actors; but `Heard` and `StreamEnded` are ordinary, so that a
+busy stream starves no other message and its end comes after its items.
 
 Sent by: the kernel. Order: as they become true. Delivery: outcomes and alarms reserve their slot when asked for and
 are never dropped. A loss can only come from a crash of the process, after which state is rebuilt from sources and

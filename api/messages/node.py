@@ -1,6 +1,6 @@
-"""Messages to NodeManager, the owner of the node's facts, and to those who follow them.
+"""Messages to NodeManager, the owner of the node's facts, and to its subscribers.
 
-Sent by: whoever needs the facts (`WatchNode`), NodeManager itself (`NodeChanged`). Delivery: `NodeChanged` is a level: sent
+Sent by: subscribers (`WatchNode`), NodeManager itself (`NodeChanged`). Delivery: `NodeChanged` is a level: sent
 at once to a subscriber that asks, if the facts are known, and to all whenever they change. A subscriber asks again until it
 knows them, once a minute after that, and when NodeManager has a new incarnation.
 """

@@ -8,22 +8,22 @@ from api.ids import Uid
 from api.messages import Message
 
 
-class LookAtPod(Message, frozen=True, kw_only=True):
-    """Inspect this pod soon and tell its actor, without waiting for the next relist."""
+class InspectPodNow(Message, frozen=True, kw_only=True):
+    """Inspect this pod soon and send the result to its actor, without waiting for the next relist."""
 
     uid: Uid
 
     def brief(self) -> str:
         """Return one line for traces."""
-        return f"LookAtPod {self.uid}"
+        return f"InspectPodNow {self.uid}"
 
     def conflation_key(self) -> str | None:
         """Keep one per pod."""
-        return f"look:{self.uid}"
+        return f"inspect:{self.uid}"
 
 
 class WatchPod(Message, frozen=True, kw_only=True):
-    """From now on tell the pod's actor what is seen of it."""
+    """From now on send the pod's actor what the runtime shows of it."""
 
     uid: Uid
 
@@ -37,7 +37,7 @@ class WatchPod(Message, frozen=True, kw_only=True):
 
 
 class UnwatchPod(Message, frozen=True, kw_only=True):
-    """Nothing is left of the pod: tell its actor nothing more."""
+    """Everything of the pod is removed: send its actor nothing more."""
 
     uid: Uid
 
@@ -58,4 +58,4 @@ class RelistNow(Message, frozen=True, kw_only=True):
         return "relist"
 
 
-PlegMessage = LookAtPod | WatchPod | UnwatchPod | RelistNow
+PlegMessage = InspectPodNow | WatchPod | UnwatchPod | RelistNow

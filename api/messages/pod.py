@@ -20,7 +20,7 @@ from api.ports.runtime import RuntimePod
 
 
 class KillCause(StrEnum):
-    """Who stopped it: every kill carries one."""
+    """Why a pod is stopped: every kill has a cause. The ledger holds the value."""
 
     REMOVED = "removed from its source"
     DELETED = "deleted through the API"
@@ -31,7 +31,7 @@ class KillCause(StrEnum):
     PREEMPTED = "pre-empted"
     SHUTDOWN = "node shutdown"
     DEADLINE = "active deadline exceeded"
-    REQUESTED = "asked for by an operator"
+    REQUESTED = "requested by an operator"
     REJECTED = "not admitted to this node"
 
 
@@ -42,7 +42,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """As published: ``OutOfcpu``, ``NodeAffinity``, ``SysctlForbidden`` ..."""
     message: str
     advice: tuple[str, ...] = ()
-    """Sentences for people: what is short, who has it."""
+    """Sentences for users: what is short, and which pods have it."""
 
 
 class Resize(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class Resize(msgspec.Struct, frozen=True, kw_only=True):
     """``Deferred``: it waits for room; ``Infeasible``: this node will never have enough."""
     message: str
     advice: tuple[str, ...] = ()
-    """Who has what is short, and what to do, in sentences for people."""
+    """Sentences for users: which pods have what is short, and what to do."""
 
 
 class UpdatePod(Message, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class UpdatePod(Message, frozen=True, kw_only=True):
     generation: int
     """The merge's number: an update with a smaller one is stale."""
     refusal: Refusal | None = None
-    """Set: nothing of it is to run here, it is only to be said why."""
+    """Set: it must not run here, only its status is published."""
     node: NodeFacts
     """What the node is: a change of it is a new generation."""
     resize: Resize | None = None
@@ -88,7 +88,7 @@ class KillPod(Message, frozen=True, kw_only=True):
     grace_s: int | None = None
     """Overrides the pod's own grace when smaller; None is the pod's own."""
     deleted: bool = False
-    """Nothing of it is to stay once it is stopped."""
+    """Remove everything of it once it is stopped."""
     evict: bool = False
     own_fault: bool = False
     """The pod went over a limit of its own: then an eviction is no disruption (condition ``DisruptionTarget``)."""
@@ -158,9 +158,9 @@ class ImageReport(Message, frozen=True, kw_only=True):
     image: str
     progress: ImageProgress
     since: Instant | None = None
-    """PULLING: when the fetching began, None while it waits for its turn."""
+    """PULLING: when the fetching began, None while it is queued."""
     ref: str = ""
-    """READY: what the container is to be made from."""
+    """READY: the reference to make the container from."""
     user: int | None = None
     """READY: numeric user that the image runs as."""
     user_name: str = ""
@@ -205,7 +205,7 @@ class ProbeTrouble(StrEnum):
 
 
 class ProbeChanged(Message, frozen=True, kw_only=True):
-    """To a PodActor: what a probe says of an instance, told when that changes and with each check that went wrong.
+    """To a PodActor: the result of a probe of an instance, sent when it changes and with each failed check.
 
     A level, per instance and kind of probe.
     """
@@ -222,7 +222,7 @@ class ProbeChanged(Message, frozen=True, kw_only=True):
     """Checks in a row that failed."""
     failing_since: Instant | None = None
     checked: int = 0
-    """How many checks have ended: tells news from a repetition."""
+    """How many checks have ended: a repetition has the same number."""
 
     def brief(self) -> str:
         """Return one line for traces."""

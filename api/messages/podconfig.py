@@ -13,7 +13,7 @@ from api.messages import Message
 
 
 class NotificationMode(StrEnum):
-    """How a subscriber of the merge is told."""
+    """How a subscriber of the merge receives changes."""
 
     INCREMENTAL = "incremental"
     """One numbered `PodsChanged` for each kind of change, in the order REMOVE, ADD, UPDATE, DELETE, RECONCILE."""
@@ -42,7 +42,7 @@ class PodsSeen(Message, frozen=True, kw_only=True):
 
 
 class Subscribe(Message, frozen=True, kw_only=True):
-    """Tell `subscriber` every change from now on, beginning with a snapshot."""
+    """Send `subscriber` every change from now on, beginning with a snapshot."""
 
     subscriber: Path
     mode: NotificationMode = NotificationMode.INCREMENTAL
@@ -53,7 +53,7 @@ class Subscribe(Message, frozen=True, kw_only=True):
 
 
 class SnapshotWanted(Message, frozen=True, kw_only=True):
-    """A subscriber saw a gap in the numbers, or starts anew: send it a `PodsSnapshot`."""
+    """A subscriber saw a gap in the numbers, or has restarted: send it a `PodsSnapshot`."""
 
     asked_by: Path
 

@@ -1,4 +1,4 @@
-"""Messages to Prober, the one who asks containers whether they are well.
+"""Messages to Prober, which runs the probes of containers.
 
 Sent by: PodActors (`ProbePod`). Order: per sender. Delivery: a level, the newest wins; PodActors repeat it to a new
 incarnation and about once a minute. Each is answered with `ProbeChanged` for all that is known of the pod's containers,
@@ -52,7 +52,7 @@ class ProbeTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProbePod(Message, frozen=True, kw_only=True):
-    """All that is to be probed of a pod, the whole truth: what is not named any more is probed no longer."""
+    """All probes of a pod: what is not named any more is not probed any more."""
 
     uid: Uid
     targets: tuple[ProbeTarget, ...] = ()

@@ -2,7 +2,7 @@
 
 Sent by: PodConfig (`PodsChanged`, `PodsSnapshot`), Pleg (`RuntimeListed`), PodActors (`PodMoved`),
 EvictionManager (`WatchPods`, `ClearFinished`), NodeManager (`NodeChanged`),
-AdmissionManager (`PodsJudged`, `PodsDecided`, `VerdictsRecalled`, `PreemptPods`), and whoever wants a pod stopped (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
+AdmissionManager (`PodsJudged`, `PodsDecided`, `VerdictsRecalled`, `PreemptPods`), and every sender of a kill (`KillPod`, forwarded to its actor). Order: `PodsChanged` is numbered; a gap makes the
 supervisor ask for a snapshot. Delivery: `RuntimeListed` and `PodMoved` are levels. A lost `PodMoved` is repaired by the
 PodActor's next one, and comes again with each `UpdatePod`. Whoever sent a `ClearFinished` waits only so long.
 """
@@ -20,7 +20,7 @@ from api.messages.pod import KillPod, Refusal, Resize
 
 
 class PodOp(StrEnum):
-    """Kind of change, in the order in which one list's changes are told."""
+    """Kind of change, in the order in which one list's changes are sent."""
 
     REMOVE = "REMOVE"
     ADD = "ADD"
@@ -108,7 +108,7 @@ class PodLife(StrEnum):
 
 
 class PodMoved(Message, frozen=True, kw_only=True):
-    """A pod's life went on; told by its actor, the newest wins."""
+    """A pod's life went on; sent by its actor, the newest wins."""
 
     uid: Uid
     name: str
@@ -121,7 +121,7 @@ class PodMoved(Message, frozen=True, kw_only=True):
     leaving: bool = False
     """FINISHED: it was evicted, and its records, with what its containers wrote, are being removed."""
     deleted: bool = False
-    """It is being stopped, and knows that nothing of it is to stay: the answer to a kill that says so."""
+    """It is being stopped, and everything of it will be removed: the answer to a kill with `deleted`."""
 
     def brief(self) -> str:
         """Return one line for traces."""
@@ -133,7 +133,7 @@ class PodMoved(Message, frozen=True, kw_only=True):
 
 
 class WatchPods(Message, frozen=True, kw_only=True):
-    """From now on tell `asked_by` which pods are active: at once, and whenever that changes."""
+    """From now on send `asked_by` which pods are active: at once, and whenever that changes."""
 
     asked_by: Path
 
@@ -183,7 +183,7 @@ class PodsDecided(Message, frozen=True, kw_only=True):
 
 
 class PodsJudged(Message, frozen=True, kw_only=True):
-    """It is decided on these pods, and being written: their actors may begin to look around."""
+    """Verdicts on these pods are being written: their actors may begin to recall and inspect."""
 
     pods: tuple[tuple[Uid, int], ...]
     """UID and number."""

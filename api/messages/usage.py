@@ -1,7 +1,7 @@
-"""Messages to UsageManager, who reads what the node and its pods use, and to those who want to know.
+"""Messages to UsageManager, which reads what the node and its pods use, and to its subscribers.
 
-Sent by: whoever wants usage (`WatchUsage`, `UnwatchUsage`, `ReadUsageNow`), UsageManager itself (`UsageRead`), NodeManager (`NodeChanged`). Delivery: a
-watcher that hears nothing for some rounds watches again; it also does when UsageManager has a new incarnation. `UsageRead`
+Sent by: subscribers (`WatchUsage`, `UnwatchUsage`, `ReadUsageNow`), UsageManager itself (`UsageRead`), NodeManager (`NodeChanged`). Delivery: a
+subscriber that receives nothing for some rounds subscribes again; it also does when UsageManager has a new incarnation. `UsageRead`
 is a level: the newest is enough.
 """
 
@@ -12,7 +12,7 @@ from api.usage import Usage
 
 
 class WatchUsage(Message, frozen=True, kw_only=True):
-    """From now on tell `asked_by` each round, and at once the last one if there is one."""
+    """From now on send `asked_by` each round, and at once the last one if there is one."""
 
     asked_by: Path
 
@@ -22,7 +22,7 @@ class WatchUsage(Message, frozen=True, kw_only=True):
 
 
 class UnwatchUsage(Message, frozen=True, kw_only=True):
-    """Tell `asked_by` nothing more."""
+    """Send `asked_by` nothing more."""
 
     asked_by: Path
 
@@ -32,7 +32,7 @@ class UnwatchUsage(Message, frozen=True, kw_only=True):
 
 
 class ReadUsageNow(Message, frozen=True, kw_only=True):
-    """Begin a round at once. All watchers are told."""
+    """Begin a round at once, which is sent to all subscribers."""
 
     asked_by: Path
     everything: bool = True
@@ -48,7 +48,7 @@ class ReadUsageNow(Message, frozen=True, kw_only=True):
 
 
 class UsageRead(Message, frozen=True, kw_only=True):
-    """To a watcher: a round is over. Rows that could not be read anew are as old as they say."""
+    """To a subscriber: a round is over. Rows that could not be read again are as old as they say."""
 
     usage: Usage
 

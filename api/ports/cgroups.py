@@ -1,10 +1,10 @@
-"""Cgroups of the node and of its pods: what they are to be, on the port ``cgroups``.
+"""Cgroups of the node and of its pods, as they must be, on the port ``cgroups``.
 
 A path is full, below the root of every hierarchy. `EnsurePodCgroup` and `EnsureNodeCgroups` are idempotent: what has its
 value already is not written again. `api.ports.cgroups.RemovePodCgroup` removes a pod's.
 
 Where a hierarchy may not be written, that is part of the result and no failure: pods run without these limits. A value
-that the kernel does not take is part of the result too (reference ``node`` section 9.4); a cgroup that can not be made
+that the kernel does not take is part of the result too (reference ``node`` section 9.4); a cgroup that cannot be made
 for another reason is a failure.
 """
 
@@ -39,19 +39,19 @@ class CgroupLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class NodeCgroup(msgspec.Struct, frozen=True, kw_only=True):
-    """One cgroup of the node's own, and what it is to be."""
+    """One cgroup of the node, with its values."""
 
     path: str
     limits: CgroupLimits = CgroupLimits()
     must_exist: bool = False
-    """It is the operator's: it is never made, and its absence is told."""
+    """It is the operator's: it is never made, and its absence is reported."""
 
 
 class EnsurePodCgroup(HostCall, frozen=True, kw_only=True):
     """Make a pod's cgroup in every hierarchy, with those above it, and give it its values -> PodCgroupMade."""
 
     cgroup_parent: str
-    """As the sandbox is told."""
+    """As in the sandbox's specification."""
     driver: CgroupDriver = CgroupDriver.CGROUPFS
     limits: CgroupLimits = CgroupLimits()
 
@@ -84,12 +84,12 @@ class EnsureNodeCgroups(HostCall, frozen=True, kw_only=True):
 
 
 class NodeCgroupsMade(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """How far the node's cgroups are what they are to be."""
+    """The result: which values were applied, and which not."""
 
     refused: tuple[str, ...] = ()
     """What may not be written, each as a sentence for people."""
     missing: tuple[str, ...] = ()
-    """Controllers that pods are to be limited by and that no hierarchy has."""
+    """Controllers that limit pods and that no hierarchy has."""
     unapplied: tuple[tuple[str, str], ...] = ()
     """Path of a cgroup, and what of it the kernel did not take."""
 
@@ -114,7 +114,7 @@ class RemovePodCgroup(HostCall, frozen=True, kw_only=True):
     """
 
     cgroup_parent: str
-    """Full path below the root of each hierarchy, as the sandbox was told."""
+    """Full path below the root of each hierarchy, as in the sandbox's specification."""
 
     def brief(self) -> str:
         """Return one line for traces."""

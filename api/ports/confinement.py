@@ -1,6 +1,6 @@
 """What confines and equips a container, in the words of container runtimes: namespaces, security, resources, mounts.
 
-Every value is the effective one: whoever fills these in has already merged pod and container (reference ``runtime-cri``
+Every value is the effective one: the caller has already merged pod and container (reference ``runtime-cri``
 sections 4 to 6).
 """
 

@@ -16,4 +16,4 @@ class NodeCredentials(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     credentials: tuple[Credential, ...] = ()
     problems: tuple[Problem, ...] = ()
-    """Files that are broken, by name; nothing of what is in them is told."""
+    """Files that are broken, by name; nothing of their content is shown."""

@@ -14,7 +14,7 @@ from api.ids import WallNs
 from api.ports.confinement import Pairs
 
 PULL_LIMIT_S = 365 * 86400.0
-"""A pull has no limit of its own: CRI v1 tells nothing of its progress. Some runtimes end one that stands still."""
+"""A pull has no limit of its own: CRI v1 reports no progress. Some runtimes end one that stands still."""
 IMAGE_MISSING = "ImageNotFound"
 """Reason with which CreateContainer is rejected when its image is not there (any more): fetch it again."""
 
@@ -118,7 +118,7 @@ class ImageShown(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class ImagePulled(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a container is to be made from: an id or a digest, whatever the runtime calls the pulled image."""
+    """What to make a container from: an id or a digest, whatever the runtime calls the pulled image."""
 
     ref: str
 

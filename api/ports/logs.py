@@ -76,7 +76,7 @@ class LogSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogsFound(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a look through the logs found, by path ascending. Who runs, and whose they are, only the runtime knows."""
+    """The log files found, by path ascending. Only the runtime knows their containers and which of them run."""
 
     logs: tuple[LogSeen, ...] = ()
     unreadable: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class RotateLog(HostCall, frozen=True, kw_only=True):
     max_files: int
     """At least 2: the live one and a rotated one."""
     keep_bytes: int = 0
-    """0 for a log that its writer will open anew. More: nobody writes it any more, so its last lines of at most this
+    """0 for a log that its writer will open again. More: it has no writer any more, so its last lines of at most this
     many bytes stay in place, and only what is before them goes into a rotated, compressed file."""
 
     def brief(self) -> str:
@@ -141,7 +141,7 @@ class DeadLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeadLinks(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Links without a target, by name. Links to elsewhere than the pods' logs are nobody's business here."""
+    """Links without a target, by name. Links to anything but the pods' logs are ignored."""
 
     links: tuple[DeadLink, ...] = ()
 

@@ -147,11 +147,11 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DescribeNode(HostCall, frozen=True, kw_only=True):
-    """Gather the facts of the machine, on the port ``node`` -> NodeDescribed. Cheap, and asks nobody."""
+    """Gather the facts of the machine, on the port ``node`` -> NodeDescribed. Cheap, and makes no other call."""
 
 
 class NodeDescribed(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The facts of the machine as they are now, without those that only the runtime can tell."""
+    """The facts of the machine as they are now, without those that only the runtime knows."""
 
     facts: NodeFacts
 

@@ -1,4 +1,4 @@
-"""Kills for want of memory, as the kernel's log tells them: read line by line, each line by itself where it can be.
+"""OOM kills in the kernel's log: read line by line, each line by itself where it can be.
 
 ```text
 x invoked oom-killer: gfp_mask=...                                         a kill begins; an older search is given up
@@ -36,13 +36,13 @@ class OomKill(Message, frozen=True, kw_only=True):
     group: str = MACHINE
     """The cgroup whose limit was reached; `MACHINE`: there was none left at all."""
     victim_group: str = MACHINE
-    """The cgroup of who was killed."""
+    """The cgroup of the killed process."""
     process: str = ""
     pid: int = 0
 
     @property
     def is_system(self) -> bool:
-        """Tell whether the machine as a whole was short."""
+        """Return whether the machine as a whole was short."""
         return self.group == MACHINE
 
     def brief(self) -> str:
@@ -51,7 +51,7 @@ class OomKill(Message, frozen=True, kw_only=True):
 
 
 class Search(msgspec.Struct, frozen=True, kw_only=True):
-    """A kill that has begun and of which it is not known yet who was killed."""
+    """A kill whose process is not known yet."""
 
     group: str = MACHINE
     victim_group: str = MACHINE
@@ -59,7 +59,7 @@ class Search(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def follow(search: Search | None, line: str) -> tuple[Search | None, OomKill | None]:
-    """Take in the next line of the kernel; return what is looked for from now on, and the kill that it completes."""
+    """Parse the next line of the kernel; return the kill to complete from now on, and the one that it completes."""
     if START in line:
         return Search(), None
     found = WHOLE.match(line)

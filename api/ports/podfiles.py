@@ -151,7 +151,7 @@ class PrepareContainer(HostCall, frozen=True, kw_only=True):
 
 
 class ReadEnding(HostCall, frozen=True, kw_only=True):
-    """Read what a container that ended left as its last words -> Ending.
+    """Read the termination message of a container that ended -> Ending.
 
     Only files of this pod's container are read, and only regular ones: a path of another form gives an empty message.
     They may be of another agent, whose folders have the same names under a root of its own.
@@ -171,19 +171,19 @@ class ReadEnding(HostCall, frozen=True, kw_only=True):
 
 
 class TerminationMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The last words of a container, empty when it left none."""
+    """The termination message of a container, empty when it wrote none."""
 
     message: str = ""
 
 
 def own_ending(call: ReadEnding) -> bool:
-    """Tell whether the call's termination file is one that an agent makes for this pod's container."""
+    """Return whether the call's termination file is one that an agent makes for this pod's container."""
     match = ENDING_PATH.fullmatch(call.termination_log)
     return match is not None and (match["uid"], match["container"]) == (call.uid, call.container)
 
 
 def own_log(call: ReadEnding) -> bool:
-    """Tell whether the call's log is one that an agent asks for from this pod's container."""
+    """Return whether the call's log is one that an agent asks for from this pod's container."""
     match = LOG_PATH.fullmatch(call.log_path)
     return match is not None and (uid_of_log_folder(match["folder"]), match["container"]) == (
         call.uid,

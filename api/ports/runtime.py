@@ -88,7 +88,7 @@ class EnvironmentVariable(msgspec.Struct, frozen=True):
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod sandbox is to be."""
+    """The specification of a pod sandbox."""
 
     uid: Uid
     name: str
@@ -101,9 +101,9 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute folder of the pod's logs, made by the driver when missing (mode 0755)."""
     host_network: bool = False
     grace_s: int = 30
-    """The pod's own grace period: what the runtime itself uses when it must stop the pod without being told how."""
+    """The pod's own grace period: what the runtime itself uses when it must stop the pod by itself."""
     runtime_handler: str = ""
-    """Which of the runtime's handlers is to run the pod; empty for its default."""
+    """The runtime handler of the pod; empty for the default."""
     dns: Dns = Dns()
     ports: tuple[PortMapping, ...] = ()
     cgroup_parent: str = ""
@@ -120,12 +120,12 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContainerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a container is to be. `command` and `args` are already expanded, `env` complete and in order."""
+    """The specification of a container. `command` and `args` are already expanded, `env` complete and in order."""
 
     name: str
     attempt: int
     image: str
-    """What the runtime is to run: the reference that pulling or looking up the image gave, normally its id."""
+    """What the runtime runs: the reference that pulling or looking up the image gave, normally its id."""
     image_asked: str = ""
     """The image as the pod names it; empty when `image` is that."""
     command: tuple[str, ...] = ()
@@ -216,9 +216,9 @@ class RuntimeContainer(msgspec.Struct, frozen=True, kw_only=True):
     image_mounts: tuple[str, ...] = ()
     """Images that are mounted into it as volumes."""
     ids: ContainerIds | None = None
-    """As whom it runs; None when the runtime does not say."""
+    """User and groups of its process; None when the runtime does not report them."""
     resources: Resources | None = None
-    """CPU and memory that it is confined by now; None where the runtime does not tell."""
+    """CPU and memory limits in effect; None where the runtime does not report them."""
 
 
 class RuntimePod(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -376,7 +376,7 @@ class ExecInContainer(Call, frozen=True, kw_only=True):
 
 
 class ReopenContainerLog(Call, frozen=True, kw_only=True):
-    """Close a running container's log file and open its path anew, after a rotation -> RuntimePod."""
+    """Close a running container's log file and open its path again, after a rotation -> RuntimePod."""
 
     uid: Uid
     container_id: str
@@ -387,7 +387,7 @@ class ReopenContainerLog(Call, frozen=True, kw_only=True):
 
 
 class RuntimeStatus(Call, frozen=True, kw_only=True):
-    """Ask who it is and whether it is ready -> RuntimeInfo. Cheap."""
+    """Ask for its version and whether it is ready -> RuntimeInfo. Cheap."""
 
 
 RuntimeCall = (

@@ -1,10 +1,10 @@
 """Commands in containers whose input and output are a connection: the calls and results of the port ``streams``.
 
-Each runtime has a driver for it, and one conformance suite holds them to this page. The bytes are nobody's message: a call
-prepares a command, its result says where its streams are reached, and who asked connects there (`runtime.server.relay`).
+Each runtime has a driver for it, and one conformance suite holds them to this page. The bytes are in no message: a call
+prepares a command, its result says where its streams are reached, and the caller connects there (`runtime.server.relay`).
 Rules of the port:
 
-- Where the streams are is good once and soon, and a secret: whoever has it has the command.
+- The URL of the streams is valid once and for a short time, and is a secret: its holder controls the command.
 - A runtime without streams rejects every call, in words that say what to do without.
 - Unknown container: NotFound. One that does not run: Conflict. A terminal has one output: with `stderr` it is Rejected.
 """

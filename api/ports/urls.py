@@ -27,7 +27,7 @@ class FetchManifests(HostCall, frozen=True, kw_only=True):
 def shown_url(url: str) -> str:
     """Return a URL as it may be shown: without user, password, query and fragment.
 
-    Where these can not be told from the rest, as in a URL without ``//`` or with a slash in its password, nothing is shown.
+    Where these cannot be told from the rest, as in a URL without ``//`` or with a slash in its password, nothing is shown.
     """
     try:
         parts = urlsplit(url)

@@ -1,7 +1,7 @@
 """Calls that read what is used: the port ``usage``, and one call of the port ``runtime``.
 
 Every result has one row for each thing asked about. A row that could not be read says so in `trouble` and costs no other
-row: each has its own deadline in the driver. Readings are as the kernel gives them; who asked decides what to believe.
+row: each has its own deadline in the driver. Readings are as the kernel gives them; the caller decides what to believe.
 """
 
 import msgspec
@@ -96,7 +96,7 @@ class PodsRead(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class DiskPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """A path on a file system that is to be measured."""
+    """A path on a file system to measure."""
 
     name: str
     path: str

@@ -48,18 +48,18 @@ class EmptyDir(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_default
 
 
 class HostPath(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """A file or folder of the node, looked at before use as its type says."""
+    """A file or folder of the node, checked before use as its type says."""
 
     path: str
     kind: str = ""
-    """The volume's type, empty: it is not looked at."""
+    """The volume's type, empty: it is not checked."""
 
 
 VolumePlan = EmptyDir | HostPath
 
 
 class PrepareVolume(HostCall, frozen=True, kw_only=True):
-    """Make a volume, or look that it is there -> VolumeReady. Idempotent, also while containers use it."""
+    """Make a volume, or check that it exists -> VolumeReady. Idempotent, also while containers use it."""
 
     uid: Uid
     volume: str
@@ -120,7 +120,7 @@ class RemoveVolumes(HostCall, frozen=True, kw_only=True):
 
 
 class VolumesRemoved(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """No volume of the pod is left: the table of mounts and the folders were looked at afterwards."""
+    """No volume of the pod is left: mount table and folders were checked afterwards."""
 
     unmounted: tuple[str, ...] = ()
     """What was unmounted, in that order."""

@@ -97,5 +97,5 @@ def figures(
 
 
 def cores(cpu: CpuUsage | None) -> str:
-    """Return a rate of processor time in thousandths of a core: ``250m``."""
+    """Return a rate of CPU time in thousandths of a core: ``250m``."""
     return UNKNOWN if cpu is None or cpu.nano_cores is None else f"{-(-cpu.nano_cores // NANO)}m"

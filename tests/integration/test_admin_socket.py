@@ -184,7 +184,7 @@ def test_usage_is_told_as_a_kubelet_tells_it(agent):
     _, short = agent.json("/stats/summary?only_cpu_and_memory=true")
     assert "fs" not in short["node"]
     assert agent.json("/stats/summary?only_cpu_and_memory=perhaps")[0] == 400
-    assert agent.json("/usage")[1]["troubles"] == ["pod default/loop-node1: no container of it runs"]
+    assert agent.json("/usage")[1]["troubles"] == ["pod default/loop-node1: no usage: no container runs"]
 
 
 def test_metrics_are_text_that_prometheus_reads(agent):
@@ -216,7 +216,7 @@ def test_top_shows_the_largest_first_and_names_what_is_wrong(agent):
     assert rows[1][:4] == ["default", "web-node1", "13m", "64MiB"]
     assert rows[2][0] == "nginx"
     assert rows[3][:4] == ["default", "loop-node1", "-", "-"]
-    assert lines[-1] == "! pod default/loop-node1: no container of it runs"
+    assert lines[-1] == "! pod default/loop-node1: no usage: no container runs"
 
 
 def test_eviction_is_explained_the_answer_first(agent):

@@ -40,8 +40,8 @@ def test_a_pod_beyond_the_nodes_capacity_is_failed_and_stays_so_over_restarts(ag
     assert found["message"] == f"Pod was rejected: {text}"
     assert not found.keys() & {"conditions", "containerStatuses"}
     told = agent.explain("large")
-    assert any(line.startswith("cpu: it asks for") for line in told["problems"])
-    assert any(f"fits-{NODE} (100m)" in line for line in told["problems"])
+    assert any(line.startswith("requests ") for line in told["problems"])
+    assert any(f"fits-{NODE} (0.1)" in line for line in told["problems"])
     assert "changed manifest" in told["waits_for"]
     assert "OutOfcpu" in agent.verb("events", "large").stdout
     before = agent.row("large")["uid"], agent.mains("fits"), found
@@ -83,7 +83,7 @@ def test_pods_beyond_the_limit_are_refused_and_a_place_that_becomes_free_is_wait
     first = next(name for name, row in agent.rows().items() if row["status"] == "Running")
     agent.drop(first)
     put(agent, "d")
-    agent.until(lambda: "d" in agent.rows() and "until they have ended" in agent.row("d")["why"], "d waits")
+    agent.until(lambda: "d" in agent.rows() and "pods that are ending" in agent.row("d")["why"], "d waits")
     assert f"{first}-{NODE}" in agent.explain("d")["waits_for"]
     gate.touch()
     agent.until_status("d", "Running", deadline_s=60.0)

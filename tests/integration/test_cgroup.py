@@ -167,7 +167,7 @@ def test_where_cgroups_may_not_be_written_pods_run_and_one_notice_says_so(agent)
         ("node/n1", "CgroupsNotEnforced", 1)
     ]
     (notice,) = notices
-    assert notice["message"].startswith("pods run without limits of their own as a whole: cgroup ")
+    assert notice["message"].startswith("pods are not limited as a whole: cgroup ")
     assert "Read-only file system" in notice["message"]
     assert agent.stderr().count("CgroupsNotEnforced") == 1
     assert "Read-only" in agent.ask("/healthz?verbose")[1].decode()

@@ -247,12 +247,12 @@ def test_each_refusal_is_explained_with_what_to_do(house):
     house.until_content("has")
     refusals = {
         # Name: spec, container, reason, what explain says.
-        "large": ({}, {"resources": asks}, "OutOfcpu", "cpu: it asks for"),
+        "large": ({}, {"resources": asks}, "OutOfcpu", "requests "),
         "picky": (
             {"nodeSelector": {"disk": "ssd"}},
             {},
             "NodeAffinity",
-            "it asks for disk=ssd; the node has the labels",
+            "requires disk=ssd; the node has the labels",
         ),
         "same": (
             {},

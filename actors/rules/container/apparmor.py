@@ -9,7 +9,7 @@ FREE = ("", "Unconfined", "unconfined")
 
 
 def asks_for_apparmor(pod: Pod) -> bool:
-    """Tell whether a container of the pod is to be held to a profile."""
+    """Return whether a container of the pod has an AppArmor profile to enforce."""
     return any(
         profile_of(pod, container) not in FREE
         for _, group in pod.spec.container_groups()

@@ -5,7 +5,7 @@ from the exit, whatever the exit code; forgotten when the container ran for ten 
 kubelet's, ours is remembered in the ledger, and says which start it has already been counted for, so that an agent
 killed in between does not count it twice.
 
-An entry holds for the image and the resources that earned it: a corrected container begins anew, and a restart that gives
+An entry holds for the image and the resources that earned it: a corrected container begins again, and a restart that gives
 it other resources is no crash.
 """
 
@@ -35,9 +35,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def backoff_key(container: Container | EphemeralContainer) -> str:
-    """Return what tells a container from one of the same name that must not wait for it: 16 hex digits."""
-    told = msgspec.json.encode((container.image, container.resources), order="sorted")
-    return hashlib.blake2b(told, digest_size=8).hexdigest()
+    """Return a digest of image and resources, 16 hex digits: the back-off holds only for an equal container."""
+    encoded = msgspec.json.encode((container.image, container.resources), order="sorted")
+    return hashlib.blake2b(encoded, digest_size=8).hexdigest()
 
 
 def wait_s(entry: Backoff | None, finished_at: WallNs, wall: WallNs, next_attempt: int) -> float:
@@ -52,7 +52,7 @@ def wait_s(entry: Backoff | None, finished_at: WallNs, wall: WallNs, next_attemp
 
 
 def forgotten(entry: Backoff, finished_at: WallNs, wall: WallNs) -> bool:
-    """Tell whether the container ran so long since that its history no longer counts.
+    """Return whether the container ran so long since that its history no longer counts.
 
     An end in the future is one before the clock was set back: taken as it is, it would make a hot loop of restarts.
     """

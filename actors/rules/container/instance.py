@@ -31,12 +31,12 @@ def ready_sandboxes(observed: RuntimePod | None) -> tuple[Sandbox, ...]:
 
 
 def is_alive(observed: RuntimePod | None) -> bool:
-    """Tell whether anything of the pod may still run."""
+    """Return whether anything of the pod may still run."""
     return bool(running(observed) or ready_sandboxes(observed))
 
 
 def not_back(before: RuntimePod | None, view: RuntimePod) -> RuntimePod:
-    """Return a view in which what had ended has ended: of calls side by side the last answer may be the oldest look."""
+    """Return a view in which no exited container runs again: of parallel calls the last answer may be the oldest view."""
     ended = (
         {one.id: one for one in before.containers if one.state is RuntimeContainerState.EXITED}
         if before

@@ -28,12 +28,12 @@ def with_known_ends(view: RuntimePod, before: RuntimePod | None, status: PodStat
 
 
 def is_guess(one: RuntimeContainer) -> bool:
-    """Tell whether a runtime shows an end that nobody saw."""
+    """Return whether a runtime shows an end that was not observed."""
     return one.state is RuntimeContainerState.EXITED and (one.exit_code is None or one.reason in GUESSES)
 
 
 def is_seen(one: RuntimeContainer) -> bool:
-    """Tell whether a runtime shows an end that it saw."""
+    """Return whether a runtime shows an end that it saw."""
     return one.state is RuntimeContainerState.EXITED and not is_guess(one)
 
 

@@ -8,7 +8,7 @@ import msgspec
 from api.kube.objects.podstatus import PodStatus
 
 DISRUPTION = "DisruptionTarget"
-"""A condition that the agent shares with whoever else may end a pod."""
+"""A condition that the agent shares with every other writer that may end a pod."""
 OWNED = frozenset(
     {
         "AllContainersRestarting",
@@ -21,7 +21,7 @@ OWNED = frozenset(
         "Ready",
     }
 )
-"""Types that only the agent writes; any other is somebody else's and is kept as it came."""
+"""Types that only the agent writes; any other belongs to another writer and is kept unchanged."""
 
 
 def own_part(status: PodStatus) -> PodStatus:
@@ -40,5 +40,5 @@ def own_part(status: PodStatus) -> PodStatus:
 
 
 def say_the_same(one: PodStatus, other: PodStatus) -> bool:
-    """Tell whether two statuses differ in nothing that the agent answers for."""
+    """Return whether two statuses differ in nothing that the agent answers for."""
     return one == other or own_part(one) == own_part(other)

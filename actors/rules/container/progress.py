@@ -1,4 +1,4 @@
-"""How far a pod is in its sandbox: which containers are to be started now, which must wait for another one.
+"""How far a pod is in its sandbox: which containers must be started now, which must wait for another one.
 
 The rules are a kubelet's (reference ``pod-lifecycle`` sections 6.2 to 6.4). Of init containers only those of the active
 sandbox count: what ended before a reboot has prepared nothing for the pod of today.
@@ -25,7 +25,7 @@ from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePo
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be started now, and how far the pod is."""
+    """Containers to start now, and how far the pod is."""
 
     due: tuple[str, ...] = ()
     """Containers to start now, unless something holds them up, in spec order."""
@@ -34,7 +34,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     awaited: str = ""
     """The init container that runs and that all after it wait for."""
     failed: str = ""
-    """The init container that ended badly for good: nothing of the pod is to run."""
+    """The init container that failed for good: nothing of the pod may run."""
     over: bool = False
     """Every regular container ended for good: only sidecars may be left."""
 
@@ -49,7 +49,7 @@ class InitProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def progress(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, started: tuple[str, ...]) -> Progress:
-    """Tell how far a pod is in its active sandbox; `started` are the names of containers that count as started."""
+    """Return how far a pod is in its active sandbox; `started` are the names of containers that count as started."""
     regular = tuple(
         one.name
         for one in spec.containers
@@ -132,20 +132,20 @@ def step_of(
 
 
 def rests(spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None) -> bool:
-    """Tell whether an init container whose turn is over is a sidecar that does not run though it should."""
+    """Return whether an init container before the current one is a sidecar that does not run though it should."""
     return is_sidecar(spec, container) and (
         newest is None or newest.state is not RuntimeContainerState.RUNNING
     )
 
 
 def began(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
-    """Tell whether a regular container was made in the sandbox, which proves that its init containers were done."""
+    """Return whether a regular container was made in the sandbox, which proves that its init containers were done."""
     names = {one.name for one in spec.containers}
     return any(one.sandbox_id == sandbox_id and one.name in names for one in observed.containers)
 
 
 def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
-    """Tell whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
+    """Return whether a regular container is made or runs in the sandbox: then no other one waits for an init container."""
     names = {one.name for one in spec.containers}
     live = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
     return any(
@@ -155,7 +155,7 @@ def is_serving(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str) -> bool:
 
 
 def is_past(spec: v1.PodSpec, observed: RuntimePod, sandbox_id: str, name: str) -> bool:
-    """Tell whether an init container's turn is over in the sandbox: something after it was made, so it had done its part."""
+    """Return whether an init container is done in the sandbox: a container after it was made."""
     order = [one.name for one in spec.init_containers]
     later = order[order.index(name) + 1 :]
     made = any(one.sandbox_id == sandbox_id and one.name in later for one in observed.containers)
@@ -175,13 +175,13 @@ def active_id(observed: RuntimePod | None) -> str:
 def is_due(
     spec: v1.PodSpec, container: v1.Container, newest: RuntimeContainer | None, *, sandbox_id: str = ""
 ) -> bool:
-    """Tell whether a regular container is to be started in a sandbox; an empty id means one that is made for it.
+    """Return whether a regular container must be started in a sandbox; an empty id means one that is made for it.
 
-    A new sandbox starts everything anew but what succeeded under OnFailure (reference section 6.2); it is made for no
+    A new sandbox starts everything again but what succeeded under OnFailure (reference section 6.2); it is made for no
     pod whose policy is Never.
     """
     if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.sandbox_id == sandbox_id:
         return should_start(spec, container, newest)
     code = newest.exit_code if newest.exit_code is not None else 255
-    anew = container.restart_policy == "Never" and spec.restart_policy != "Never"
-    return anew or restarts_after(spec, container, code)
+    again = container.restart_policy == "Never" and spec.restart_policy != "Never"
+    return again or restarts_after(spec, container, code)

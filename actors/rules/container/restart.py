@@ -34,20 +34,20 @@ def should_start(spec: v1.PodSpec, container: v1.Container, newest: RuntimeConta
 
 
 def ended_well(instance: RuntimeContainer) -> bool:
-    """Tell whether an ended init container has done its work."""
+    """Return whether an ended init container has done its work."""
     code = instance.exit_code if instance.exit_code is not None else 255
     return instance.state is RuntimeContainerState.EXITED and is_success(code, instance.reason)
 
 
 def is_success(exit_code: int, reason: str) -> bool:
-    """Tell whether an end with this code and reason is that of an init container that has done its work."""
+    """Return whether an end with this code and reason is that of an init container that has done its work."""
     return exit_code == 0 and reason != OUT_OF_MEMORY
 
 
 def restarts_after(
     spec: v1.PodSpec, container: v1.Container, exit_code: int, *, failed: bool | None = None
 ) -> bool:
-    """Decide after an exit with this code; `failed` says whether it failed where the code alone does not tell."""
+    """Decide after an exit with this code; `failed` says whether it failed, None: the code decides."""
     if rule_of(container, exit_code) is not None:
         return True
     match container.restart_policy or spec.restart_policy or "Always":

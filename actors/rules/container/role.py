@@ -1,6 +1,6 @@
 """Which part a container has in its pod: one that prepares it, a sidecar, or one that the pod is there for.
 
-A sidecar is an init container whose own restart policy is Always: it starts in its turn among the init containers and
+A sidecar is an init container whose own restart policy is Always: it starts in order among the init containers and
 runs on beside the regular ones. Every other init container ends before the next one starts.
 """
 
@@ -8,17 +8,17 @@ from api.kube.objects import pod as v1
 
 
 def is_init(spec: v1.PodSpec, name: str) -> bool:
-    """Tell whether a container is one of the pod's init containers, sidecars among them."""
+    """Return whether a container is one of the pod's init containers, sidecars among them."""
     return any(container.name == name for container in spec.init_containers)
 
 
 def is_sidecar(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether an init container runs beside the regular ones."""
+    """Return whether an init container runs beside the regular ones."""
     return container.restart_policy == "Always" and is_init(spec, container.name)
 
 
 def is_plain_init(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether a container has to end well before the next one starts."""
+    """Return whether a container has to end well before the next one starts."""
     return container.restart_policy != "Always" and is_init(spec, container.name)
 
 
@@ -28,7 +28,7 @@ def sidecars(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
 
 
 def lasting(spec: v1.PodSpec) -> tuple[v1.Container, ...]:
-    """Return the containers that are to run side by side once the pod is initialised: sidecars and regular ones."""
+    """Return the containers that run in parallel once the pod is initialised: sidecars and regular ones."""
     return (*sidecars(spec), *spec.containers) if spec.init_containers else spec.containers
 
 

@@ -34,7 +34,7 @@ def judge(observed: RuntimePod, *, host_network: bool) -> SandboxVerdict:
 
 
 def worth_making(spec: v1.PodSpec, observed: RuntimePod, attempt: int) -> bool:
-    """Tell whether a new sandbox would have anything to run; if not, the pod is only torn down."""
+    """Return whether a new sandbox would have anything to run; if not, the pod is only torn down."""
     if spec.restart_policy == "Never" and attempt != 0 and observed.containers:
         return False
     return any(is_due(spec, one, newest_of(observed, one.name)) for one in spec.containers)

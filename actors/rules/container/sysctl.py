@@ -23,7 +23,7 @@ IPC = ("kernel.shm", "kernel.msg", "fs.mqueue.")
 
 
 def is_of_ipc(name: str) -> bool:
-    """Tell whether a parameter, written with dots, belongs to the IPC namespace."""
+    """Return whether a parameter, written with dots, belongs to the IPC namespace."""
     return name == "kernel.sem" or name.startswith(IPC)
 
 
@@ -42,5 +42,5 @@ def forbidden_sysctl(name: str, *, host_network: bool, host_ipc: bool, allowed: 
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Tell whether a name is `pattern`, or begins with it when that ends in ``*``."""
+    """Return whether a name is `pattern`, or begins with it when that ends in ``*``."""
     return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern

@@ -1,4 +1,4 @@
-"""Who goes first when the node is short of something, and what is said of it (reference ``node`` sections 6.7 to 6.10).
+"""The order in which pods are evicted, and the messages of their evictions (reference ``node`` sections 6.7 to 6.10).
 
 ```text
 memory          over its request | lower priority | larger use beyond the request
@@ -6,7 +6,7 @@ processes                          lower priority | more processes
 disk, inodes    over its request | lower priority | larger use beyond the request
 ```
 
-A pod of which nothing is known goes last, not first as a kubelet has it: nobody knows that its end would free anything.
+A pod without known usage goes last, not first as with a kubelet: its end might free nothing.
 Of inodes nothing is requested, so nothing is subtracted.
 """
 
@@ -40,7 +40,7 @@ NEAR_PERCENT = 90
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that might have to go, and what is known of what it uses."""
+    """A pod that might be evicted, and its usage if known."""
 
     uid: Uid
     pod: Pod
@@ -48,7 +48,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rating(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pod compares with others: what it uses of what is short, what it asked for. None: nobody knows."""
+    """How a pod compares with others: what it uses of what is short, what it requests. None: unknown."""
 
     uid: Uid
     name: str
@@ -61,7 +61,7 @@ class Rating(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exceeds(self) -> bool:
-        """Tell whether it uses more than it asked for."""
+        """Return whether it uses more than it asked for."""
         return self.used is not None and self.used > self.requested
 
     def order(self) -> tuple[bool, bool, int, int]:
@@ -133,13 +133,13 @@ def is_spared(pod: Pod, *, spares_static: bool) -> str:
     return ""
 
 
-# ---------------------------------------------------------------- in words
+# ---------------------------------------------------------------- messages
 
 
 def low_on(
     signal: Signal, threshold: Threshold, seen: Observation | None, pod: Pod, usage: PodUsage | None
 ) -> str:
-    """Return the message of a pod that goes because the node is short of something."""
+    """Return the eviction message of a pod, as a kubelet writes it."""
     resource = KINDS[signal].resource
     parts = [f"The node was low on resource: {resource}. "]
     if seen is not None:
@@ -257,7 +257,7 @@ def container_excess(pod: Pod, usage: PodUsage, *, dedicated: bool) -> Excess | 
 
 
 def is_over(used: FsUsage | None, limit: Amount) -> bool:
-    """Tell whether more is used than the limit; what could not be counted to the end is over it where it comes near."""
+    """Return whether more is used than the limit; what could not be counted to the end is over it where it comes near."""
     if used is None or used.used_bytes is None:
         return False
     return used.used_bytes * 100 > limit.value() * (NEAR_PERCENT if used.at_least else 100)

@@ -33,7 +33,7 @@ class HostPort(msgspec.Struct, frozen=True, kw_only=True, order=True):
     address: str = ANY_ADDRESS
 
     def clashes(self, other: "HostPort") -> bool:
-        """Tell whether both can not be had at one time."""
+        """Return whether both cannot be had at one time."""
         if (self.port, self.protocol) != (other.port, other.protocol):
             return False
         return ANY_ADDRESS in (self.address, other.address) or self.address == other.address
@@ -131,22 +131,22 @@ def added(one: Amounts, other: Amounts) -> Amounts:
 
 
 def is_extended(resource: str) -> bool:
-    """Tell whether a resource is of somebody else's making: a name with a domain that is not Kubernetes' own, nor of a quota."""
+    """Return whether a resource is an extended one: its name has a domain, not Kubernetes' own and not a quota's."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 
 def is_static(pod: Pod) -> bool:
-    """Tell whether the pod comes from a file or URL of this node."""
+    """Return whether the pod comes from a file or URL of this node."""
     return pod.metadata.annotations.get(SOURCE, "api") != "api"
 
 
 def is_critical(pod: Pod) -> bool:
-    """Tell whether the node depends on the pod: static and mirror pods, and the highest priorities."""
+    """Return whether the node depends on the pod: static and mirror pods, and the highest priorities."""
     return is_static(pod) or MIRROR in pod.metadata.annotations or is_of_critical_priority(pod)
 
 
 def is_of_critical_priority(pod: Pod) -> bool:
-    """Tell whether the pod has one of the priorities that are kept for what the cluster can not do without."""
+    """Return whether the pod has one of the priorities that are kept for what the cluster cannot do without."""
     return priority_of(pod) >= CRITICAL_PRIORITY
 
 

@@ -1,7 +1,7 @@
-"""Which readings of usage are believed: one that can not be is refused, with the reason, and the last good one stands.
+"""Which readings of usage are believed: an impossible one is refused, with the reason, and the last good one stands.
 
 A kernel file that is read while it changes, a runtime that mixes up units, a clock that stands still: each was seen, and
-each would have a pod evicted that did nothing. A decreased counter is no lie: whatever it is of was begun anew.
+each would evict an innocent pod. A decreased counter is no error: its process or cgroup was restarted.
 """
 
 from typing import TypeVar
@@ -22,18 +22,18 @@ Checked = tuple[T | None, str]
 
 
 def check_cpu(before: CpuUsage | None, after: CpuUsage | None, cpus: int) -> Checked[CpuUsage]:
-    """Return a reading of processor time with its rate, or the one before it."""
+    """Return a reading of CPU time with its rate, or the one before it."""
     if after is None:
         return None, ""
     if after.total_ns < 0:
-        return before, f"processor time of {after.total_ns} ns is negative"
+        return before, f"CPU time of {after.total_ns} ns is negative"
     if before is None:
         return after, ""
     passed = after.clock_ns - before.clock_ns
     if passed == 0:
         return before, "time stands still at its source"
     if passed < 0:
-        # The clock of whoever counts was set: it is believed from here on, and has no rate yet.
+        # The clock of the source was set: it is believed from here on, and there is no rate yet.
         return after, "time goes back at its source"
     used = after.total_ns - before.total_ns
     if used < 0 or passed > RATE_LIMIT_NS:
@@ -41,7 +41,7 @@ def check_cpu(before: CpuUsage | None, after: CpuUsage | None, cpus: int) -> Che
     # A tick of the clock more or less decides nothing, however short the time between.
     if used > cpus * passed * MARGIN + NS // 50:
         return before, (
-            f"processor time grew by {used / NS:.3f} s within {passed / NS:.3f} s: more than {cpus} processors give"
+            f"CPU time grew by {used / NS:.3f} s within {passed / NS:.3f} s: more than {cpus} CPUs allow"
         )
     return replace(after, nano_cores=used * NS // passed), ""
 
@@ -94,18 +94,18 @@ def check_fs(before: FsUsage | None, after: FsUsage | None) -> Checked[FsUsage]:
 
 
 def check_share(what: str, used_bytes: int, inodes: int, fs: FsUsage | None) -> str:
-    """Return why something can not take so much of a file system, empty when it can."""
+    """Return why something cannot take so much of a file system, empty when it can."""
     return bounded(what, used_bytes, fs.capacity_bytes if fs else None) or bounded(
         what, inodes, fs.inodes if fs else None, unit=" inodes"
     )
 
 
 def bounded(what: str, value: int | None, most: int | None, *, unit: str = " bytes") -> str:
-    """Return why a value is absurd, empty when it is not: below nothing, or above all there is."""
+    """Return why a value is absurd, empty when it is not: below nothing, or exceeds the maximum."""
     if value is None:
         return ""
     if value < 0:
         return f"{what} of {value}{unit} is negative"
     if most is not None and value > most:
-        return f"{what} of {value}{unit} is above all there is, {most}"
+        return f"{what} of {value}{unit} exceeds the maximum {most}"
     return ""

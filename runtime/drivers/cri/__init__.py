@@ -1,12 +1,12 @@
 """The ports ``runtime``, ``images`` and ``streams`` on containerd and CRI-O, over CRI v1.
 
 ```text
-begin(call) --> errand (steps of the call, a generator)
-                  |-- asks --> wire (gRPC, by callback)      heavy ones pass the gate first
-                  |-- view --> lists this pod again, asks only for what is not known yet
+begin(call) --> OpenCall (steps of the call, a generator)
+                  |-- asks --> wire (gRPC, by callback)      heavy ones wait for the concurrency limit
+                  |-- view --> lists this pod again, inspects only what is not known yet
                   '-- done --> result or failure
 watch (pidfds) and following (CRI events) --> hints --> stream ``runtime.events``
 ```
 
-Whoever makes the driver imports `runtime.drivers.cri.driver`, and with it gRPC; nobody else pays for that.
+Only the import of `runtime.drivers.cri.driver` imports gRPC.
 """

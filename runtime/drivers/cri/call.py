@@ -1,7 +1,7 @@
 """The calls that change a pod or run something in it, step by step.
 
-A call that fails is not over: the pod is looked at, because the failure may be that of a call whose like succeeded
-before. Only when nobody answered, or in time, is that left to the caller.
+After a failed call the pod is inspected, because an equal call may have succeeded before. After a timeout or a broken
+connection that is left to the caller.
 """
 
 import math
@@ -23,11 +23,11 @@ from api.errors import (
 from api.ports import runtime as c
 from api.ports.images import IMAGE_MISSING
 from api.ports.runtime import SANDBOX_TIMES
-from runtime.drivers.cri import mark, request
-from runtime.drivers.cri.errand import Steps
-from runtime.drivers.cri.gate import CREATE, RUN, START, Gate
+from runtime.drivers.cri import annotation, request
+from runtime.drivers.cri.concurrency import CREATE, RUN, START, ConcurrencyLimit
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Steps
 from runtime.drivers.cri.view import PodLister, is_ready
 from runtime.drivers.cri.watch import ExitWatch
 from runtime.wire import cri
@@ -35,24 +35,26 @@ from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
 
 LIVE = (c.RuntimeContainerState.CREATED, c.RuntimeContainerState.RUNNING)
-"""States in which a container can be confined otherwise."""
+"""States in which a container's resources can be updated."""
 
 
 class Calls:
-    """The steps of each call; what they need is passed in once."""
+    """The steps of each call."""
 
-    def __init__(self, link: Channels, known: Known, view: PodLister, gate: Gate, watch: ExitWatch) -> None:
+    def __init__(
+        self, link: Channels, known: Known, view: PodLister, limit: ConcurrencyLimit, watch: ExitWatch
+    ) -> None:
         self._link, self._known, self._view = link, known, view
-        self._gate, self._watch = gate, watch
+        self._limit, self._watch = limit, watch
 
     def _heavy(self, rank: int, rpc: Any, message: Any, limit_s: float | None = None) -> Steps[Any]:
-        """Ask for something heavy, when it is its turn. The call's deadline counts from then."""
-        turn = self._gate.enter(rank)
-        yield turn
+        """Make a heavy call when the concurrency limit admits it; its deadline counts from then."""
+        slot = self._limit.enter(rank)
+        yield slot
         try:
             return (yield self._link.ask(rpc, message, limit_s=limit_s))
         finally:
-            turn.leave()
+            slot.leave()
 
     # -- sandboxes
 
@@ -69,21 +71,21 @@ class Calls:
                 RUN, cri.RUN_SANDBOX, message, SANDBOX_TIMES * self._link.request_timeout_s
             )
         except OperatingError as error:
-            pod = yield from self._look_after(error, spec.uid)
+            pod = yield from self._inspect_after(error, spec.uid)
             if not _is_reserved(error) or not any(s.attempt == spec.attempt for s in pod.sandboxes):
                 raise error from None
         else:
             pod = yield from self._view.after_sandbox(spec.uid, answer.pod_sandbox_id, spec.cgroup_parent)
         made = next((s for s in pod.sandboxes if s.attempt == spec.attempt), None)
-        if made is not None and self._known.digest(made.id) != mark.digest(spec):
+        if made is not None and self._known.digest(made.id) != annotation.digest(spec):
             raise AlreadyExistsError(
                 f"pod {spec.namespace}/{spec.name}: the runtime holds a sandbox of attempt {spec.attempt} already "
-                f"({made.id[:12]}), made otherwise; remove it or use the next attempt"
+                f"({made.id[:12]}), made from another spec; remove it or use the next attempt"
             )
         return pod
 
-    def _look_after(self, error: OperatingError, uid: Any) -> Steps[c.RuntimePod]:
-        """Look at a pod after a failure, unless it is one of which nothing can be learnt now."""
+    def _inspect_after(self, error: OperatingError, uid: Any) -> Steps[c.RuntimePod]:
+        """Inspect a pod after a failure; after a timeout, a cancellation or a broken connection raise that instead."""
         if error.kind in (FailureKind.TIMED_OUT, FailureKind.CANCELLED) or error.reason == BROKEN:
             raise error
         try:
@@ -105,12 +107,12 @@ class Calls:
         with self._watch.held(call.sandbox_id):
             yield from self._quietly(cri.STOP_SANDBOX, stop)
             yield from self._quietly(cri.REMOVE_SANDBOX, remove)
-            # Nobody is to be told of its end but by what this call returns.
+            # Its end is reported only by the result of this call.
             self._watch.forget(call.sandbox_id)
         return (yield from self._view.pod(call.uid))
 
     def _quietly(self, rpc: Any, message: Any, limit_s: float | None = None) -> Steps[None]:
-        """Ask for an end; what is not there has ended."""
+        """Make a stop or remove call; NotFound counts as success."""
         try:
             yield self._link.ask(rpc, message, limit_s=limit_s)
         except NotFoundError:
@@ -130,15 +132,15 @@ class Calls:
         try:
             answer = yield from self._heavy(CREATE, cri.CREATE, message)
         except OperatingError as error:
-            pod = yield from self._look_after(error, call.uid)
+            pod = yield from self._inspect_after(error, call.uid)
             if not any(_is_made_from(one, call) for one in pod.containers):
                 raise (yield from self._why_not_created(call, pod, error)) from None
         else:
             pod = yield from self._view.after_create(call.uid, message, answer.container_id)
         made = next((one for one in pod.containers if _is_made_from(one, call)), None)
-        if made is not None and self._known.digest(request.bare(made.id)) != mark.digest(spec):
+        if made is not None and self._known.digest(request.bare(made.id)) != annotation.digest(spec):
             raise AlreadyExistsError(
-                f"container {spec.name}: the runtime holds one of attempt {spec.attempt} already, made otherwise; "
+                f"container {spec.name}: the runtime holds one of attempt {spec.attempt} already, made from another spec; "
                 "remove it or use the next attempt"
             )
         return pod
@@ -146,7 +148,7 @@ class Calls:
     def _why_not_created(
         self, call: c.CreateContainer, pod: c.RuntimePod, error: OperatingError
     ) -> Steps[OperatingError]:
-        """Return what a failed creation comes to, now that the pod was looked at."""
+        """Return the error of a failed creation, now that the pod was inspected."""
         ready = is_ready(pod, call.sandbox_id)
         if ready is None:
             return NotFoundError(f"container {call.spec.name}: its sandbox {call.sandbox_id} is gone")
@@ -171,11 +173,11 @@ class Calls:
         return error
 
     def start(self, call: c.StartContainer) -> Steps[c.RuntimePod]:
-        """StartContainer; a command that can not be run is told by the container itself."""
+        """StartContainer; a command that cannot be run is shown by the container's state."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         if self._known.container(identity) is None:
-            # Made by an earlier agent: what it is before the call decides what a failure of the call means.
+            # Made by an earlier agent: its state before the call decides what a failure of the call means.
             yield from self._view.pod(call.uid)
         before = self._known.container(identity)
         if before is not None and before.state is not c.RuntimeContainerState.CREATED:
@@ -183,7 +185,7 @@ class Calls:
         try:
             yield from self._heavy(START, cri.START, pb.StartContainerRequest(container_id=identity))
         except OperatingError as error:
-            pod = yield from self._look_after(error, call.uid)
+            pod = yield from self._inspect_after(error, call.uid)
             now = next((one for one in pod.containers if one.id == call.container_id), None)
             if now is None or now.state is c.RuntimeContainerState.CREATED:
                 raise error from None
@@ -194,17 +196,17 @@ class Calls:
         return (yield from self._view.after_start(call.uid, sandbox_id, identity))
 
     def _with_reason(self, pod: c.RuntimePod, failed: c.RuntimeContainer, message: str) -> c.RuntimePod:
-        """Return a pod whose container says why it could not be started, also where the runtime forgot it."""
+        """Return a pod whose container shows why it could not be started, also where the runtime forgot it."""
         identity = request.bare(failed.id)
-        self._known.tell_start_failure(identity, message)
+        self._known.set_start_failure(identity, message)
         told = self._known.container(identity) or failed
         told = replace(told, created_at=failed.created_at)
         return replace(pod, containers=tuple(told if one.id == failed.id else one for one in pod.containers))
 
     def stop(self, call: c.StopContainer) -> Steps[c.RuntimePod]:
-        """StopContainer: its grace, and as long as any call for the kill and the runtime's own book-keeping.
+        """StopContainer: its deadline is the grace and the request timeout.
 
-        Whole seconds, upwards: a grace of half a second is not none.
+        The grace is rounded up to whole seconds: half a second is not 0.
         """
         yield from self._view.hello()
         identity = request.bare(call.container_id)
@@ -215,7 +217,7 @@ class Calls:
             return (yield from self._view.pod(call.uid))
 
     def remove(self, call: c.RemoveContainer) -> Steps[c.RuntimePod]:
-        """RemoveContainer, of one that does not run: runtimes would kill it without a word."""
+        """RemoveContainer, if the container does not run: runtimes would kill it silently."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         known = self._known.container(identity)
@@ -224,7 +226,7 @@ class Calls:
             c.RuntimeContainerState.EXITED,
         ):
             try:
-                yield from self._view.look(identity)
+                yield from self._view.inspect(identity)
             except NotFoundError:
                 return (yield from self._view.pod(call.uid))
             known = self._known.container(identity)
@@ -234,7 +236,7 @@ class Calls:
         return (yield from self._view.pod(call.uid))
 
     def update(self, call: c.UpdateContainer) -> Steps[c.RuntimePod]:
-        """UpdateContainerResources; the container is looked at anew, because no state of it changes."""
+        """UpdateContainerResources; the container is inspected again, because its state does not change."""
         yield from self._view.hello()
         identity = request.bare(call.container_id)
         message = pb.UpdateContainerResourcesRequest(
@@ -243,12 +245,12 @@ class Calls:
         try:
             yield self._link.ask(cri.UPDATE, message)
         except OperatingError as error:
-            # What failed may have come through all the same.
-            self._known.tell_amounts(identity, None)
+            # A failed update may have been applied.
+            self._known.set_amounts(identity, None)
             yield from self._view.raise_for_state(identity, error, LIVE)
-        self._known.tell_amounts(identity, call.resources)
+        self._known.set_amounts(identity, call.resources)
         pod = yield from self._view.pod(call.uid)
-        # Runtimes take new amounts for one that has ended as well: they are noted, and confine nothing.
+        # Runtimes accept new amounts for an exited container too: they have no effect.
         if not any(one.id == call.container_id and one.state in LIVE for one in pod.containers):
             raise ConflictError(f"container {call.container_id} has ended; it cannot be resized")
         return pod
@@ -266,7 +268,7 @@ class Calls:
     # -- commands
 
     def exec(self, call: c.ExecInContainer) -> Steps[c.ExecResult]:
-        """ExecSync. A command that takes too long is TimedOut in whatever way the runtime says it."""
+        """ExecSync. A command that takes too long is TimedOut, however the runtime reports it."""
         identity = request.bare(call.container_id)
         timeout = max(1, math.ceil(call.timeout_s))
         message = pb.ExecSyncRequest(container_id=identity, cmd=call.command, timeout=timeout)
@@ -278,7 +280,7 @@ class Calls:
         except TimedOutError:
             raise late from None
         except ExhaustedError:
-            raise ExhaustedError("the command printed more than the runtime hands on (16 MiB)") from None
+            raise ExhaustedError("the command's output exceeds the runtime's limit of 16 MiB") from None
         except OperatingError as error:
             yield from self._view.raise_for_state(identity, error)
         if reply.exit_code == -1 and reply.stderr.strip() == b"command timed out":
@@ -305,13 +307,13 @@ def _make_log_folder(spec: c.SandboxSpec) -> None:
             os.makedirs(spec.log_directory, mode=0o755, exist_ok=True)  # noqa: PTH103
     except OSError as error:
         raise RejectedError(
-            f"{where} can not be made: {error.strerror}; choose another podLogsDir",
+            f"{where} cannot be made: {error.strerror}; choose another podLogsDir",
             reason="FailedCreatePodSandBox",
         ) from None
 
 
 def _is_reserved(error: OperatingError) -> bool:
-    """Say whether a runtime refused a name because it was given away; only the text tells it."""
+    """Return whether a runtime refused a name because it is reserved; only the text says so."""
     return error.kind is FailureKind.ALREADY_EXISTS or "reserve" in str(error)
 
 

@@ -15,13 +15,13 @@ from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.cri import shown
 from runtime.drivers.cri.call import Calls
-from runtime.drivers.cri.errand import Ask, Steps, Together, start_call
+from runtime.drivers.cri.concurrency import HEAVY_AT_ONCE, ConcurrencyLimit
 from runtime.drivers.cri.follow import EventFollower
-from runtime.drivers.cri.gate import HEAVY_AT_ONCE, Gate
 from runtime.drivers.cri.hint import Hints
 from runtime.drivers.cri.image import CriImages
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Ask, Steps, Together, start_call
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.stat import StatCalls
 from runtime.drivers.cri.streaming import CriStreams
@@ -41,9 +41,9 @@ CANCELLABLE = (
     c.RuntimeStatus,
     u.ReadContainerStats,
 )
-"""The rest is seen through: half of a change would help nobody."""
+"""The rest is completed: half of a change would help no one."""
 ADOPT_AFTER_S, ADOPT_AGAIN_S = 2.0, 5.0
-"""When, after somebody began to listen, what runs already is watched too; by then most was looked at anyway."""
+"""When, after the first subscription, running containers are watched too; most were inspected by then anyway."""
 ADOPTION_LIMIT_S = 300.0
 CLOSE_PATIENCE_S = 2.0
 
@@ -81,8 +81,8 @@ class CriRuntime:
         self._view = PodLister(self._link, self._known, self._loop)
         self.streams = CriStreams(self._link, self._view)
         self._follower = EventFollower(self._link, self._loop, self.events.now, self.events.soon)
-        gate = Gate(self._loop.after, heavy_at_once)
-        self._calls = Calls(self._link, self._known, self._view, gate, self._watch)
+        limit = ConcurrencyLimit(self._loop.after, heavy_at_once)
+        self._calls = Calls(self._link, self._known, self._view, limit, self._watch)
         self._stats = StatCalls(self._link, self._known, self._view)
         self._cgroup_driver: str | None = None
         self._heard = self._adopting = False
@@ -100,7 +100,7 @@ class CriRuntime:
         )
 
     def close(self) -> None:
-        """Let go of everything; pods run on. Calls under way fail with Cancelled."""
+        """Close all connections; pods continue to run. Calls in flight fail with Cancelled."""
         if self._closed:
             return
         self._closed = True
@@ -148,7 +148,7 @@ class CriRuntime:
                 assert_never(call)
 
     def _status(self) -> Steps[c.RuntimeInfo]:
-        """Ask who it is, whether it is ready, and, until that was answered once, what else it says of itself."""
+        """Version and Status, and once RuntimeConfig and ImageFsInfo."""
         asks: list[Ask] = [
             self._link.ask(cri.VERSION, pb.VersionRequest()),
             self._link.ask(cri.STATUS, pb.StatusRequest()),
@@ -172,7 +172,7 @@ class CriRuntime:
     # -- exits
 
     def _listened_to(self) -> None:
-        """Follow the runtime's events, and watch what runs already: somebody wants to hear."""
+        """Follow the runtime's events and watch running containers, now that there is a subscriber."""
         self._heard = True
         self._follower.start()
         self._adopt_in(ADOPT_AFTER_S)
@@ -197,15 +197,15 @@ class CriRuntime:
         start_call(self._adoption(), ADOPTION_LIMIT_S, done, what="adoption", cancellable=False)
 
     def _adoption(self) -> Steps[c.PodListing]:
-        """Look at every pod of which something is not known yet, one after the other.
+        """Inspect every pod of which something is not known yet, one after the other.
 
-        It is no part of a listing, which must not wait for a container whose runtime hangs.
+        Not part of a listing, which must not wait for a container whose runtime hangs.
         """
         listing = yield from self._view.listing()
         for pod in listing.pods:
             if not self._view.settled(pod):
                 yield from self._view.pod(pod.uid)
-                # Whoever starts now has more urgent things to ask.
+                # Calls of starting pods are more urgent.
                 yield Pause(self._loop, 0.01)
         return listing
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from api.errors import Failure
 from api.ids import Uid
 from api.ports.port import Undo
-from runtime.drivers.cri.errand import nothing
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import nothing
 from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -22,7 +22,7 @@ BARREN_STREAMS = 5
 FIRST_DELAY_S, LAST_DELAY_S = 0.5, 10.0
 URGENT = frozenset({pb.CONTAINER_STOPPED_EVENT, pb.CONTAINER_DELETED_EVENT})
 SETTLED_S = 30.0
-"""A stream that lasted so long counts as one that works, also when nothing happened meanwhile."""
+"""A stream that lasted so long counts as working, also without an event."""
 
 
 class EventFollower:
@@ -72,11 +72,11 @@ class EventFollower:
         self._undo = self._link.channel.follow(cri.EVENTS, pb.GetEventsRequest(), self._take, ended)
 
     def _take(self, event: pb.ContainerEventResponse) -> None:
-        """Turn an event into a hint, on the stream's own thread."""
+        """Slot an event into a hint, on the stream's own thread."""
         self._fruitful = True
         uid = event.pod_sandbox_status.metadata.uid
         if not uid:
-            # Without it nobody knows whose it is; the next listing finds it.
+            # Its pod is unknown without it; the next listing finds it.
             return
         if event.container_event_type in URGENT:
             self._now(Uid(uid))
@@ -90,7 +90,7 @@ class EventFollower:
             self.given_up = "this runtime offers no events"
             return
         worked = self._fruitful or time.monotonic() - self._opened_at >= SETTLED_S
-        # A runtime that is away is no proof that it has no events.
+        # A runtime that does not answer may still have events.
         away = failure is not None and failure.reason == BROKEN
         self._barren = 0 if worked else self._barren + (not away)
         self._delay_s = FIRST_DELAY_S if worked else min(self._delay_s * 2, LAST_DELAY_S)

@@ -1,4 +1,4 @@
-"""The stream ``runtime.events``: which pods to look at. Hints only, never the truth."""
+"""The stream ``runtime.events``: which pods to inspect. Hints only, never the result itself."""
 
 import threading
 import time
@@ -54,7 +54,7 @@ class Hints:
         return undo
 
     def now(self, uid: Uid) -> None:
-        """Say at once that something of a pod changed."""
+        """Send at once that something of a pod changed."""
         with self._lock:
             self._gathered.pop(uid, None)
             listeners = list(self._listeners)
@@ -62,7 +62,7 @@ class Hints:
             push(RuntimeChanged(uid=uid))
 
     def soon(self, uid: Uid) -> None:
-        """Say that something of a pod changed once it has come to rest, once for all changes until then."""
+        """Send that something of a pod changed after `SOON_S` without a change, once for all changes until then."""
         with self._lock:
             known = self._gathered.get(uid)
             if known is not None:
@@ -73,7 +73,7 @@ class Hints:
         self._loop.after(SOON_S, lambda: self._due(uid, gathered))
 
     def end(self, failure: Failure) -> None:
-        """Tell every listener that no more comes."""
+        """End the stream for every subscriber."""
         with self._lock:
             listeners, self._listeners = self._listeners, []
         for _, ended in listeners:

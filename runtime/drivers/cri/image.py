@@ -18,8 +18,8 @@ from api.errors import (
 from api.ports import images as i
 from api.ports.port import Done, Undo
 from runtime.drivers.cri import request, shown
-from runtime.drivers.cri.errand import Steps, start_call
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Steps, start_call
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN
@@ -111,29 +111,29 @@ class CriImages:
         """ImageFsInfo for where and how much, the file system itself for the rest."""
         reply = yield self._link.ask(cri.IMAGE_FS, pb.ImageFsInfoRequest())
         if not reply.image_filesystems:
-            raise UnavailableError("the runtime names no file system that its images are on")
-        told = reply.image_filesystems[0]
-        mountpoint = told.fs_id.mountpoint
+            raise UnavailableError("the runtime reports no image file system")
+        reported = reply.image_filesystems[0]
+        mountpoint = reported.fs_id.mountpoint
         try:
             measured = os.statvfs(mountpoint)
         except OSError as error:
             raise UnavailableError(
-                f"the file system of images at {mountpoint!r} can not be measured: {error.strerror}; "
+                f"the image file system at {mountpoint!r} cannot be measured: {error.strerror}; "
                 "agent and runtime must see the same files"
             ) from None
         return i.ImageFs(
             mountpoint=mountpoint,
             capacity_bytes=measured.f_blocks * measured.f_frsize,
             available_bytes=measured.f_bavail * measured.f_frsize,
-            used_bytes=told.used_bytes.value,
+            used_bytes=reported.used_bytes.value,
             inodes=measured.f_files,
             inodes_free=measured.f_favail,
-            measured_at=told.timestamp or time.time_ns(),
+            measured_at=reported.timestamp or time.time_ns(),
         )
 
 
 def pull_error(error: OperatingError, call: i.PullImage) -> OperatingError:
-    """Return what a failed pull comes to. Runtimes have no codes for it, only texts; credentials never are in them."""
+    """Return the error of a failed pull, without credentials. Runtimes have no codes for it, only texts."""
     text = hidden(str(error), call)
     if error.kind in (FailureKind.CANCELLED, FailureKind.TIMED_OUT) or error.reason == BROKEN:
         return type(error)(text, reason=error.reason)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from api.ids import Uid
 from api.ports.confinement import Resources
 from api.ports.runtime import LABEL_POD_UID, RuntimeContainer, RuntimeContainerState, Sandbox, SandboxState
-from runtime.drivers.cri import mark, shown
+from runtime.drivers.cri import annotation, shown
 from runtime.wire.generated import cri_pb2 as pb
 
 RANKS = {RuntimeContainerState.CREATED: 0, RuntimeContainerState.RUNNING: 1, RuntimeContainerState.EXITED: 2}
@@ -55,17 +55,17 @@ class Known:
         return self._containers.get(identity)
 
     def settled(self, identity: str) -> bool:
-        """Say whether nothing is missing."""
+        """Return whether nothing is missing."""
         return identity in self._settled
 
     def digest(self, identity: str) -> str:
         """Return the digest of the spec that an object was made from, empty when another agent made it."""
         return self._digests.get(identity, "")
 
-    def tell_amounts(self, identity: str, given: Resources | None) -> None:
-        """Take in that a container was confined otherwise, or, with None, that it may have been.
+    def set_amounts(self, identity: str, given: Resources | None) -> None:
+        """Record a container's new amounts, or, with None, that they may have changed.
 
-        It is to be looked at anew, for runtimes that tell.
+        It must be inspected again, for runtimes that report them.
         """
         with self._lock:
             known = self._containers.get(identity)
@@ -85,13 +85,13 @@ class Known:
         return boxes, inside
 
     def uid_of(self, row: pb.Container) -> Uid:
-        """Return whose container it is: its sandbox's pod's, else what its label says, empty when nobody tells."""
+        """Return the pod's UID of a container: of its sandbox, else of its label, empty when there is neither."""
         sandbox = self._sandboxes.get(row.pod_sandbox_id)
         return sandbox.uid if sandbox is not None else Uid(row.labels.get(LABEL_POD_UID, ""))
 
     # -- rows of listings
 
-    def see_sandbox(self, row: pb.PodSandbox) -> None:
+    def absorb_sandbox_row(self, row: pb.PodSandbox) -> None:
         """Take in a row."""
         with self._lock:
             known = self._sandboxes.get(row.id)
@@ -104,7 +104,7 @@ class Known:
 
     def _add_sandbox(self, row: pb.PodSandbox) -> None:
         sandbox = shown.sandbox(row)
-        host = mark.host_network(row.annotations)
+        host = annotation.host_network(row.annotations)
         if host is not None:
             ready = sandbox.state is SandboxState.READY
             sandbox = replace(sandbox, host_network=host, network_known=host and ready)
@@ -116,10 +116,10 @@ class Known:
     def _number(self, row: pb.PodSandbox | pb.Container) -> None:
         self._count += 1
         self._since[row.id] = self._count
-        if mark.SPEC in row.annotations:
-            self._digests[row.id] = row.annotations[mark.SPEC]
+        if annotation.SPEC in row.annotations:
+            self._digests[row.id] = row.annotations[annotation.SPEC]
 
-    def see_container(self, row: pb.Container) -> None:
+    def absorb_container_row(self, row: pb.Container) -> None:
         """Take in a row."""
         with self._lock:
             known = self._containers.get(row.id)
@@ -134,7 +134,7 @@ class Known:
 
     # -- answers of inspections
 
-    def tell_sandbox(self, status: pb.PodSandboxStatus, pid: int) -> None:
+    def absorb_sandbox_status(self, status: pb.PodSandboxStatus, pid: int) -> None:
         """Take in an inspection."""
         with self._lock:
             known = self._sandboxes.get(status.id)
@@ -148,11 +148,11 @@ class Known:
         if ready and pid:
             self._lives(status.id, sandbox.uid, pid, True)
 
-    def tell_container(self, status: pb.ContainerStatus, pid: int, begun: int) -> bool:
-        """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated.
+    def absorb_container_status(self, status: pb.ContainerStatus, pid: int, begun: int) -> bool:
+        """Absorb an inspection that began at the moment `begun`; return whether it must be repeated.
 
-        An answer that others have overtaken changes nothing. It is no answer where the amounts became others meanwhile,
-        and not a whole one while an exit is not recorded.
+        An outdated answer changes nothing. It must be repeated where the amounts have changed since `begun`, or while the
+        exit code is not recorded.
         """
         with self._lock:
             known = self._containers.get(status.id)
@@ -172,8 +172,8 @@ class Known:
             self._lives(status.id, uid, container.pid, False)
         return is_unfinished(status)
 
-    def tell_start_failure(self, identity: str, message: str) -> None:
-        """Say why a container that was to be started ended without ever running, where the runtime does not."""
+    def set_start_failure(self, identity: str, message: str) -> None:
+        """Record why a container failed to start, where the runtime does not show it."""
         with self._lock:
             known = self._containers.get(identity)
             if known is None or known.state is not RuntimeContainerState.EXITED:
@@ -210,12 +210,12 @@ class Known:
 
 
 def overtakes(state: RuntimeContainerState, known: RuntimeContainerState) -> bool:
-    """Say whether a listed state is newer than the known one: an exit is final, the rest goes forward."""
+    """Return whether a listed state is newer than the known one: an exit is final, the rest goes forward."""
     if known is RuntimeContainerState.EXITED or state is known:
         return False
     return RuntimeContainerState.UNKNOWN in (state, known) or RANKS[state] > RANKS[known]
 
 
 def is_unfinished(status: pb.ContainerStatus) -> bool:
-    """Say whether an exit is told of which the runtime has not recorded the code yet."""
+    """Return whether an exit is shown whose code the runtime has not recorded yet."""
     return status.state == pb.CONTAINER_EXITED and status.finished_at <= 0

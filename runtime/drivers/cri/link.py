@@ -1,9 +1,9 @@
-"""The two services of a runtime as things that an errand can ask."""
+"""The two services of a runtime as things that a call can ask."""
 
 from typing import Any
 
 from api.ports.port import Undo
-from runtime.drivers.cri.errand import Answer
+from runtime.drivers.cri.opencall import Answer
 from runtime.wire.channel import Channel
 from runtime.wire.endpoint import Endpoint
 from runtime.wire.rpc import Rpc
@@ -36,7 +36,7 @@ class Channels:
         self.images = self.channel if image_endpoint == endpoint else Channel(image_endpoint)
 
     def ask(self, rpc: Rpc[Any, Any], request: Any, *, limit_s: float | None = None, what: str = "") -> Unary:
-        """Return a call that can be asked for; `limit_s`, or the request timeout, bounds it besides the errand's deadline."""
+        """Return a call that can be asked for; `limit_s`, or the request timeout, bounds it besides the call's deadline."""
         channel = self.images if rpc.path.startswith(IMAGE_SERVICE) else self.channel
         return Unary(channel, rpc, request, self.request_timeout_s if limit_s is None else limit_s, what)
 

@@ -1,7 +1,7 @@
-"""Waiting a moment between two looks, without holding a thread."""
+"""A pause between two inspections, without a blocked thread."""
 
 from api.ports.port import Undo
-from runtime.drivers.cri.errand import Answer, nothing
+from runtime.drivers.cri.opencall import Answer, nothing
 from runtime.net.loop import Loop
 
 

@@ -10,7 +10,7 @@ ROOTS = ("/sys/fs/cgroup/pids", "/sys/fs/cgroup")
 def only_process(parent: str, identity: str, roots: tuple[str, ...] = ROOTS) -> int:
     """Return the pid of what was just made below the cgroup `parent`, where it is one process and has no other.
 
-    0 where that can not be told so: under systemd cgroups are called otherwise, and processes of another process
+    0 where that cannot be told so: under systemd cgroups are called otherwise, and processes of another process
     namespace are out of sight.
     """
     for root in roots if parent and identity else ():
@@ -21,7 +21,7 @@ def only_process(parent: str, identity: str, roots: tuple[str, ...] = ROOTS) -> 
 
 
 def is_of(pid: int, identity: str) -> bool:
-    """Say whether a process is in the cgroup of this container or sandbox, by which runtimes name them."""
+    """Return whether a process is in the cgroup of this container or sandbox, by which runtimes name them."""
     with contextlib.suppress(OSError):
         return identity in Path(f"/proc/{pid}/cgroup").read_text()
     return False

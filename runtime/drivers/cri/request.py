@@ -17,7 +17,7 @@ from api.ports.confinement import (
 )
 from api.ports.images import ImageAuth
 from api.ports.runtime import ContainerSpec, SandboxSpec
-from runtime.drivers.cri import mark
+from runtime.drivers.cri import annotation
 from runtime.wire.generated import cri_pb2 as pb
 
 MODES = {
@@ -42,13 +42,15 @@ OLD_APPARMOR = {ProfileKind.RUNTIME_DEFAULT: "runtime/default", ProfileKind.UNCO
 
 def sandbox_config(spec: SandboxSpec) -> pb.PodSandboxConfig:
     """Return what RunPodSandbox gets, and every CreateContainer in that sandbox again."""
-    labels, added = mark.with_identity(spec.labels, uid=spec.uid, name=spec.name, namespace=spec.namespace)
+    labels, added = annotation.with_identity(
+        spec.labels, uid=spec.uid, name=spec.name, namespace=spec.namespace
+    )
     annotations = dict(spec.annotations) | {
-        mark.SPEC: mark.digest(spec),
-        mark.NETWORK: mark.HOST if spec.host_network else mark.OWN_NETWORK,
+        annotation.SPEC: annotation.digest(spec),
+        annotation.NETWORK: annotation.HOST if spec.host_network else annotation.OWN_NETWORK,
     }
     if added:
-        annotations[mark.ADDED] = added
+        annotations[annotation.ADDED] = added
     return pb.PodSandboxConfig(
         metadata=pb.PodSandboxMetadata(
             name=spec.name, uid=spec.uid, namespace=spec.namespace, attempt=spec.attempt
@@ -90,14 +92,14 @@ def _sandbox_security(spec: SandboxSpec) -> pb.LinuxSandboxSecurityContext:
 
 def container_config(spec: ContainerSpec, sandbox: SandboxSpec) -> pb.ContainerConfig:
     """Return what CreateContainer gets. Raises RejectedError for a signal that has no name here."""
-    labels, added = mark.with_identity(
+    labels, added = annotation.with_identity(
         spec.labels, uid=sandbox.uid, name=sandbox.name, namespace=sandbox.namespace
     )
-    annotations = dict(spec.annotations) | {mark.SPEC: mark.digest(spec)}
+    annotations = dict(spec.annotations) | {annotation.SPEC: annotation.digest(spec)}
     if added:
-        annotations[mark.ADDED] = added
+        annotations[annotation.ADDED] = added
     if spec.resources is not None:
-        annotations[mark.AMOUNTS] = mark.amounts(spec.resources)
+        annotations[annotation.AMOUNTS] = annotation.amounts(spec.resources)
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=spec.name, attempt=spec.attempt),
         image=pb.ImageSpec(image=spec.image, user_specified_image=spec.image_asked or spec.image),
@@ -129,7 +131,7 @@ def _container_security(spec: ContainerSpec, sandbox: SandboxSpec) -> pb.LinuxCo
             add_capabilities=security.add_capabilities, drop_capabilities=security.drop_capabilities
         ),
         privileged=security.privileged,
-        # A container can not be in another network than its sandbox.
+        # A container cannot be in another network than its sandbox.
         namespace_options=namespace_options(
             spec.namespaces, host_network=spec.host_network or sandbox.host_network
         ),
@@ -155,7 +157,7 @@ def _signal(spec: ContainerSpec) -> str:
         return "RUNTIME_DEFAULT"
     if spec.stop_signal not in SIGNALS:
         raise RejectedError(
-            f"container {spec.name}: stop signal {spec.stop_signal!r} has no such name; write one as SIGTERM",
+            f"container {spec.name}: stop signal {spec.stop_signal!r} is unknown; use a name such as SIGTERM",
             reason="CreateContainerConfigError",
         )
     return spec.stop_signal

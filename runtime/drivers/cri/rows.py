@@ -1,8 +1,8 @@
-"""Listings of sandboxes and containers; who comes while they are under way shares the next one.
+"""Listings of sandboxes and containers; requests that come while they are in flight share the next one.
 
-A runtime goes through all that it has for each listing, also for one of a single pod. A hundred pods that are looked at
-at once cost a few listings of everything instead of a hundred. An answer is never older than its question: what is
-under way already answers nobody who comes later.
+A runtime walks all that it has for each listing, also for one of a single pod. A hundred inspections at the same time
+cost a few listings of everything instead of a hundred. An answer is never older than its request: a listing in flight
+answers no later request.
 """
 
 import threading
@@ -15,9 +15,9 @@ from api.errors import Failure, FailureKind, OperatingError
 from api.ids import Instant, Uid
 from api.ports.port import Undo
 from api.ports.runtime import LABEL_POD_UID
-from runtime.drivers.cri.errand import Answer, Together, nothing
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Answer, Together, nothing
 from runtime.net.loop import After
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -25,7 +25,7 @@ from runtime.wire.generated import cri_pb2 as pb
 AT_ONCE = 2
 """Listings under way: one that is slow leaves room for another."""
 STALE_S = 30.0
-"""A listing that is under way for longer hangs, and is not counted: who comes later need not wait until it is given up."""
+"""A listing that is under way for longer hangs, and is not counted: later requests do not wait for it."""
 BUG = Failure(kind=FailureKind.UNAVAILABLE, message="the driver failed to read a listing: a bug, see the log")
 ALL = None
 """Asks for the rows of all pods."""
@@ -48,7 +48,7 @@ class PodRows:
 
 @dataclass(slots=True, eq=False)
 class Waiter:
-    """Somebody who wants the rows of a pod, or of all."""
+    """A request for the rows of a pod, or of all."""
 
     uid: Uid | None
     until: Instant
@@ -58,7 +58,7 @@ class Waiter:
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """Those who are answered by one listing."""
+    """The requests that one listing answers."""
 
     waiters: list[Waiter]
     begun_at: Instant
@@ -66,7 +66,7 @@ class Batch:
 
 
 class Rows:
-    """Lists for whoever asks. Its methods may be called on any thread; `after` is how it comes back to who waits."""
+    """Shares listings. Its methods may be called on any thread; `after` schedules the check for listings that hang."""
 
     def __init__(self, link: Channels, known: Known, after: After) -> None:
         self._link, self._known, self._after = link, known, after
@@ -74,7 +74,7 @@ class Rows:
         self._under_way: list[Batch] = []
         self._waiting: list[Waiter] = []
         self.unlabelled: frozenset[Uid] = frozenset()
-        """Pods that somebody made without the label that a listing can be filtered by."""
+        """Pods without the label that a listing can be filtered by."""
 
     def of(self, uid: Uid | None) -> "Question":
         """Return what to ask for the rows of a pod, a `PodRows`, or of `ALL`, those by UID.
@@ -96,7 +96,7 @@ class Rows:
         return lambda: self._give_up(waiter)
 
     def _next(self) -> Batch | None:
-        """Return what all that wait are answered by, when it may be begun. Under the lock."""
+        """Return the next batch, None while it may not begin. Under the lock."""
         now = time.monotonic()
         counted = sum(now - batch.begun_at < STALE_S for batch in self._under_way)
         if not self._waiting or counted >= AT_ONCE:
@@ -108,14 +108,14 @@ class Rows:
         return batch
 
     def _go_on(self) -> None:
-        """Begin with those that have waited for so long that what they waited for hangs."""
+        """Begin the next batch when the listings in flight hang."""
         with self._lock:
             batch = self._next()
         if batch is not None:
             self._list(batch)
 
     def _give_up(self, waiter: Waiter) -> None:
-        """Answer somebody who wants to wait no longer; a listing that nobody waits for is taken back."""
+        """Answer a request that was cancelled; a listing without requests is cancelled too."""
         with self._lock:
             answer, waiter.answer = waiter.answer, None
             batch = waiter.batch
@@ -150,7 +150,7 @@ class Rows:
         try:
             rows = {} if failure is not None else self._take_in(replies, whole=whole)
         finally:
-            # Also after a bug: whoever waits is told, and the next listing is begun.
+            # Also after a bug: the requests are answered, and the next listing begins.
             self._answer(batch, rows or {}, failure if rows is not None else BUG)
 
     def _answer(self, batch: Batch, rows: Mapping[Uid, PodRows], failure: Failure | None) -> None:
@@ -174,14 +174,14 @@ class Rows:
         for sandbox in replies[0].items:
             if not sandbox.HasField("metadata"):
                 continue
-            self._known.see_sandbox(sandbox)
+            self._known.absorb_sandbox_row(sandbox)
             uid = Uid(sandbox.metadata.uid)
             rows.setdefault(uid, PodRows()).sandboxes.append(sandbox)
             if LABEL_POD_UID not in sandbox.labels:
                 unlabelled.add(uid)
         for container in replies[1].containers:
             if container.HasField("metadata"):
-                self._known.see_container(container)
+                self._known.absorb_container_row(container)
                 rows.setdefault(self._known.uid_of(container), PodRows()).containers.append(container)
         if whole:
             self.unlabelled = frozenset(unlabelled)
@@ -189,7 +189,7 @@ class Rows:
 
 
 class Question:
-    """The rows of a pod, or of all, as something that an errand asks for."""
+    """The rows of a pod, or of all, as something that a call asks for."""
 
     __slots__ = ("_rows", "_uid")
 

@@ -22,7 +22,7 @@ from api.ports.runtime import (
     Sandbox,
     SandboxState,
 )
-from runtime.drivers.cri import mark
+from runtime.drivers.cri import annotation
 from runtime.wire.generated import cri_pb2 as pb
 
 STATES = {
@@ -50,7 +50,7 @@ FIRST_WITH_STOP_SIGNALS = {"containerd": (2, 3), "cri-o": (1, 34)}
 
 
 def pid_of(info: Any) -> int:
-    """Return the process id that a verbose answer tells, 0 for none."""
+    """Return the process id of a verbose answer, 0 for none."""
     try:
         return _INFO.decode(info["info"]).pid if "info" in info else 0
     except msgspec.MsgspecError:
@@ -70,18 +70,18 @@ def sandbox(row: pb.PodSandbox) -> Sandbox:
         created_at=row.created_at,
         network_known=False,
         runtime_handler=row.runtime_handler,
-        labels=mark.without_added(row.labels, row.annotations),
-        annotations=mark.without_own(row.annotations),
+        labels=annotation.without_added(row.labels, row.annotations),
+        annotations=annotation.without_own(row.annotations),
     )
 
 
 def with_network(known: Sandbox, status: pb.PodSandboxStatus) -> Sandbox:
-    """Return a sandbox with its state and what is told of its network."""
+    """Return a sandbox with the state and network of its status."""
     ready = status.state == pb.SANDBOX_READY
     host = status.linux.namespaces.options.network == pb.NODE
-    told = status.HasField("network") and ready
+    has_network = status.HasField("network") and ready
     ips: tuple[str, ...] = ()
-    if told and not host:
+    if has_network and not host:
         ips = tuple(
             ip for ip in (status.network.ip, *(one.ip for one in status.network.additional_ips)) if ip
         )
@@ -90,7 +90,7 @@ def with_network(known: Sandbox, status: pb.PodSandboxStatus) -> Sandbox:
         state=SandboxState.READY if ready else SandboxState.NOT_READY,
         host_network=host,
         ips=ips,
-        network_known=told or (host and ready),
+        network_known=has_network or (host and ready),
     )
 
 
@@ -105,9 +105,9 @@ def container(row: pb.Container, scheme: str) -> RuntimeContainer:
         image_id=row.image_id or row.image_ref,
         state=STATES.get(row.state, RuntimeContainerState.UNKNOWN),
         created_at=row.created_at,
-        labels=mark.without_added(row.labels, row.annotations),
-        annotations=mark.without_own(row.annotations),
-        resources=mark.made_with(row.annotations),
+        labels=annotation.without_added(row.labels, row.annotations),
+        annotations=annotation.without_own(row.annotations),
+        resources=annotation.made_with(row.annotations),
     )
 
 
@@ -207,7 +207,7 @@ def with_details(known: RuntimeContainer, status: pb.ContainerStatus, pid: int) 
     code = status.exit_code & 0xFF if status.exit_code >= 0 else UNKNOWN_EXIT
     return replace(
         shown,
-        # containerd notes the start when it is told of it, which may be after the end.
+        # containerd records the start when it receives the event, which may be after the end.
         started_at=None if shown.started_at is None else min(shown.started_at, status.finished_at),
         finished_at=status.finished_at,
         exit_code=code,
@@ -217,7 +217,7 @@ def with_details(known: RuntimeContainer, status: pb.ContainerStatus, pid: int) 
 
 
 def _resources(status: pb.ContainerStatus) -> Resources | None:
-    """Return what confines a container by CPU and memory; None where the runtime does not tell (containerd 1.6)."""
+    """Return what confines a container by CPU and memory; None where the runtime does not report it (containerd 1.6)."""
     if not status.HasField("resources") or not status.resources.HasField("linux"):
         return None
     linux = status.resources.linux
@@ -230,7 +230,7 @@ def _resources(status: pb.ContainerStatus) -> Resources | None:
 
 
 def _termination_log(known: RuntimeContainer, status: pb.ContainerStatus) -> str:
-    """Return the host's path of what is mounted where the container's last words go."""
+    """Return the host's path of the file mounted at the container's termination message path."""
     path = dict(known.annotations).get(ANNOTATION_TERMINATION_PATH, "")
     if not path:
         return ""
@@ -257,7 +257,7 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
     for kind in ("RuntimeReady", "NetworkReady"):
         one = conditions.get(kind)
         if one is None:
-            troubles.append(f"{kind} is not told")
+            troubles.append(f"{kind} is not reported")
         elif not one.status:
             troubles.append(": ".join(part for part in (kind, "false", one.reason, one.message) if part))
     handlers = (
@@ -282,7 +282,7 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
 
 
 def honours_stop_signals(name: str, version: str) -> bool:
-    """Tell whether a runtime of this name and version heeds a container's own stop signal (reference section 20)."""
+    """Return whether a runtime of this name and version honours a container's own stop signal (reference section 20)."""
     first = FIRST_WITH_STOP_SIGNALS.get(name)
     numbers = re.match(r"v?(\d+)\.(\d+)", version)
     if first is None or numbers is None:
@@ -292,8 +292,8 @@ def honours_stop_signals(name: str, version: str) -> bool:
 
 def check_version(version: pb.VersionResponse, where: str) -> None:
     """Raise UnavailableError for an answer that no container runtime gives."""
-    told = (version.version, version.runtime_name, version.runtime_version, version.runtime_api_version)
-    if not all(told) or version.version != "0.1.0":
+    fields = (version.version, version.runtime_name, version.runtime_version, version.runtime_api_version)
+    if not all(fields) or version.version != "0.1.0":
         raise UnavailableError(
             f"the server on {where} says it is {version.runtime_name or 'nothing'} "
             f"{version.runtime_version} with an interface {version.version or 'unnamed'}: not a container runtime "

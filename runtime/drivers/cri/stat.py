@@ -1,13 +1,13 @@
-"""What the runtime counts of its containers: writable layers above all, which nobody else knows."""
+"""Container stats of the runtime: above all writable layers, which only it knows."""
 
 from typing import Any
 
 from api.errors import OperatingError, RejectedError
 from api.ports.usage import ContainerStat, ContainerStats
 from api.usage import CpuUsage, FsUsage, MemoryUsage, SwapUsage
-from runtime.drivers.cri.errand import Steps
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Steps
 from runtime.drivers.cri.view import PodLister
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -27,7 +27,7 @@ class StatCalls:
             reply = yield self._link.ask(cri.LIST_STATS, pb.ListContainerStatsRequest())
         except OperatingError as error:
             if error.reason == UNIMPLEMENTED:
-                raise RejectedError("the runtime does not say what its containers use") from None
+                raise RejectedError("the runtime reports no container stats") from None
             raise
         rows = (row_of(stats, self._known.scheme) for stats in reply.stats if stats.attributes.id)
         return ContainerStats(rows=tuple(sorted(rows, key=lambda row: row.id)))

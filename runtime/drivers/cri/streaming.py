@@ -6,8 +6,8 @@ from api.errors import OperatingError, RejectedError
 from api.ports.port import Done, Undo
 from api.ports.streams import OpenExec, StreamUrl
 from runtime.drivers.cri import request
-from runtime.drivers.cri.errand import Steps, start_call
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Steps, start_call
 from runtime.drivers.cri.view import PodLister
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
@@ -29,7 +29,7 @@ class CriStreams:
     def _exec(self, call: OpenExec) -> Steps[StreamUrl]:
         """Exec: the runtime's streaming server gives a URL."""
         if call.tty and call.stderr:
-            raise RejectedError("a command on a terminal has one output: ask for it without stderr")
+            raise RejectedError("a TTY has no separate stderr; request it without stderr")
         identity = request.bare(call.container_id)
         message = pb.ExecRequest(
             container_id=identity,

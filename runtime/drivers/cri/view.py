@@ -1,4 +1,4 @@
-"""How the truth about a pod is put together: listings for what is there, inspections for what is not known yet."""
+"""The view of a pod: listings for what exists, inspections for what is not known yet."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,9 +20,9 @@ from api.ports.runtime import (
     SandboxState,
 )
 from runtime.drivers.cri import shown
-from runtime.drivers.cri.errand import Ask, Steps, Together
 from runtime.drivers.cri.known import Known
 from runtime.drivers.cri.link import Channels
+from runtime.drivers.cri.opencall import Ask, Steps, Together
 from runtime.drivers.cri.pause import Pause
 from runtime.drivers.cri.process import only_process
 from runtime.drivers.cri.rows import ALL, PodRows, Rows
@@ -32,8 +32,8 @@ from runtime.wire.generated import cri_pb2 as pb
 from runtime.wire.status import BROKEN, UNIMPLEMENTED
 
 UNFINISHED_PAUSE_S = 0.01
-UNFINISHED_LOOKS = 50
-"""How often is looked again, above all for an exit whose code is not recorded yet."""
+UNFINISHED_TRIES = 50
+"""How often an inspection is repeated, above all for an exit whose code is not recorded yet."""
 
 
 class PodLister:
@@ -44,7 +44,7 @@ class PodLister:
         self._rows = Rows(link, known, loop.after)
 
     def hello(self) -> Steps[None]:
-        """Shake hands, once: the name of the runtime is part of every container's id."""
+        """Ask the runtime's version, once: its name is part of every container's id."""
         if not self._known.scheme:
             try:
                 version = yield self._link.ask(cri.VERSION, pb.VersionRequest())
@@ -53,7 +53,7 @@ class PodLister:
             self.greet(version)
 
     def greet(self, version: pb.VersionResponse) -> None:
-        """Take in who the runtime says it is. Raises UnavailableError for what is none."""
+        """Absorb the runtime's version. Raises UnavailableError for a server that is no container runtime."""
         shown.check_version(version, self._where)
         self._known.scheme = version.runtime_name
 
@@ -97,11 +97,11 @@ class PodLister:
             return (yield from self.pod(uid))
         pid = only_process(parent, identity)
         try:
-            answer = yield self._look_at_sandbox(identity, verbose=not pid)
+            answer = yield self._ask_sandbox(identity, verbose=not pid)
         except OperatingError:
             return (yield from self.pod(uid))
-        self._known.see_sandbox(shown.row_of_sandbox(answer.status))
-        self._known.tell_sandbox(answer.status, pid or shown.pid_of(answer.info))
+        self._known.absorb_sandbox_row(shown.row_of_sandbox(answer.status))
+        self._known.absorb_sandbox_status(answer.status, pid or shown.pid_of(answer.info))
         return (yield from self._alone(uid, identity))
 
     def after_create(self, uid: Uid, asked: pb.CreateContainerRequest, identity: str) -> Steps[RuntimePod]:
@@ -114,8 +114,8 @@ class PodLister:
         if row is None or self._known.of_pod(uid) != ((asked.pod_sandbox_id,), ()):
             return (yield from self.pod(uid))
         begun = self._known.moment
-        self._known.see_container(row)
-        self._known.tell_container(shown.status_of_made(asked, identity), 0, begun)
+        self._known.absorb_container_row(row)
+        self._known.absorb_container_status(shown.status_of_made(asked, identity), 0, begun)
         return (yield from self._alone(uid, asked.pod_sandbox_id, identity))
 
     def after_start(self, uid: Uid, sandbox_id: str, identity: str) -> Steps[RuntimePod]:
@@ -124,7 +124,7 @@ class PodLister:
             return (yield from self.pod(uid))
         begun = self._known.moment
         try:
-            answer = yield self.look_at_container(identity, verbose=True)
+            answer = yield self.ask_container(identity, verbose=True)
         except OperatingError:
             return (yield from self.pod(uid))
         self._take(answer, begun)
@@ -141,11 +141,11 @@ class PodLister:
     def _complete(self, sandboxes: Sequence[str], containers: Sequence[str]) -> Steps[set[str]]:
         """Ask for what is missing of these ids, side by side; return those that are gone meanwhile."""
         gone: set[str] = set()
-        for _ in range(UNFINISHED_LOOKS):
+        for _ in range(UNFINISHED_TRIES):
             if not sandboxes and not containers:
                 break
-            asks: list[Ask] = [self._look_at_sandbox(identity, verbose=True) for identity in sandboxes]
-            asks += [self.look_at_container(identity, verbose=True) for identity in containers]
+            asks: list[Ask] = [self._ask_sandbox(identity, verbose=True) for identity in sandboxes]
+            asks += [self.ask_container(identity, verbose=True) for identity in containers]
             begun = self._known.moment
             answers = yield Together(asks)
             unfinished = []
@@ -161,10 +161,10 @@ class PodLister:
                 yield Pause(self._loop, UNFINISHED_PAUSE_S)
         return gone
 
-    def look(self, identity: str) -> Steps[None]:
-        """Look at one container, without its pid. Raises NotFoundError when it is gone."""
+    def inspect(self, identity: str) -> Steps[None]:
+        """Inspect one container, without its pid. Raises NotFoundError when it is gone."""
         begun = self._known.moment
-        self._take((yield self.look_at_container(identity, verbose=False)), begun)
+        self._take((yield self.ask_container(identity, verbose=False)), begun)
 
     def raise_for_state(
         self,
@@ -172,11 +172,11 @@ class PodLister:
         error: OperatingError,
         fine: tuple[RuntimeContainerState, ...] = (RuntimeContainerState.RUNNING,),
     ) -> Steps[None]:
-        """Raise what a failure comes to: Conflict for a container that does not run, else the failure itself."""
+        """Raise Conflict for a container that does not run, else the failure itself."""
         if error.kind in (FailureKind.CANCELLED, FailureKind.NOT_FOUND) or error.reason == BROKEN:
             raise error
         try:
-            reply = yield self.look_at_container(identity, verbose=False)
+            reply = yield self.ask_container(identity, verbose=False)
         except OperatingError:
             raise error from None
         state = shown.STATES.get(reply.status.state, RuntimeContainerState.UNKNOWN)
@@ -187,20 +187,20 @@ class PodLister:
         raise error from None
 
     def _take(self, answer: Any, begun: int) -> bool:
-        """Take in an inspection that was asked for at the moment `begun`; return whether it is to be repeated."""
+        """Absorb an inspection that began at the moment `begun`; return whether it must be repeated."""
         pid = shown.pid_of(answer.info)
         if isinstance(answer, pb.PodSandboxStatusResponse):
-            self._known.tell_sandbox(answer.status, pid)
+            self._known.absorb_sandbox_status(answer.status, pid)
             return False
-        return self._known.tell_container(answer.status, pid, begun)
+        return self._known.absorb_container_status(answer.status, pid, begun)
 
-    def _look_at_sandbox(self, identity: str, *, verbose: bool) -> Ask:
+    def _ask_sandbox(self, identity: str, *, verbose: bool) -> Ask:
         return self._link.ask(
             cri.SANDBOX_STATUS,
             pb.PodSandboxStatusRequest(pod_sandbox_id=identity, verbose=verbose),
         )
 
-    def look_at_container(self, identity: str, *, verbose: bool) -> Ask:
+    def ask_container(self, identity: str, *, verbose: bool) -> Ask:
         """Ask for one container; `verbose` for its pid as well."""
         return self._link.ask(
             cri.CONTAINER_STATUS,
@@ -217,7 +217,7 @@ class PodLister:
         return _put_together(uid, sandboxes, containers, first)
 
     def settled(self, pod: RuntimePod) -> bool:
-        """Say whether nothing is missing of what a listing shows of a pod."""
+        """Return whether nothing is missing of what a listing shows of a pod."""
         return all(self._known.settled(sandbox.id) for sandbox in pod.sandboxes) and all(
             self._known.settled(container.id.rpartition("://")[2]) for container in pod.containers
         )
@@ -227,7 +227,7 @@ class PodLister:
     def listing(self) -> Steps[PodListing]:
         """List everything; complete when nothing is missing that an inspection would add.
 
-        What has no pod's UID of any kind stands under the empty UID: it is shown, and it is nobody's.
+        What has no pod's UID of any kind is listed under the empty UID and belongs to no one.
         """
         yield from self.hello()
         before = self._known.moment
@@ -253,7 +253,7 @@ def _put_together(
         namespace=newest.namespace if newest else labels.get(LABEL_POD_NAMESPACE, ""),
         sandboxes=tuple(sandboxes),
         containers=tuple(containers),
-        # What is left of a pod without sandboxes is nobody's: it may well be ours.
+        # A pod without sandboxes has no owner annotation: it may be ours.
         ours=not sandboxes or any(key == ANNOTATION_OWNER for s in sandboxes for key, _ in s.annotations),
     )
 
@@ -278,5 +278,5 @@ def in_time(
 
 
 def is_ready(pod: RuntimePod, sandbox_id: str) -> bool | None:
-    """Say whether a sandbox of the pod is ready; None when there is none of this id."""
+    """Return whether a sandbox of the pod is ready; None when there is none of this id."""
     return next((s.state is SandboxState.READY for s in pod.sandboxes if s.id == sandbox_id), None)

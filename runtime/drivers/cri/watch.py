@@ -1,12 +1,12 @@
-"""Exits as they happen: a pidfd on every process that the runtime told us of.
+"""Exits as they occur: a pidfd on every process that the runtime reported.
 
 ```text
 lives(id, pid) --> pidfd opened --> is it still that one? --> watched ... exit --> the runtime is asked until it
                                                                                knows --> hint
 ```
 
-The kernel tells of an exit within a millisecond, the runtime itself knows it some 30 to 60 ms later. The descriptor is
-only a reason to ask: what is shown comes from the runtime.
+The kernel reports an exit within a millisecond, the runtime knows it some 30 to 60 ms later. The descriptor only triggers
+an inspection: what is shown comes from the runtime.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from runtime.net.loop import Loop
 from runtime.wire import cri
 from runtime.wire.generated import cri_pb2 as pb
 
-FIRST_LOOK_S = 0.006
+FIRST_CHECK_S = 0.006
 """After an exit; no runtime was seen to know it earlier."""
-LOOK_EVERY_S = 0.005
-EAGER_LOOKS = 60
-SLOW_LOOK_EVERY_S = 0.25
-PATIENCE_LOOKS = 100
-"""After so many looks the listings have to find out."""
+CHECK_EVERY_S = 0.005
+EAGER_CHECKS = 60
+SLOW_CHECK_EVERY_S = 0.25
+CHECK_LIMIT = 100
+"""After so many checks the exit is left to the listings."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class _Watched:
     pid: int
     is_sandbox: bool
     fd: int = -1
-    looks: int = 0
+    checks: int = 0
     ended: bool = False
     """Its process is gone; the runtime is being asked."""
     wanted: bool = True
@@ -56,7 +56,7 @@ class ExitWatch:
         self._held: dict[str, int] = {}
         self._closed = False
         self.known: Known | None = None
-        """Set by who puts the driver together: both know each other."""
+        """Set by the driver: both refer to each other."""
 
     def add(self, identity: str, uid: Uid, pid: int, is_sandbox: bool) -> None:
         """Watch a process, unless it is watched already."""
@@ -71,7 +71,7 @@ class ExitWatch:
 
     @contextlib.contextmanager
     def held(self, identity: str) -> Iterator[None]:
-        """Leave the end of a container or sandbox to a call that waits for it anyway, as long as that takes."""
+        """Report no end of a container or sandbox while a call waits for it."""
         self._loop.submit(lambda: self._count(identity, 1))
         try:
             yield
@@ -88,7 +88,7 @@ class ExitWatch:
         self._held.pop(identity, None)
         entry = self._watched.get(identity)
         if entry is not None and entry.ended:
-            self._look(entry)
+            self._check(entry)
 
     def _open(self, entry: _Watched) -> None:
         if entry.identity in self._watched or self._closed:
@@ -106,7 +106,7 @@ class ExitWatch:
             self._ask(entry)
 
     def close(self) -> None:
-        """Let go of every process; called once, when the loop ends."""
+        """Close every descriptor; called once, when the loop ends."""
         self._closed = True
         for identity in list(self._watched):
             self._drop(identity)
@@ -127,19 +127,19 @@ class ExitWatch:
         self._close(entry)
         entry.ended = True
         if entry.identity not in self._held:
-            self._loop.after(FIRST_LOOK_S, lambda: self._look(entry))
+            self._loop.after(FIRST_CHECK_S, lambda: self._check(entry))
 
-    def _look(self, entry: _Watched) -> None:
+    def _check(self, entry: _Watched) -> None:
         if not entry.wanted or entry.identity in self._held:
             return
         if self._is_known(entry):
-            # Whoever waited for the end has looked.
-            self._tell(entry)
+            # The call that waited for the end has inspected it.
+            self._report(entry)
         else:
             self._ask(entry)
 
     def _is_known(self, entry: _Watched) -> bool:
-        """Say whether the end of it is known to the last detail."""
+        """Return whether the end of it is known to the last detail."""
         assert self.known is not None
         if entry.is_sandbox:
             sandbox = self.known.sandbox(entry.identity)
@@ -149,7 +149,7 @@ class ExitWatch:
         return ended and self.known.settled(entry.identity)
 
     def _ask(self, entry: _Watched) -> None:
-        """Ask the runtime what became of it; the answer comes on gRPC's thread and goes on here."""
+        """Inspect it; the answer comes on gRPC's thread and is handled on the loop's."""
         assert self.known is not None
         begun, limit_s = self.known.moment, self._link.request_timeout_s
 
@@ -160,8 +160,8 @@ class ExitWatch:
             request = pb.PodSandboxStatusRequest(pod_sandbox_id=entry.identity, verbose=not entry.ended)
             self._link.channel.begin(cri.SANDBOX_STATUS, request, limit_s, answered)
         else:
-            look = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
-            self._link.channel.begin(cri.CONTAINER_STATUS, look, limit_s, answered)
+            status = pb.ContainerStatusRequest(container_id=entry.identity, verbose=not entry.ended)
+            self._link.channel.begin(cri.CONTAINER_STATUS, status, limit_s, answered)
 
     def _answered(self, entry: _Watched, reply: object, failure: Failure | None, begun: int) -> None:
         if not entry.wanted:
@@ -170,28 +170,28 @@ class ExitWatch:
         pid = 0
         if isinstance(reply, pb.ContainerStatusResponse):
             pid = shown.pid_of(reply.info)
-            self.known.tell_container(reply.status, pid, begun)
+            self.known.absorb_container_status(reply.status, pid, begun)
         elif isinstance(reply, pb.PodSandboxStatusResponse):
             pid = shown.pid_of(reply.info)
-            self.known.tell_sandbox(reply.status, pid)
+            self.known.absorb_sandbox_status(reply.status, pid)
         gone = failure is not None and failure.kind is FailureKind.NOT_FOUND
         if gone or self._is_known(entry):
-            self._tell(entry)
+            self._report(entry)
         elif entry.ended or entry.fd < 0 or (failure is None and pid != entry.pid):
-            self._look_again(entry)
+            self._check_again(entry)
 
-    def _look_again(self, entry: _Watched) -> None:
-        """Ask once more in a moment: the runtime does not know of the exit yet."""
+    def _check_again(self, entry: _Watched) -> None:
+        """Check again in a moment: the runtime does not know of the exit yet."""
         entry.ended = True
         self._close(entry)
-        entry.looks += 1
-        if entry.looks >= PATIENCE_LOOKS:
-            self._tell(entry)
+        entry.checks += 1
+        if entry.checks >= CHECK_LIMIT:
+            self._report(entry)
             return
-        eager = entry.looks < EAGER_LOOKS
-        self._loop.after(LOOK_EVERY_S if eager else SLOW_LOOK_EVERY_S, lambda: self._look(entry))
+        eager = entry.checks < EAGER_CHECKS
+        self._loop.after(CHECK_EVERY_S if eager else SLOW_CHECK_EVERY_S, lambda: self._check(entry))
 
-    def _tell(self, entry: _Watched) -> None:
+    def _report(self, entry: _Watched) -> None:
         if self._watched.get(entry.identity) is entry:
             self._drop(entry.identity)
         self._changed(entry.uid)

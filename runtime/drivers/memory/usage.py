@@ -1,6 +1,6 @@
 """Usage in a virtual world: a machine, its pods and their folders use given amounts.
 
-Nothing is drawn: processor time follows the clock, everything else is a table that a test or a simulation changes. A row
+Nothing is drawn: CPU time follows the clock, everything else is a table that a test or a simulation changes. A row
 can hang, lie, or be missing.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.admission.judge import Admitted, House, Refused, Tenant, Waiting, judge
+from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, Waiting, judge
 from actors.rules.resources.request import claim_of
 from api.ids import Uid
 from api.kube.objects.pod import Pod
@@ -62,26 +62,28 @@ def pod_of(raw):
     return default_pod(msgspec.convert({"metadata": meta, "spec": spec}, Pod))
 
 
-def house_of(running):
+def pods_on_node(running):
     """Return everybody who is on the node."""
-    house = House()
+    on_node = PodsOnNode()
     for raw in running:
         pod = pod_of(raw)
-        tenant = Tenant(
+        pod_on_node = PodOnNode(
             uid=Uid(pod.metadata.uid),
             name=f"{pod.metadata.namespace}/{pod.metadata.name}",
             claim=claim_of(pod.spec),
             leaving=raw.get("leaving", False),
             pod=pod,
         )
-        house = house.plus(tenant)
-    return house
+        on_node = on_node.plus(pod_on_node)
+    return on_node
 
 
 def outcome_of(pair):
     """Return what comes out, as a pair writes it."""
     pod = pod_of(pair["pod"])
-    verdict = judge(pod, claim_of(pod.spec), node_of(pair.get("node", {})), house_of(pair.get("running", ())))
+    verdict = judge(
+        pod, claim_of(pod.spec), node_of(pair.get("node", {})), pods_on_node(pair.get("running", ()))
+    )
     match verdict:
         case Admitted():
             return {"verdict": "admitted"}

@@ -47,7 +47,7 @@ def resident(pid: int) -> int:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time of a process."""
+    """Return the CPU time of a process."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / TICKS
 

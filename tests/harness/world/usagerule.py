@@ -142,7 +142,7 @@ def broken(state: UsageState, memory_bytes: int) -> str:
                 return f"{fs.used_bytes} bytes used of {fs.capacity_bytes} are told"
     for pod in usage.pods:
         if pod.cpu is not None and pod.cpu.total_ns < 0:
-            return f"processor time of {pod.cpu.total_ns} ns is told"
+            return f"CPU time of {pod.cpu.total_ns} ns is told"
         if pod.memory is None and not pod.troubles:
             return f"pod {pod.uid} has no memory and nobody says why"
     return ""

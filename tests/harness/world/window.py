@@ -228,7 +228,10 @@ USED = Usage(
     ),
     pods=(
         PodUsage(
-            uid=Uid(UID_LOOP), namespace="default", name="loop-node1", troubles=("no container of it runs",)
+            uid=Uid(UID_LOOP),
+            namespace="default",
+            name="loop-node1",
+            troubles=("no usage: no container runs",),
         ),
         PodUsage(
             uid=Uid(UID_WEB),
@@ -247,7 +250,7 @@ USED = Usage(
             ),
         ),
     ),
-    troubles=("pod default/loop-node1: no container of it runs",),
+    troubles=("pod default/loop-node1: no usage: no container runs",),
 )
 
 

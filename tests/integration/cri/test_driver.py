@@ -35,7 +35,7 @@ from api.ports.runtime import (
 )
 from api.ports.streams import OpenExec
 from api.ports.usage import ReadContainerStats
-from runtime.drivers.cri import gate
+from runtime.drivers.cri import concurrency
 from runtime.drivers.cri.driver import CriRuntime
 from runtime.drivers.cri.follow import BARREN_STREAMS
 from runtime.wire.generated import cri_pb2 as pb
@@ -191,8 +191,8 @@ def two_at_once(runtime, tmp_path):
 def test_heavy_calls_wait_for_each_other_and_light_ones_and_stops_for_nobody(
     runtime, two_at_once, monkeypatch
 ):
-    monkeypatch.setattr(gate, "PATIENCE_S", 60.0)
-    monkeypatch.setattr(gate, "LONGEST_S", 60.0)
+    monkeypatch.setattr(concurrency, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(concurrency, "LONGEST_S", 60.0)
     hands = two_at_once
     container = hands.start(hands.sandbox("first"), "sleep", "100")
     hold = runtime.server.hold("RunPodSandbox")
@@ -221,8 +221,8 @@ def test_heavy_calls_that_hang_hold_up_nobody_else(runtime, two_at_once):
 
 
 def test_the_time_that_a_heavy_call_waits_is_none_of_its_own(runtime, two_at_once, monkeypatch):
-    monkeypatch.setattr(gate, "PATIENCE_S", 1.5)
-    monkeypatch.setattr(gate, "LONGEST_S", 1.5)
+    monkeypatch.setattr(concurrency, "PATIENCE_S", 1.5)
+    monkeypatch.setattr(concurrency, "LONGEST_S", 1.5)
     hands = two_at_once
     hands.call(RuntimeStatus())
     hold = runtime.server.hold("RunPodSandbox")

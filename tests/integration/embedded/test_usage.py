@@ -178,7 +178,9 @@ def test_top_lists_pods_and_a_pod_without_stats_is_named(agent):
 
     def named():
         done = agent.verb("top", "--containers")
-        return done.stdout if "no container of it runs" in done.stdout and "  main" in done.stdout else None
+        return (
+            done.stdout if "no usage: no container runs" in done.stdout and "  main" in done.stdout else None
+        )
 
     text = agent.until(named, "top names the pod that does not run", 60.0)
     lines = {line.split()[1]: line.split() for line in text.splitlines() if line.startswith("default ")}

@@ -16,14 +16,14 @@ def test_a_seed_holds(seed):
 
 def forget_the_ended(right):
     """Containers that do not run hold no image."""
-    return lambda look: [
-        (name, container) for name, container in right(look) if container.state.value == "running"
+    return lambda inspection: [
+        (name, container) for name, container in right(inspection) if container.state.value == "running"
     ]
 
 
 def forget_mounts(right):
     """Images mounted into containers are not in use."""
-    return lambda look, container: ()
+    return lambda inspection, container: ()
 
 
 def ignore_pins(right):
@@ -44,11 +44,11 @@ def never_patient(right):
 def go_on_after_failure(right):
     """A listing of pods that fails is taken for an empty one."""
 
-    def take_failure(look, call, failure, *, must_measure):
-        found = right(look, call, failure, must_measure=must_measure)
-        return found if found is not None or look.pods is not None else replace(look, pods=())
+    def with_failure(inspection, call, failure, *, must_measure):
+        found = right(inspection, call, failure, must_measure=must_measure)
+        return found if found is not None or inspection.pods is not None else replace(inspection, pods=())
 
-    return take_failure
+    return with_failure
 
 
 def never_say(right):
@@ -67,12 +67,12 @@ def stay_down(right):
 
 
 MUTANTS = (
-    Mutant("blind-to-the-dead", "actors.imagegc.look", "containers_of", forget_the_ended),
-    Mutant("blind-to-mounts", "actors.imagegc.look", "mounts_of", forget_mounts),
+    Mutant("blind-to-the-dead", "actors.imagegc.inspection", "containers_of", forget_the_ended),
+    Mutant("blind-to-mounts", "actors.imagegc.inspection", "mounts_of", forget_mounts),
     Mutant("unpinner", "actors.imagegc.verdict", "reason_to_keep", ignore_pins),
     Mutant("believer-in-sizes", "actors.imagegc.disk", "need_bytes", believe_the_first_look),
     Mutant("impatient", "actors.imagegc.core", "settle", never_patient),
-    Mutant("guesser", "actors.imagegc.core", "take_failure", go_on_after_failure),
+    Mutant("guesser", "actors.imagegc.core", "with_failure", go_on_after_failure),
     Mutant("silent", "actors.imagegc.core", "happened", never_say),
     Mutant("quitter-of-rounds", "actors.imagegc.core", "finish", stay_down),
 )

@@ -309,12 +309,12 @@ def no_deadline(right):
 
 
 def count_who_stays(right):
-    """Who is being stopped takes nothing of the node any more."""
+    """A pod that is being stopped has no claim on the node any more."""
 
-    def tenants(turn):
-        return (tenant for tenant in right(turn) if not tenant.leaving)
+    def each_pod_on_node(work):
+        return (pod for pod in right(work) if not pod.leaving)
 
-    return tenants
+    return each_pod_on_node
 
 
 def forget_verdicts(right):
@@ -323,15 +323,15 @@ def forget_verdicts(right):
 
 
 def tell_before_writing(right):
-    """A verdict is told while it is being written."""
+    """A verdict is sent while it is being written."""
 
-    def keep(record, turn, now, new_op):
-        after = right(record, turn, now, new_op)
-        for entry in tuple(turn.pods.values()):
-            turn.put(replace(entry, kept=True))
+    def write_verdicts(record, work, now, new_op):
+        after = right(record, work, now, new_op)
+        for entry in tuple(work.pods.values()):
+            work.put(replace(entry, kept=True))
         return after
 
-    return keep
+    return write_verdicts
 
 
 def overhear_refusals(right):
@@ -485,9 +485,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("newborn", "actors.pod.planned", "compose", begin_anew),
     Mutant("unclaimed", "actors.events.core", "claimed", lose_claims),
     Mutant("stumbler", "actors.events.core", "claimed", die_of_a_known_pod),
-    Mutant("crowder", "actors.admission.admit", "tenants", count_who_stays, first=17),
+    Mutant("crowder", "actors.admission.admit", "each_pod_on_node", count_who_stays, first=17),
     Mutant("amnesiac", "actors.admission.record", "decoded", forget_verdicts),
-    Mutant("blabber", "actors.admission.core", "keep", tell_before_writing, first=6),
+    Mutant("blabber", "actors.admission.core", "write_verdicts", tell_before_writing, first=6),
     Mutant("deaf", "actors.pod.core", "absorb_update", overhear_refusals),
     Mutant("impatient", "actors.rules.container.progress", "step_of", wait_for_no_init),
     Mutant("caretaker", "actors.pod.plan", "ended_stage", keep_sidecars, first=12),

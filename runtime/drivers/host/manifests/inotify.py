@@ -1,7 +1,7 @@
 """Watches manifests by inotify: the stream ``manifests.changes``.
 
 It has a thread of its own: a folder on the network may hang, and nothing else must wait for it. A file is announced when
-its writer closed it or when it was renamed, linked, moved or removed, never while it is being written. The stream is a hint: what it can not say (overflow, the folder itself came
+its writer closed it or when it was renamed, linked, moved or removed, never while it is being written. The stream is a hint: what it cannot say (overflow, the folder itself came
 or went) it says by announcing the manifest path itself, which means no more than "look again".
 """
 

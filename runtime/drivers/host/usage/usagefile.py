@@ -70,12 +70,12 @@ def kibibytes(meminfo: bytes, key: bytes) -> int | None:
 
 
 def cpu_v1(folder: str) -> CpuUsage | None:
-    """Return the processor time of a cgroup of the controller cpuacct. Raises OSError."""
+    """Return the CPU time of a cgroup of the controller cpuacct. Raises OSError."""
     return _cpu(number(read(f"{folder}/cpuacct.usage")))
 
 
 def cpu_v2(folder: str) -> CpuUsage | None:
-    """Return the processor time of a cgroup, which v2 counts without any controller. Raises OSError."""
+    """Return the CPU time of a cgroup, which v2 counts without any controller. Raises OSError."""
     micros = field(read(f"{folder}/cpu.stat"), b"usage_usec")
     return _cpu(None if micros is None else micros * 1000)
 

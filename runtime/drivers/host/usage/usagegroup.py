@@ -134,7 +134,7 @@ class Hierarchies:
         def chosen(controller: str, file: str) -> CgroupFolder | None:
             if controller in places:
                 return places[controller]
-            # v2 shows a file only where its controller is on; processor time it counts always.
+            # v2 shows a file only where its controller is on; CPU time it counts always.
             if unified is not None and os.path.exists(f"{unified.folder}/{file}"):  # noqa: PTH110
                 return unified
             return None

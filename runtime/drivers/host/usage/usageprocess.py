@@ -39,7 +39,7 @@ class Processes:
         return children
 
     def cpu(self, pids: list[int]) -> CpuUsage | None:
-        """Return the processor time of processes, and of their children that ended and were waited for."""
+        """Return the CPU time of processes, and of their children that ended and were waited for."""
         ticks, known = 0, False
         for pid in pids:
             words = stat(self._proc, pid)

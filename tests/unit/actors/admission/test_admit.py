@@ -318,7 +318,7 @@ def test_a_static_pod_is_refused_for_want_of_room_only_when_that_lasts():
     house.now += 0.5
     house.change(PodOp.REMOVE, old)
     house.wait(5)
-    assert "until they have ended" in house.waits("new")
+    assert "pods that are ending" in house.waits("new")
     assert refusals(house.moved("old", PodLife.TERMINATED)) == {"new": None}
     house.change(PodOp.ADD, asking("late", "3", source="file"))
     assert house.wake_at <= house.now + 1.0

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.admission.fit import ResourceSum, Shortage, shortages
-from actors.admission.judge import Admitted, House, Refused, Tenant, judge
-from actors.admission.placement import bears, holds
+from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, judge
+from actors.admission.placement import is_satisfied, tolerates
 from actors.admission.preemption import CLASSES, Candidate, NoVictimsError, victims, without
 from actors.rules.resources.request import Claim, HostPort, is_critical, priority_of
 from api.ids import Uid
@@ -31,20 +31,22 @@ claims = st.builds(
 
 @given(st.lists(st.tuples(claims, st.booleans()), max_size=12))
 def test_what_is_admitted_fits_with_all_who_are_there_and_who_left_is_room(rows):
-    house = House()
+    on_node = PodsOnNode()
     for number, (claim, leaving) in enumerate(rows):
-        verdict = judge(wanted(source=""), claim, NODE, house)
+        verdict = judge(wanted(source=""), claim, NODE, on_node)
         if isinstance(verdict, Refused):
             assert verdict.refusal.reason
             assert verdict.refusal.message
         if isinstance(verdict, Admitted):
-            house = house.plus(Tenant(uid=Uid(str(number)), name=str(number), claim=claim, leaving=leaving))
-    assert house.load.cpu_milli <= NODE.allocatable_cpu_milli
-    assert house.load.memory_bytes <= NODE.allocatable_memory_bytes
-    assert house.load.pods <= NODE.max_pods
-    ports = house.load.ports
+            on_node = on_node.plus(
+                PodOnNode(uid=Uid(str(number)), name=str(number), claim=claim, leaving=leaving)
+            )
+    assert on_node.load.cpu_milli <= NODE.allocatable_cpu_milli
+    assert on_node.load.memory_bytes <= NODE.allocatable_memory_bytes
+    assert on_node.load.pods <= NODE.max_pods
+    ports = on_node.load.ports
     assert not any(one.clashes(other) for i, one in enumerate(ports) for other in ports[i + 1 :])
-    assert house.staying.cpu_milli <= house.load.cpu_milli
+    assert on_node.staying.cpu_milli <= on_node.load.cpu_milli
 
 
 @given(
@@ -98,7 +100,7 @@ def test_who_asks_for_nothing_lacks_nothing():
 def test_a_condition_on_a_label(operator, values, label, expected):
     labels = {} if label is None else {"k": label}
     condition = NodeSelectorRequirement(key="k", operator=operator, values=values)
-    assert holds(condition, labels) is expected
+    assert is_satisfied(condition, labels) is expected
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_condition_on_a_label(operator, values, label, expected):
     ],
 )
 def test_a_toleration_bears_a_taint(toleration, expected):
-    assert bears(Toleration(**toleration), NodeTaint(key="k", value="v", effect="NoExecute")) is expected
+    assert tolerates(Toleration(**toleration), NodeTaint(key="k", value="v", effect="NoExecute")) is expected
 
 
 def test_who_is_critical_and_comes_before_whom():

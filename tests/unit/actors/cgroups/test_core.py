@@ -1,4 +1,4 @@
-"""CgroupManager: follows what the node is, keeps its cgroups, gathers what pods ask for, and says once what can not be had."""
+"""CgroupManager: follows what the node is, keeps its cgroups, gathers what pods ask for, and says once what cannot be had."""
 
 import itertools
 
@@ -167,7 +167,7 @@ def test_where_cgroups_may_not_be_written_that_is_said_once():
     hand = at_work(refused=("cgroup /kubepods cannot be made: Read-only file system", "and more"))
     for _ in range(3):
         hand.ring(), hand.end()
-    text = "pods run without limits of their own as a whole: cgroup /kubepods cannot be made: Read-only file system"
+    text = "pods are not limited as a whole: cgroup /kubepods cannot be made: Read-only file system"
     assert hand.told() == [("Warning", "CgroupsNotEnforced", text, 1)]
     assert hand.state.notice == text
     hand.made = NodeCgroupsMade()
@@ -178,7 +178,7 @@ def test_where_cgroups_may_not_be_written_that_is_said_once():
 def test_controllers_that_are_missing_are_named_in_one_notice():
     hand = at_work(missing=("memory", "pids"))
     assert hand.state.notice == (
-        "pods run without limits of their own as a whole by memory and pids: no mounted hierarchy has that controller"
+        "pods are not limited as a whole by memory and pids: no mounted hierarchy has that controller"
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.imagegc import disk
-from actors.imagegc.look import Inventory
+from actors.imagegc.inspection import Inventory
 from actors.imagegc.reference import ImageIndex, is_sandbox_image
 from actors.imagegc.state import ImageGCPolicy, ImageRecord
 from actors.imagegc.verdict import Goal, judge, remember

@@ -3,7 +3,7 @@
 import pytest
 
 from actors.images.core import start
-from actors.images.drop import LEASE_S, LOOK_LIMIT_S
+from actors.images.drop import LEASE_S, LISTING_LIMIT_S
 from actors.images.state import ImagesState
 from api.errors import FailureKind
 from api.ids import Path
@@ -77,11 +77,11 @@ def test_an_image_that_was_wanted_since_the_users_of_images_were_looked_up_stays
     puller.now += 2 * LEASE_S
     puller.drop(names=(), as_of=looked_at)
     assert refused(puller) == (False, True, "wanted by pod u1 until a moment ago")
-    puller.now += LOOK_LIMIT_S
+    puller.now += LISTING_LIMIT_S
     puller.want(want("other"))
     puller.want()
     puller.drop(names=(), as_of=looked_at)
-    assert refused(puller)[2].startswith("wanted by pods, perhaps: who uses it was looked up 6")
+    assert refused(puller)[2].startswith("may be wanted by pods: its users were last listed 6")
     puller.drop(names=())
     assert puller.calls(RemoveImage)
 

@@ -177,7 +177,7 @@ def test_when_all_are_refused_each_is_told_and_that_nothing_was_tried_without():
     assert told.reason == "ErrImagePull"
     assert told.message == (
         "all 2 matching credentials failed: r.example.com: first no; r.example.com/team: second no; credentials for"
-        " r.example.com, r.example.com/team were refused; no anonymous try is made while a matching pull secret exists"
+        " r.example.com, r.example.com/team were refused; no anonymous pull is tried while a matching pull secret exists"
     )
 
 
@@ -191,7 +191,7 @@ def test_broken_credentials_of_the_node_do_not_keep_a_pull_from_being_tried():
         puller.read(**broken)
         puller.pull(failure=denied("no"))
         assert puller.report().message.endswith(
-            "credentials of the node were not read: /root/.docker/config.json: the content is not JSON"
+            "node credentials could not be read: /root/.docker/config.json: the content is not JSON"
         )
 
 

@@ -96,7 +96,7 @@ def test_those_who_wait_for_room_are_judged_only_when_some_is_made(looks):
         house.moved(pod.metadata.uid, PodLife.RECALLING), house.moved(pod.metadata.uid, PodLife.SYNCING)
     assert looks.count("judge") <= 40 - ROOM, "once after the first verdicts, not for each message"
     house.change(PodOp.REMOVE, pods[0])
-    assert "until they have ended" in house.waits(f"u00{ROOM}")
+    assert "pods that are ending" in house.waits(f"u00{ROOM}")
 
 
 def test_a_kill_that_was_answered_is_repeated_no_sooner_than_anything_else():

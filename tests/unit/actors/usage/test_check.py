@@ -61,7 +61,7 @@ def test_a_reading_long_after_the_last_has_no_rate():
     [
         (cpu(12, -1), "negative"),
         (cpu(10, 4.5), "time stands still"),
-        (cpu(12, 400), "more than 2 processors give"),
+        (cpu(12, 400), "more than 2 CPUs allow"),
     ],
 )
 def test_absurd_processor_time_is_refused_and_the_last_reading_stands(after, why):
@@ -138,14 +138,14 @@ def test_a_file_system_that_counts_no_inodes_is_believed():
 
 def test_nothing_takes_more_of_a_file_system_than_there_is():
     assert check_share("used", 100, 20, fs()) == ""
-    assert "above all there is" in check_share("used", 101, 0, fs())
-    assert "above all there is" in check_share("used", 1, 21, fs())
+    assert "exceeds the maximum" in check_share("used", 101, 0, fs())
+    assert "exceeds the maximum" in check_share("used", 1, 21, fs())
     assert "negative" in check_share("used", -1, 0, None)
 
 
 def test_counts_and_swap_are_bounded_too():
     assert check_count("threads", 5, 7, 10) == (7, "")
-    assert check_count("threads", 5, 11, 10) == (5, "threads of 11 is above all there is, 10")
+    assert check_count("threads", 5, 11, 10) == (5, "threads of 11 exceeds the maximum 10")
     swap = SwapUsage(at=7, usage_bytes=-1)
     assert check_swap(None, swap, GIB)[0] is None
 

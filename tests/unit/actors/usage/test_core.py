@@ -434,7 +434,7 @@ def test_a_pod_without_stats_is_named_and_has_no_zeros(world):
     world.begin(2)
     idle, odd = world.of("idle"), world.of("odd")
     assert (idle.memory, idle.cpu, idle.pids) == (None, None, None)
-    assert "no container of it runs" in idle.troubles[0]
+    assert "no usage: no container runs" in idle.troubles[0]
     assert odd.memory is None
     assert "no usage of main: the runtime shows no process of it" in odd.troubles
     assert world.of("a").troubles == ()
@@ -481,7 +481,7 @@ def test_an_absurd_reading_of_a_pod_is_refused_and_named(world):
     world.begin(WARM_ROUNDS)
     world.working_set = {"a": 9 * GIB, "b": -5}
     world.round()
-    for uid, why in (("a", "above all there is"), ("b", "negative")):
+    for uid, why in (("a", "exceeds the maximum"), ("b", "negative")):
         row = world.of(uid)
         assert row.memory.working_set_bytes == 64 * MIB
         assert any(why in text and text.startswith("container main: ") for text in row.troubles), row.troubles
@@ -522,7 +522,7 @@ def test_no_pod_takes_more_than_there_is_while_the_machine_cannot_be_read():
     world.begin(WARM_ROUNDS)
     row = world.of("a")
     assert row.memory is None
-    assert any("above all there is" in text for text in row.troubles), row.troubles
+    assert any("exceeds the maximum" in text for text in row.troubles), row.troubles
     assert world.of("b").memory.working_set_bytes == 64 * MIB
 
 

@@ -10,7 +10,7 @@ def told(before, after):
 
 
 def test_a_part_is_told_when_it_fails_and_when_it_is_read_again():
-    assert told({}, {Part.NODE: "no /proc"}) == [("usage can not be read", "machine", "no /proc")]
+    assert told({}, {Part.NODE: "no /proc"}) == [("usage cannot be read", "machine", "no /proc")]
     assert told({Part.NODE: "no /proc"}, {Part.NODE: "still none"}) == []
     assert told({Part.NODE: "no /proc"}, {}) == [("usage is read again", "machine", None)]
 
@@ -18,8 +18,8 @@ def test_a_part_is_told_when_it_fails_and_when_it_is_read_again():
 def test_a_runtime_that_hangs_is_told_once_whatever_it_is_asked():
     one = {Part.STATS: "no answer"}
     both = {**one, Part.LISTING: "no answer"}
-    assert told({}, one) == [("usage can not be read", "runtime", "no answer")]
-    assert told({}, both) == [("usage can not be read", "runtime", "no answer")]
+    assert told({}, one) == [("usage cannot be read", "runtime", "no answer")]
+    assert told({}, both) == [("usage cannot be read", "runtime", "no answer")]
     assert told(one, both) == []
     assert told(both, one) == []
     assert told(both, {}) == [("usage is read again", "runtime", None)]
@@ -28,5 +28,5 @@ def test_a_runtime_that_hangs_is_told_once_whatever_it_is_asked():
 def test_the_rest_is_told_beside_a_runtime_that_hangs():
     runtime = {Part.IMAGES: "no answer"}
     assert told(runtime, {**runtime, Part.DISKS: "stale"}) == [
-        ("usage can not be read", "file systems", "stale")
+        ("usage cannot be read", "file systems", "stale")
     ]

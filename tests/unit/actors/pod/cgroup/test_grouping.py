@@ -239,7 +239,7 @@ def test_limits_that_are_the_same_are_not_asked_for_again():
 
 
 def test_where_cgroups_may_not_be_written_no_pod_complains():
-    made = PodCgroupMade(refused=("cgroup /x can not be made: Read-only file system",))
+    made = PodCgroupMade(refused=("cgroup /x cannot be made: Read-only file system",))
     hand = Hand(node=FACTS)
     hand.world.made = made
     hand.update(wanted(burstable())), hand.settle()

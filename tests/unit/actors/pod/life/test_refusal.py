@@ -12,7 +12,7 @@ from tests.unit.actors.pods import wanted
 from tests.unit.actors.tiny import STARTING, Hand, running_pod
 
 TEXT = "Node didn't have enough resource: cpu, requested: 9000, used: 0, capacity: 4000"
-NO_CPU = Refusal(reason="OutOfcpu", message=TEXT, advice=("cpu: it asks for 9; 4 are free",))
+NO_CPU = Refusal(reason="OutOfcpu", message=TEXT, advice=("requests 9 CPUs; 4 of 4 are free",))
 
 
 def refuse(hand, pod=None, refusal=NO_CPU, generation=1, source="file"):

@@ -22,7 +22,7 @@ from api.ports.confinement import (
     SeLinux,
 )
 from api.ports.runtime import LABEL_POD_UID, ContainerSpec, EnvironmentVariable, SandboxSpec
-from runtime.drivers.cri import mark
+from runtime.drivers.cri import annotation
 from runtime.drivers.cri.request import container_config, sandbox_config
 
 SANDBOX = SandboxSpec(
@@ -51,9 +51,9 @@ def as_json(message):
 def test_a_sandbox_is_asked_for_with_everything_in_its_spec():
     made = as_json(sandbox_config(SANDBOX))
     notes = made["annotations"]
-    assert notes.pop(mark.SPEC) == mark.digest(SANDBOX)
-    assert notes.pop(mark.NETWORK) == mark.OWN_NETWORK
-    assert notes.pop(mark.ADDED) == "io.kubernetes.pod.name,io.kubernetes.pod.namespace"
+    assert notes.pop(annotation.SPEC) == annotation.digest(SANDBOX)
+    assert notes.pop(annotation.NETWORK) == annotation.OWN_NETWORK
+    assert notes.pop(annotation.ADDED) == "io.kubernetes.pod.name,io.kubernetes.pod.namespace"
     assert made == {
         "metadata": {"name": "web", "uid": "u-1", "namespace": "shop", "attempt": 2},
         "hostname": "web-host",
@@ -104,12 +104,12 @@ def test_a_pod_on_the_hosts_network_has_no_hostname_of_its_own():
 @pytest.mark.parametrize("host", [False, True])
 def test_whether_a_sandbox_is_on_the_hosts_network_can_be_read_back_from_it(host):
     made = sandbox_config(replace(SANDBOX, host_network=host))
-    assert mark.host_network(made.annotations) is host
+    assert annotation.host_network(made.annotations) is host
 
 
 def test_of_a_sandbox_of_another_agent_nothing_is_known_of_its_network():
-    assert mark.host_network({}) is None
-    assert mark.host_network({mark.NETWORK: "moon"}) is None
+    assert annotation.host_network({}) is None
+    assert annotation.host_network({annotation.NETWORK: "moon"}) is None
 
 
 CONTAINER = ContainerSpec(
@@ -172,7 +172,7 @@ CONTAINER = ContainerSpec(
 
 def test_a_container_is_asked_for_with_everything_in_its_spec():
     made = as_json(container_config(CONTAINER, SANDBOX))
-    assert made["annotations"].pop(mark.SPEC) == mark.digest(CONTAINER)
+    assert made["annotations"].pop(annotation.SPEC) == annotation.digest(CONTAINER)
     mapping = [{"host_id": 65536, "length": 65536}]
     assert made.pop("linux") == {
         "resources": {

@@ -145,7 +145,7 @@ def test_a_listing_that_cannot_be_read_holds_up_nobody(rows, runtime, log, monke
     for uid in UIDS:
         look(rows, uid, log)
     with monkeypatch.context() as broken:
-        broken.setattr(Known, "see_sandbox", lambda *_: 1 / 0)
+        broken.setattr(Known, "absorb_sandbox_row", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             runtime.reply("a")
     assert log == [("a", FailureKind.UNAVAILABLE)]

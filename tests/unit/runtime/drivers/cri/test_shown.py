@@ -11,7 +11,7 @@ from api.ports.runtime import (
     RuntimeContainerState,
     SandboxState,
 )
-from runtime.drivers.cri import mark, shown
+from runtime.drivers.cri import annotation, shown
 from runtime.drivers.cri.image import pull_error
 from runtime.drivers.cri.known import Known, overtakes
 from runtime.drivers.cri.view import in_time
@@ -36,7 +36,7 @@ def row(state=pb.CONTAINER_RUNNING, identity=ID, **fields):
         "state": state,
         "created_at": 10,
         "labels": {"b": "2", "a": "1"},
-        "annotations": {"x": "y", mark.SPEC: "d"},
+        "annotations": {"x": "y", annotation.SPEC: "d"},
     }
     return pb.Container(**(values | fields))
 
@@ -70,7 +70,8 @@ def test_a_listed_container_has_its_scheme_sorted_pairs_and_none_of_the_drivers_
 
 def test_labels_that_the_driver_added_are_not_shown():
     added = row(
-        labels={"a": "1", "io.kubernetes.pod.uid": "u"}, annotations={mark.ADDED: "io.kubernetes.pod.uid"}
+        labels={"a": "1", "io.kubernetes.pod.uid": "u"},
+        annotations={annotation.ADDED: "io.kubernetes.pod.uid"},
     )
     assert shown.container(added, "x").labels == (("a", "1"),)
 
@@ -212,32 +213,32 @@ def test_states_go_forward_only(state, before, newer):
 
 def test_what_was_inspected_holds_until_a_listing_shows_a_newer_state():
     book, lives, _ = known()
-    book.see_container(row())
+    book.absorb_container_row(row())
     assert not book.settled(ID)
-    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
+    book.absorb_container_status(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
     assert book.settled(ID)
     assert lives == [(ID, "", 7, False)]
-    book.see_container(row())
+    book.absorb_container_row(row())
     assert book.settled(ID)
-    book.see_container(row(state=pb.CONTAINER_EXITED))
+    book.absorb_container_row(row(state=pb.CONTAINER_EXITED))
     assert not book.settled(ID)
-    assert not book.tell_container(status(exit_code=4), 0, book.moment)
+    assert not book.absorb_container_status(status(exit_code=4), 0, book.moment)
     assert (book.settled(ID), book.container(ID).exit_code) == (True, 4)
 
 
 def test_an_answer_that_was_overtaken_changes_nothing():
     book, _, _ = known()
-    book.see_container(row())
-    book.tell_container(status(exit_code=4), 0, book.moment)
-    book.tell_container(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
-    book.see_container(row())
+    book.absorb_container_row(row())
+    book.absorb_container_status(status(exit_code=4), 0, book.moment)
+    book.absorb_container_status(status(state=pb.CONTAINER_RUNNING, finished_at=0), 7, book.moment)
+    book.absorb_container_row(row())
     assert (book.container(ID).state, book.container(ID).exit_code) == (EXITED, 4)
 
 
 def test_an_unfinished_exit_stays_to_be_asked_for():
     book, _, _ = known()
-    book.see_container(row(state=pb.CONTAINER_EXITED))
-    assert book.tell_container(status(finished_at=0), 0, book.moment)
+    book.absorb_container_row(row(state=pb.CONTAINER_EXITED))
+    assert book.absorb_container_status(status(finished_at=0), 0, book.moment)
     assert (book.settled(ID), book.container(ID).state) == (False, RUNNING)
 
 
@@ -248,21 +249,21 @@ def test_what_was_asked_before_the_amounts_may_have_changed_is_to_be_asked_again
         return status(state=pb.CONTAINER_RUNNING, resources=pb.ContainerResources(linux=linux))
 
     book, _, _ = known()
-    book.see_container(row())
+    book.absorb_container_row(row())
     begun = book.moment
-    book.tell_container(answer(7), 0, begun)
-    book.tell_amounts(ID, given)
-    assert book.tell_container(answer(7), 0, begun)
+    book.absorb_container_status(answer(7), 0, begun)
+    book.set_amounts(ID, given)
+    assert book.absorb_container_status(answer(7), 0, begun)
     assert (book.settled(ID), book.container(ID).resources.cpu_shares) == (False, shares)
-    assert not book.tell_container(answer(8), 0, book.moment)
+    assert not book.absorb_container_status(answer(8), 0, book.moment)
     assert (book.settled(ID), book.container(ID).resources.cpu_shares) == (True, 8)
 
 
 def test_what_a_complete_listing_does_not_hold_is_forgotten_unless_it_is_newer():
     book, _, gone = known()
-    book.see_container(row())
+    book.absorb_container_row(row())
     before = book.moment
-    book.see_container(row(identity="new"))
+    book.absorb_container_row(row(identity="new"))
     book.keep([], before)
     assert gone == [ID]
     assert book.container(ID) is None
@@ -271,12 +272,12 @@ def test_what_a_complete_listing_does_not_hold_is_forgotten_unless_it_is_newer()
 
 def test_a_sandbox_that_stopped_has_no_addresses_and_does_not_come_back():
     book, _, _ = known()
-    book.see_sandbox(sandbox_row())
+    book.absorb_sandbox_row(sandbox_row())
     told = pb.PodSandboxStatus(id="cd" * 32, network=pb.PodSandboxNetworkStatus(ip="10.0.0.1"))
-    book.tell_sandbox(told, 0)
+    book.absorb_sandbox_status(told, 0)
     assert book.settled("cd" * 32)
-    book.see_sandbox(sandbox_row(state=pb.SANDBOX_NOTREADY))
-    book.tell_sandbox(told, 0)
+    book.absorb_sandbox_row(sandbox_row(state=pb.SANDBOX_NOTREADY))
+    book.absorb_sandbox_status(told, 0)
     sandbox = book.sandbox("cd" * 32)
     assert (sandbox.state, sandbox.ips, sandbox.network_known) == (SandboxState.NOT_READY, (), False)
 

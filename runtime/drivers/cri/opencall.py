@@ -22,7 +22,7 @@ ERRORS: dict[FailureKind, type[OperatingError]] = {
 
 
 class Ask(Protocol):
-    """Something that an errand waits for."""
+    """Something that a call waits for."""
 
     def begin(self, left_s: float, answer: Answer) -> Undo:
         """Start it, to be over within `left_s` seconds; `answer` follows on any thread."""
@@ -73,7 +73,7 @@ class Together:
         return undo
 
 
-class Errand:
+class OpenCall:
     """One call: completed once, by its steps' result, their failure or its cancellation."""
 
     def __init__(
@@ -123,7 +123,7 @@ class Errand:
         except OperatingError as error:
             over = error.failure()
         finally:
-            # Also after a bug: whoever waits is told at once, not by the deadline.
+            # Also after a bug: the caller gets its answer at once, not at the deadline.
             if ask is None:
                 self._done(outcome, None if outcome is not None else over)
         if ask is not None:
@@ -132,7 +132,7 @@ class Errand:
     def _begin(self, ask: Ask) -> None:
         left_s = self._deadline_at - time.monotonic()
         if left_s <= 0:
-            late = TimedOutError(f"{self._what}: not done in time; what it did is unknown")
+            late = TimedOutError(f"{self._what}: timed out; its effect is unknown")
             self._advance(None, late.failure())
             return
         with self._lock:
@@ -154,9 +154,9 @@ def start_call(
     steps: Steps[msgspec.Struct], deadline_s: float, done: Done, *, what: str, cancellable: bool
 ) -> Undo:
     """Take the first step of a call; what is returned gives up waiting for it, where that may be."""
-    errand = Errand(steps, deadline_s, done, what=what, cancellable=cancellable)
-    errand.start()
-    return errand.cancel
+    call = OpenCall(steps, deadline_s, done, what=what, cancellable=cancellable)
+    call.start()
+    return call.cancel
 
 
 def nothing() -> None:

@@ -1,6 +1,6 @@
-"""One turn of admission: whoever changes a pod does it by `put` or `drop`, which keep the index true.
+"""The working copy of one decision of admission: pods change only by `put` and `drop`, which keep the index up to date.
 
-So a turn costs what it touches, however many pods there are.
+So a decision costs what it touches, however many pods there are.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,27 +22,27 @@ GENERATIONS = 1_000_000_000
 
 
 def is_open(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod waits for its verdict."""
+    """Return whether a pod waits for its verdict."""
     return entry.verdict is None and entry.row.open and entry.row.pod is not None
 
 
-def is_housed(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod takes something of the node: it was admitted, and may have running containers."""
+def is_on_node(entry: AdmissionEntry) -> bool:
+    """Return whether a pod has a claim on the node: it was admitted, and may have running containers."""
     return entry.verdict is not None and entry.verdict.refusal is None and not entry.row.ended
 
 
 def is_leaving(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod is being stopped, or may turn out to have ended: one that an earlier life admitted."""
-    return entry.row.ending or entry.preempted or is_unheard(entry)
+    """Return whether a pod is being stopped, or may have ended already."""
+    return entry.row.ending or entry.preempted or may_have_ended(entry)
 
 
-def is_unheard(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod that an earlier life admitted may have ended since: its actor is about to say."""
+def may_have_ended(entry: AdmissionEntry) -> bool:
+    """Return whether an earlier life admitted the pod and its actor has not reported yet whether it has ended."""
     return entry.row.silent and not entry.fresh
 
 
 def is_asking(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod that was admitted asks for other amounts than it has."""
+    """Return whether an admitted pod requests other amounts than it has."""
     verdict, pod = entry.verdict, entry.row.pod
     if verdict is None or pod is None or verdict.refusal is not None:
         return False
@@ -52,7 +52,7 @@ def is_asking(entry: AdmissionEntry) -> bool:
 
 
 def is_outdated(entry: AdmissionEntry) -> bool:
-    """Tell whether an admitted pod asks for something else than when it was decided on."""
+    """Return whether an admitted pod requests other amounts than when it was last decided on."""
     verdict, row = entry.verdict, entry.row
     if verdict is None or verdict.refusal is not None or row.pod is None or row.ending or row.ended:
         return False
@@ -60,28 +60,28 @@ def is_outdated(entry: AdmissionEntry) -> bool:
 
 
 def is_resizing(entry: AdmissionEntry) -> bool:
-    """Tell whether a pod asks for other amounts than it has, or no longer does and is to be told so."""
+    """Return whether a pod requests other amounts than it has, or no longer does and must be sent that."""
     return entry.resize is not None or is_asking(entry) or is_outdated(entry)
 
 
 def is_unkept(entry: AdmissionEntry) -> bool:
-    """Tell whether a verdict is not in the ledger yet."""
+    """Return whether a verdict is not in the ledger yet."""
     return entry.verdict is not None and not entry.kept
 
 
 def is_unsent(entry: AdmissionEntry) -> bool:
-    """Tell whether there is an answer that the supervisor waits for and was not sent."""
+    """Return whether there is an answer that the supervisor waits for and was not sent."""
     return entry.verdict is not None and entry.kept and entry.row.open and entry.sent < entry.generation
 
 
 def is_preempting(entry: AdmissionEntry) -> bool:
-    """Tell whether the supervisor does not know yet that a pod must make room."""
+    """Return whether the supervisor has not confirmed the preemption of a pod."""
     return entry.preempted and not entry.row.preempted and not entry.row.ending and not entry.row.ended
 
 
 QUESTIONS: tuple[tuple[str, Callable[[AdmissionEntry], bool]], ...] = (
     ("open", is_open),
-    ("housed", is_housed),
+    ("on_node", is_on_node),
     ("resizing", is_resizing),
     ("unkept", is_unkept),
     ("unsent", is_unsent),
@@ -89,8 +89,8 @@ QUESTIONS: tuple[tuple[str, Callable[[AdmissionEntry], bool]], ...] = (
 )
 
 
-def weight(entry: AdmissionEntry | None) -> tuple[object, ...]:
-    """Return what of a pod the admission of others depends on, and its own."""
+def admission_inputs(entry: AdmissionEntry | None) -> tuple[object, ...]:
+    """Return what of a pod its own admission and that of others depends on."""
     if entry is None:
         return ()
     row = entry.row
@@ -102,22 +102,22 @@ def weight(entry: AdmissionEntry | None) -> tuple[object, ...]:
         entry.verdict,
         entry.held,
         entry.resize,
-        is_housed(entry) and (is_leaving(entry), is_unheard(entry), row.stoppable, row.ending),
+        is_on_node(entry) and (is_leaving(entry), may_have_ended(entry), row.stoppable, row.ending),
     )
 
 
-class AdmissionTurn:
-    """Pods and actions as one turn collects them; lives no longer than that turn."""
+class AdmissionWork:
+    """Pods and actions of one decision; lives no longer than that."""
 
     def __init__(self, state: AdmissionState) -> None:
         self.pods: dict[Uid, AdmissionEntry] = dict(state.pods)
         self.actions: list[Action] = []
         self.wakes: list[Instant] = []
-        """When the next turn is due at the latest."""
+        """When to decide again at the latest, one instant for each reason."""
         self.settling: list[Instant] = []
-        """When those who find no room are judged again at the latest."""
+        """When pods without room are judged again at the latest."""
         self.judged: list[tuple[Uid, int]] = []
-        """On whom this turn decided."""
+        """UID and number of the pods that this decision judged."""
         self.room_due = state.room_due
         self.recalled: Mapping[Uid, Verdict] | None = state.record.recalled
         """Verdicts of an earlier life for pods that no one owns."""
@@ -129,7 +129,7 @@ class AdmissionTurn:
         self._kept = state.index
 
     def put(self, entry: AdmissionEntry) -> None:
-        """Have this entry in place of the UID's last."""
+        """Replace the entry of this UID."""
         before = self.pods.get(entry.uid)
         if before is entry:
             return
@@ -137,12 +137,12 @@ class AdmissionTurn:
         self._note(entry.uid, before, entry)
 
     def answer(self, entry: AdmissionEntry, asked: tuple[Allocated, ...]) -> None:
-        """Have this entry in place of the UID's last, with an answer that is news to a pod that asks for this."""
+        """Replace the entry of this UID and give it a new answer, about these requested amounts."""
         self.generation += 1
         self.put(replace(entry, generation=self.generation, asked=asked))
 
     def drop(self, uid: Uid) -> None:
-        """Forget a pod of which everything is removed: should the same UID come back, it is judged again."""
+        """Remove a pod; the same UID is judged again should it come back."""
         before = self.pods.pop(uid, None)
         if before is not None:
             self.edition += before.verdict is not None
@@ -153,15 +153,15 @@ class AdmissionTurn:
         return [self.pods[uid] for uid in self.members[question]]
 
     def _note(self, uid: Uid, before: AdmissionEntry | None, after: AdmissionEntry | None) -> None:
-        self.room_due = self.room_due or weight(before) != weight(after)
+        self.room_due = self.room_due or admission_inputs(before) != admission_inputs(after)
         sort_member(self.members, self._kept, QUESTIONS, uid, after)
 
     def index(self) -> AdmissionIndex:
-        """Return the index as this turn leaves it."""
+        """Return the index after this decision."""
         return AdmissionIndex(**self.members)
 
     def settled(self, state: AdmissionState) -> AdmissionState:
-        """Return the state as this turn leaves it."""
+        """Return the state after this decision."""
         record = replace(state.record, recalled=self.recalled, edition=self.edition)
         return msgspec.structs.replace(
             state,

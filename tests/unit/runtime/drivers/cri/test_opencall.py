@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from api.errors import Failure, FailureKind, NotFoundError, OperatingError
-from runtime.drivers.cri.errand import Errand, Together, nothing
+from runtime.drivers.cri.opencall import OpenCall, Together, nothing
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -31,11 +31,11 @@ class Asked:
 
 def run(steps, deadline_s=10.0, *, cancellable=True):
     answers = []
-    errand = Errand(
+    call = OpenCall(
         steps, deadline_s, lambda r, f: answers.append(r or f), what="Call", cancellable=cancellable
     )
-    errand.start()
-    return errand, answers
+    call.start()
+    return call, answers
 
 
 def test_steps_go_on_with_each_answer():
@@ -85,9 +85,9 @@ def test_a_cancelled_call_takes_back_what_it_asked_for_and_answers_once():
     def steps():
         yield asked
 
-    errand, answers = run(steps())
-    errand.cancel()
-    errand.cancel()
+    call, answers = run(steps())
+    call.cancel()
+    call.cancel()
     assert asked.undone == 1
     assert [a.kind for a in answers] == [FailureKind.CANCELLED]
 
@@ -98,8 +98,8 @@ def test_a_call_that_must_be_seen_through_is_not_cancelled():
     def steps():
         return Word((yield asked))
 
-    errand, answers = run(steps(), cancellable=False)
-    errand.cancel()
+    call, answers = run(steps(), cancellable=False)
+    call.cancel()
     assert (asked.undone, answers) == (0, [])
     asked.answer("done", None)
     assert answers == [Word("done")]
@@ -132,9 +132,9 @@ def test_a_bug_in_the_steps_answers_too():
         yield
 
     answers = []
-    errand = Errand(steps(), 1.0, lambda r, f: answers.append(r or f), what="Call", cancellable=True)
+    call = OpenCall(steps(), 1.0, lambda r, f: answers.append(r or f), what="Call", cancellable=True)
     with pytest.raises(ZeroDivisionError):
-        errand.start()
+        call.start()
     assert [a.kind for a in answers] == [FailureKind.UNAVAILABLE]
 
 
@@ -155,7 +155,7 @@ def test_nothing_asked_together_is_answered_at_once():
 
 
 def test_every_kind_of_failure_can_be_raised():
-    from runtime.drivers.cri.errand import ERRORS  # noqa: PLC0415
+    from runtime.drivers.cri.opencall import ERRORS  # noqa: PLC0415
 
     assert set(ERRORS) == set(FailureKind)
     assert all(issubclass(error, OperatingError) for error in ERRORS.values())

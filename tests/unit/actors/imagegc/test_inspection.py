@@ -1,6 +1,6 @@
-"""Which port a look asks for what."""
+"""Which port a inspection asks for what."""
 
-from actors.imagegc.look import ImageInspection, missing, port_of
+from actors.imagegc.inspection import ImageInspection, missing, port_of
 from api.ports.images import ImageFsUsage, ImageRow, ImageStatus, ListImages
 from api.ports.runtime import InspectPod, ListPods
 from tests.unit.actors.pods import UID, box, instance, shown
@@ -12,12 +12,12 @@ def test_images_are_asked_of_one_port_and_pods_of_the_other():
 
 
 def test_what_the_first_answers_leave_open_is_asked_of_the_port_that_knows_it():
-    look = ImageInspection(
+    inspection = ImageInspection(
         images=(ImageRow(id="sha256:1"),), pods=(shown(box(), instance("a")),), unmeasured="not asked for"
     )
-    (inspect,) = missing(look)
+    (inspect,) = missing(inspection)
     assert (inspect, port_of(inspect)) == (InspectPod(uid=UID), "runtime")
     inspected = ImageInspection(
-        images=look.images, pods=look.pods, unmeasured="no", inspected={UID: look.pods[0]}
+        images=inspection.images, pods=inspection.pods, unmeasured="no", inspected={UID: inspection.pods[0]}
     )
     assert {(type(call), port_of(call)) for call in missing(inspected)} == {(ImageStatus, "images")}

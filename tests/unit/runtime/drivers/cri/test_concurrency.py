@@ -4,18 +4,26 @@ import pytest
 
 from api.errors import FailureKind
 from api.ports.runtime import QUEUE_S
-from runtime.drivers.cri.gate import CREATE, HUNG_S, LONGEST_S, PATIENCE_S, RUN, START, Gate
+from runtime.drivers.cri.concurrency import (
+    CREATE,
+    HUNG_S,
+    LONGEST_S,
+    PATIENCE_S,
+    RUN,
+    START,
+    ConcurrencyLimit,
+)
 
 
 class Hall:
-    """A gate, a clock that a test moves, and who entered."""
+    """A limit, a clock that a test moves, and who entered."""
 
     def __init__(self, bound):
         self.now = 0.0
         self.due = []
         self.log = []
-        self.turns = {}
-        self.gate = Gate(self.after, bound, usual_s=0.0, now=lambda: self.now)
+        self.slots = {}
+        self.limit = ConcurrencyLimit(self.after, bound, usual_s=0.0, now=lambda: self.now)
 
     def after(self, seconds, then):
         assert seconds > 0
@@ -27,11 +35,11 @@ class Hall:
         def answer(_result, failure):
             self.log.append(name if failure is None else failure.kind)
 
-        turn = self.turns[name] = self.gate.enter(rank)
-        return turn.begin(10.0, answer)
+        slot = self.slots[name] = self.limit.enter(rank)
+        return slot.begin(10.0, answer)
 
     def leave(self, name):
-        self.turns[name].leave()
+        self.slots[name].leave()
 
     def wait(self, seconds):
         """Let time go by, with all that is due meanwhile in its order."""
@@ -48,9 +56,9 @@ def test_no_more_than_the_bound_are_in_at_once():
     hall = Hall(2)
     for name in "abc":
         hall.enter(name)
-    assert (hall.log, hall.gate.waiting) == (["a", "b"], 1)
+    assert (hall.log, hall.limit.waiting) == (["a", "b"], 1)
     hall.leave("a")
-    assert (hall.log, hall.gate.waiting) == (["a", "b", "c"], 0)
+    assert (hall.log, hall.limit.waiting) == (["a", "b", "c"], 0)
 
 
 def test_those_of_one_rank_enter_in_the_order_of_their_coming():
