@@ -17,7 +17,7 @@ from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import InspectPodNow, PlegMessage, RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import PlegMessage, RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 from api.paths import pod_path
@@ -69,7 +69,7 @@ def absorb(
             return replace(state, watched=state.watched | {uid}, seen=seen), ()
         case UnwatchPod(uid=uid):
             return replace(state, watched=state.watched - {uid}), ()
-        case InspectPodNow(uid=uid) | Heard(item=RuntimeChanged(uid=uid)):
+        case Heard(item=RuntimeChanged(uid=uid)):
             return replace(state, due=(*state.due, uid)), ()
         case Heard() | Alarm() | Restarted() | ChildDied() | None:
             return state, ()

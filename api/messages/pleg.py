@@ -8,20 +8,6 @@ from api.ids import Uid
 from api.messages import Message
 
 
-class InspectPodNow(Message, frozen=True, kw_only=True):
-    """Inspect this pod soon and send the result to its actor, without waiting for the next relist."""
-
-    uid: Uid
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return f"InspectPodNow {self.uid}"
-
-    def conflation_key(self) -> str | None:
-        """Keep one per pod."""
-        return f"inspect:{self.uid}"
-
-
 class WatchPod(Message, frozen=True, kw_only=True):
     """From now on send the pod's actor what the runtime shows of it."""
 
@@ -58,4 +44,4 @@ class RelistNow(Message, frozen=True, kw_only=True):
         return "relist"
 
 
-PlegMessage = InspectPodNow | WatchPod | UnwatchPod | RelistNow
+PlegMessage = WatchPod | UnwatchPod | RelistNow

@@ -11,7 +11,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
-from api.messages.pleg import InspectPodNow, RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import RelistNow, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
 from api.paths import pod_path
@@ -108,12 +108,6 @@ def test_a_hint_makes_it_inspect_that_pod_at_once():
     eye.answer(InspectPod, shown(box(), instance(state="exited", code=1)))
     assert observed(eye.last)[0].pod.containers[0].exit_code == 1
     assert eye.last[0].to == pod_path(Uid("u1"))
-
-
-def test_somebody_may_ask_for_a_look():
-    eye = Eye()
-    eye.list()
-    assert calls(eye.give(InspectPodNow(uid=Uid("u1")))) == [InspectPod]
 
 
 def test_what_changes_during_a_look_is_looked_at_once_more():
