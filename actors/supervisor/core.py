@@ -10,13 +10,12 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actors.rules.agenda import Entry
-from actors.rules.identity import kept_for_last
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
-from actors.rules.resources.allocation import with_allocated
+from actors.rules.resources.allocation import allocated_of, with_allocated
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import absorb_answer, ask, lost_admission, send_rows
 from actors.supervisor.clear import clear_finished
-from actors.supervisor.gate import by_uid, may_start
+from actors.supervisor.gate import may_start
 from actors.supervisor.standing import NOTHING_LEFT, OVER, admitted, is_awaited, is_fresh
 from actors.supervisor.state import (
     MEMO_SECTION,
@@ -27,6 +26,7 @@ from actors.supervisor.state import (
     DesiredSources,
     Judged,
     KillRequest,
+    Listing,
     PodActorState,
     PodEntry,
     Preemption,
@@ -186,7 +186,8 @@ def absorb_listing(state: SupervisorState, message: RuntimeListed) -> Supervisor
     loose = runtime.loose
     if before is not None and before.as_of != message.as_of:
         loose = frozenset(p.uid for p in before.pods if p.loose)
-    after = replace(runtime, listed=message, strays=message.pods, ended=ended, loose=loose)
+    listed = Listing(as_of=message.as_of, pods=message.pods)
+    after = replace(runtime, listed=listed, strays=message.pods, ended=ended, loose=loose)
     return replace(state, runtime=after, due=replace(state.due, strays=True, waiting=True))
 
 
@@ -251,7 +252,13 @@ def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
         elif entry.desired.pod is None and entry.kill is None:
             entry = replace(entry, desired=replace(entry.desired, order=order))
             order += 1
-        desired = replace(entry.desired, pod=pod, source=source, revision=entry.desired.revision + 1)
+        desired = replace(
+            entry.desired,
+            pod=pod,
+            source=source,
+            revision=entry.desired.revision + 1,
+            requested=allocated_of(pod.spec),
+        )
         # An actor that said it was there before it was told its pod could not name it.
         changed[uid] = replace(entry, name=meta.name, namespace=meta.namespace, desired=desired)
     return with_entries(replace(state, next_order=order), changed.values())
@@ -259,7 +266,7 @@ def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
 
 def unwanted(entry: PodEntry) -> PodEntry:
     """Return the entry that no source wants any more."""
-    return replace(entry, desired=replace(entry.desired, pod=None))
+    return replace(entry, desired=replace(entry.desired, pod=None, requested=()))
 
 
 def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
@@ -384,7 +391,7 @@ def absorb_garbage(state: SupervisorState, outcome: Outcome) -> SupervisorState:
             whole = False
     left = tuple(op for op in garbage.calls if op != outcome.op)
     found = tuple(sorted({*garbage.found, *found}))
-    remains = found if whole and not left else garbage.remains
+    remains = frozenset(found) if whole and not left else garbage.remains
     after = replace(garbage, calls=left, found=found, failed=not whole, remains=remains)
     return replace(state, garbage=after, due=replace(state.due, strays=True))
 
@@ -472,7 +479,7 @@ def with_dropped(state: SupervisorState, work: Work) -> tuple[RuntimePresence, .
     """Return the strays with what the runtime shows of those of whom nobody is in entry any more."""
     if state.runtime.listed is None or not work.dropped:
         return state.runtime.strays
-    shown = by_uid(state.runtime.listed)
+    shown = state.runtime.listed.by_uid
     return (*state.runtime.strays, *(shown[uid] for uid in work.dropped if uid in shown))
 
 
@@ -511,15 +518,9 @@ def blank_as_of(state: SupervisorState, entry: PodEntry) -> Instant | None:
     listed, remains = state.runtime.listed, state.garbage.remains
     if listed is None or remains is None or not is_fresh(entry) or deaths_of(entry.actor):
         return None
-    if entry.uid in state.runtime.ended or entry.uid in uids_of(remains) or entry.uid in by_uid(listed):
+    if entry.uid in state.runtime.ended or entry.uid in remains or entry.uid in listed.by_uid:
         return None
     return listed.as_of
-
-
-@kept_for_last
-def uids_of(remains: tuple[Uid, ...]) -> frozenset[Uid]:
-    """Return the UIDs as a set."""
-    return frozenset(remains)
 
 
 def attend_actor(
@@ -665,7 +666,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
     work.strays_due = False
     foreign, strays = [], []
     for presence in runtime.strays:
-        if presence.uid in work.entries or listed.as_of <= runtime.ended.get(presence.uid, float("-inf")):
+        if presence.uid in work.entries or not runtime.covers(presence.uid):
             continue
         strays.append(presence)
         if not presence.ours and not state.take_over:

@@ -321,7 +321,7 @@ def test_pages_that_are_damaged_are_left_to_the_actors_of_their_pods():
     swept(house, (RecalledAll(damaged=(("old1", "it is damaged"),)), RecalledAll(), PodFolders()))
     assert house.alive == {"u1", "old1"}
     assert {uid for uid, _ in kills(house.last)} == {"old1"}
-    assert house.state.garbage.remains == ("old1",)
+    assert house.state.garbage.remains == {"old1"}
 
 
 def test_a_page_of_verdicts_that_cannot_be_read_is_told_as_an_event_of_the_node():
