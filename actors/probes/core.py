@@ -152,7 +152,7 @@ def new_worker(
     age_s = max(0.0, (wall - target.started_at) / NS) if target.started_at is not None else 0.0
     wait_s = max(0.0, plan.initial_delay_s - age_s)
     if now - state.began_at < plan.period_s:
-        # After a restart of the agent, or of the machine, everybody would be asked at once.
+        # After a restart of the agent or of the machine all containers would be probed at once.
         wait_s = max(wait_s, jitter(state.seed, place) * plan.period_s)
     held = plan.kind is ProbeKind.STARTUP and target.started
     return Worker(

@@ -185,7 +185,7 @@ def absorb_decisions(
         before = entry.admission.answer if isinstance(entry.admission, Decided) else None
         if before is not None and answer.generation <= before.generation:
             continue
-        # What was known to be fresh stays so, whoever began again since.
+        # What was known to be fresh stays so, whichever actor has restarted since.
         fresh = answer.fresh or is_fresh(entry)
         decided = replace(entry, admission=Decided(answer=answer, fresh=fresh))
         if before is not None and says(before) != says(answer):

@@ -1,4 +1,4 @@
-"""PodSupervisor's decisions: which UIDs have an actor, what each is told, who is stopped, who waits.
+"""PodSupervisor's decisions: which UIDs have an actor, what each is sent, which pods are stopped, which wait.
 
 Level-triggered: `plan` does whatever is not done yet for each pod that changed or is due, so a lost message or a restart
 is repaired by the next look. Nothing is stopped for want of a source before all sources were seen.
@@ -84,7 +84,7 @@ GARBAGE_DEADLINE_S = 30.0
 GARBAGE_PERIOD_S = 300.0
 """Between searches for what pods that no one owns left on disk: repairs a lost `ForgetPodStatus` and a failed look."""
 REVISIONS = 1_000_000
-"""More updates of one pod than an incarnation of the supervisor tells."""
+"""More updates of one pod than an incarnation of the supervisor sends."""
 
 
 def decide(
@@ -165,7 +165,7 @@ def out_of_quarantine(state: SupervisorState, entry: PodEntry, now: Instant) -> 
 
 
 def absorb_node(state: SupervisorState, facts: NodeFacts) -> SupervisorState:
-    """Take in what the node is; when it has changed every wanted pod is told."""
+    """Absorb the node's facts; a change is sent to every wanted pod."""
     node = state.node
     if node.known and facts == node.facts:
         return state
@@ -259,7 +259,7 @@ def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
             revision=entry.desired.revision + 1,
             requested=allocated_of(pod.spec),
         )
-        # An actor that said it was there before it was told its pod could not name it.
+        # An actor that reported before it received its pod could not name it.
         changed[uid] = replace(entry, name=meta.name, namespace=meta.namespace, desired=desired)
     return with_entries(replace(state, next_order=order), changed.values())
 
@@ -300,7 +300,7 @@ def absorb_move(state: SupervisorState, message: PodMoved) -> SupervisorState:
 
 
 def unsent(state: SupervisorState, uid: Uid) -> SupervisorState:
-    """Take in that a pod's actor has begun anew: it is sent everything again."""
+    """Absorb that a pod's actor has restarted: it is sent everything again."""
     entry = state.entries.get(uid)
     if entry is None:
         return state
@@ -470,13 +470,13 @@ def forget(state: SupervisorState, uid: Uid) -> SupervisorState:
 
 
 def stands(entries: Mapping[Uid, PodEntry], look: Entry) -> bool:
-    """Return whether a pod must still be looked at when the agenda says."""
+    """Return whether an agenda entry still holds for its pod."""
     entry = entries.get(look[1])
     return entry is not None and entry.look_at == look[0]
 
 
 def with_dropped(state: SupervisorState, work: Work) -> tuple[RuntimePresence, ...]:
-    """Return the strays with what the runtime shows of those of whom nobody is in entry any more."""
+    """Return the strays with what the runtime shows of pods that have no entry any more."""
     if state.runtime.listed is None or not work.dropped:
         return state.runtime.strays
     shown = state.runtime.listed.by_uid
@@ -621,7 +621,7 @@ def shortens(kill: KillPod, earlier: KillPod) -> bool:
 
 
 def send_preemption(entry: PodEntry, work: Work, now: Instant) -> PodEntry:
-    """Stop a pod that must make room for a critical one: tell its actor, until it answers that it is stopping."""
+    """Stop a pod that a critical one preempts: send its actor a kill, until it answers that it is stopping."""
     preemption = entry.preemption
     if preemption is None or not isinstance(entry.admission, Decided):
         return entry
@@ -687,7 +687,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
 
 
 def find_leavings(state: SupervisorState, work: Work) -> SupervisorState:
-    """Take entry of what the runtime shows nothing of and nobody wants: only the ledger or a folder tells of it.
+    """Add an entry for a pod that no source lists and the runtime does not show: only ledger or folders have it.
 
     A verdict is durable before its pod's actor does anything, so what an earlier life decided tells of each beginning.
     """
@@ -711,7 +711,7 @@ def adopt_orphan(
     namespace: str,
     cause: KillCause = KillCause.ORPHAN,
 ) -> SupervisorState:
-    """Take entry of a pod that no source wants, to end it with its own grace: its actor finds out which that is."""
+    """Add an entry for a pod that no source lists, to end it with its own grace, which its actor finds out."""
     entry = PodEntry(
         uid=uid,
         name=name,

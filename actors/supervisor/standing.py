@@ -1,4 +1,4 @@
-"""What is true of one pod in entry, whoever else there is: which questions it is part of, and what others depend on."""
+"""What is true of one pod entry by itself: which questions it is part of, and what others depend on."""
 
 from actors.rules.resources.allocation import with_allocated
 from actors.supervisor.state import Asked, Decided, Judged, NotAsked, PodEntry, Unspawned

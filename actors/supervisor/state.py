@@ -179,7 +179,7 @@ class PodEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ActiveTold(msgspec.Struct, frozen=True, kw_only=True):
-    """What watchers were told last of the pods that are active."""
+    """The active pods as last sent to subscribers."""
 
     pods: Mapping[Uid, ActivePod]
     leaving: Mapping[Uid, None]
@@ -192,7 +192,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     names: Mapping[str, tuple[Uid, ...]] = {}
     """By full name, as they came."""
     unanswered: Mapping[Uid, None] = {}
-    """Those about whom admission has still to answer."""
+    """Pods that wait for the answer of admission."""
     unheard: Mapping[Uid, None] = {}
     """Those whose actor has not said yet whether they have ended."""
     waiting: Mapping[Uid, None] = {}
@@ -200,7 +200,7 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     active: Mapping[Uid, ActivePod] = {}
     leaving: Mapping[Uid, None] = {}
     cleanable: Mapping[Uid, None] = {}
-    """Those who have ended and of whom something is kept."""
+    """Pods that have ended and of which something is kept."""
 
 
 class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,7 +256,7 @@ class RuntimeView(msgspec.Struct, frozen=True, kw_only=True):
     foreign: tuple[RuntimePresence, ...] = ()
     """What another agent made."""
     loose: frozenset[Uid] = frozenset()
-    """Of whom the listing before that one showed containers and no sandbox."""
+    """Pods of which the listing before that one showed containers and no sandbox."""
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
 
@@ -320,7 +320,7 @@ class Clearance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watchers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is told which pods are active."""
+    """Subscribers to the active pods."""
 
     paths: tuple[Path, ...] = ()
     told: ActiveTold | None = None
@@ -342,7 +342,7 @@ class SupervisorState(msgspec.Struct, frozen=True, kw_only=True):
     touched: Mapping[Uid, PodEntry | None] = {}
     """Which entries changed since that turn, and how it left them (None: they were not there): they are looked at next."""
     agenda: Agenda = Agenda()
-    """When entries are to be looked at though nothing changes."""
+    """When entries are due without a change."""
     next_order: int = 0
     due: Due = Due()
     runtime: RuntimeView = RuntimeView()

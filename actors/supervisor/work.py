@@ -6,7 +6,7 @@ due by the agenda -----+--> queue, as they came --> attended, each once
 of a changed one's name+
 ```
 
-Whatever changes a pod in entry does it by `put` or `drop`, which keep the index true and queue those whom it concerns.
+Pod entries change only by `put` or `drop`, which keep the index up to date and queue the entries that it concerns.
 So a turn costs what it touches, however many pods there are.
 """
 
@@ -52,7 +52,7 @@ class Work:
         self.wakes: list[Instant] = []
         """When the next turn is due at the latest, for other reasons than an entry."""
         self.looks: list[Instant] = []
-        """When the entry that is being attended is to be looked at again at the latest."""
+        """When the current entry is due again at the latest."""
         self.looks_due: list[Entry] = []
         """When entries are due: what the agenda does not have yet."""
         self.strays_due = state.due.strays
