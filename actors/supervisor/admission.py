@@ -219,3 +219,11 @@ def preemption_of(uid: Uid) -> KillPod:
 def lost_admission(state: SupervisorState) -> SupervisorState:
     """Take in that admission has begun again: it is sent everything."""
     return replace(state, link=replace(state.link, ready=False, whole_due=True, tries=0))
+
+
+def forget_recalled(state: SupervisorState, uid: Uid) -> SupervisorState:
+    """Return the state without what admission recalled of a pod that is done with."""
+    if uid not in state.link.recalled:
+        return state
+    left = {one: name for one, name in state.link.recalled.items() if one != uid}
+    return replace(state, link=replace(state.link, recalled=left))

@@ -7,6 +7,7 @@ import msgspec
 
 from actors.rules.agenda import Agenda
 from actors.rules.nodewatch import NEVER_ASKED
+from actors.rules.retry import Retry
 from api.ids import Instant, OpId, Path, Uid
 from api.kube.objects.pod import Pod
 from api.lifecycle import Action
@@ -25,6 +26,8 @@ from api.ports.node import NodeFacts
 MEMO_SECTION = "pods"
 STATUS_SECTION = "status"
 """Ledger sections that PodActors and StatusManager write; the supervisor only asks which UIDs are in them."""
+REVISIONS = 1_000_000
+"""More updates of one pod than an incarnation of the supervisor sends."""
 
 
 class SpawnPod(Action, frozen=True, kw_only=True):
@@ -66,7 +69,7 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     sent: int = -1
     """Revision that its actor was sent last."""
     sent_at: Instant = float("-inf")
-    deaths: int = 0
+    retry: Retry = Retry()
     """How often an actor of this pod has died past its restart budget."""
 
 
@@ -78,8 +81,7 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Its actor died past its restart budget, and is started again later."""
 
     cause: str
-    deaths: int
-    retry_at: Instant
+    retry: Retry
 
 
 PodActorState = Unspawned | Spawned | Stopping | Quarantined
