@@ -13,13 +13,11 @@ from msgspec.structs import replace
 from actors.admission.amount import joined
 from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, Waiting, judge
 from actors.admission.pressure import refused_under
-from actors.admission.state import AdmissionEntry, AdmissionState
+from actors.admission.state import AdmissionEntry, AdmissionState, Requested
 from actors.admission.verdict import Verdict
 from actors.admission.work import AdmissionWork, is_leaving
-from actors.rules.resources.allocation import allocated_of
-from actors.rules.resources.request import claim_of, is_of_critical_priority, priority_of
+from actors.rules.resources.request import is_of_critical_priority, priority_of
 from api.ids import Instant
-from api.kube.objects.pod import Pod
 
 SETTLE_S = 1.0
 
@@ -27,9 +25,9 @@ SETTLE_S = 1.0
 def admit(state: AdmissionState, work: AdmissionWork, now: Instant) -> None:
     """Decide on every pod on which that can be done now."""
     for entry in work.named("open"):
-        if entry.row.settled and entry.row.pod is not None:
+        if entry.row.settled and entry.requested is not None:
             # It was admitted, though no verdict of it may be stored: its claim counts from now on.
-            verdict = admitted_verdict(entry.row.name, entry.row.pod)
+            verdict = admitted_verdict(entry.row.name, entry.requested)
             work.edition += 1
             work.answer(replace(entry, verdict=verdict, kept=True, waits=""), verdict.allocated)
     fresh = work.named("open")
@@ -37,9 +35,9 @@ def admit(state: AdmissionState, work: AdmissionWork, now: Instant) -> None:
         decide_on(state, work, fresh, now)
 
 
-def admitted_verdict(name: str, pod: Pod) -> Verdict:
+def admitted_verdict(name: str, requested: Requested) -> Verdict:
     """Return the verdict that a pod may run."""
-    return Verdict(name=name, claim=claim_of(pod.spec), allocated=allocated_of(pod.spec))
+    return Verdict(name=name, claim=requested.claim, allocated=requested.allocated)
 
 
 def decide_on(state: AdmissionState, work: AdmissionWork, fresh: list[AdmissionEntry], now: Instant) -> None:
@@ -47,9 +45,10 @@ def decide_on(state: AdmissionState, work: AdmissionWork, fresh: list[AdmissionE
     on_node = pods_on_node(work)
     pressure = state.pressure
     for entry in sorted(fresh, key=admission_order):
-        pod, name = entry.row.pod, entry.row.name
+        pod, requested, name = entry.row.pod, entry.requested, entry.row.name
         assert pod is not None
-        claim = claim_of(pod.spec)
+        assert requested is not None
+        claim = requested.claim
         kept_out = refused_under(pod, pressure.conditions, spares_static=pressure.spares_static)
         verdict = judge(pod, claim, state.node, on_node) if kept_out is None else Refused(refusal=kept_out)
         if isinstance(verdict, Waiting):
@@ -58,7 +57,7 @@ def decide_on(state: AdmissionState, work: AdmissionWork, fresh: list[AdmissionE
             on_node = preempt(work, verdict, on_node)
             work.put(replace(entry, waits=verdict.why))
             continue
-        decided = admitted_verdict(name, pod)
+        decided = admitted_verdict(name, requested)
         if isinstance(verdict, Refused):
             if verdict.scarce and entry.row.static and not is_settled(entry, work, now):
                 held = f"room on the node, or else it is refused: {verdict.refusal.message}"
@@ -99,18 +98,14 @@ def preempt(work: AdmissionWork, verdict: Waiting, on_node: PodsOnNode) -> PodsO
         return on_node
     for uid in verdict.victims:
         work.put(replace(work.pods[uid], preempted=True))
-    after = PodsOnNode()
-    for pod in on_node.pods:
-        after = after.plus(replace(pod, leaving=True) if pod.uid in verdict.victims else pod)
-    return after
+    return PodsOnNode.of(
+        replace(pod, leaving=True) if pod.uid in verdict.victims else pod for pod in on_node.pods
+    )
 
 
 def pods_on_node(work: AdmissionWork) -> PodsOnNode:
     """Return every pod that has a claim on the node."""
-    on_node = PodsOnNode()
-    for pod in each_pod_on_node(work):
-        on_node = on_node.plus(pod)
-    return on_node
+    return PodsOnNode.of(each_pod_on_node(work))
 
 
 def each_pod_on_node(work: AdmissionWork) -> Iterator[PodOnNode]:

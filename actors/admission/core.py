@@ -15,11 +15,14 @@ from msgspec.structs import replace
 from actors.admission.admit import admit
 from actors.admission.record import absorb_answer, recall, write_verdicts
 from actors.admission.resize import resize
-from actors.admission.state import AdmissionEntry, AdmissionState
+from actors.admission.state import AdmissionEntry, AdmissionState, Requested
 from actors.admission.work import AdmissionWork
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
+from actors.rules.resources.allocation import allocated_of
+from actors.rules.resources.request import claim_of
 from api import paths
 from api.ids import Instant, OpId
+from api.kube.objects.pod import Pod
 from api.lifecycle import Decision, Tell
 from api.messages.admission import AdmissionMessage, NodePressure, PodsToAdmit, PodToAdmit
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -108,12 +111,21 @@ def absorb_row(work: AdmissionWork, row: PodToAdmit) -> None:
         work.drop(row.uid)
         entry = None
     if entry is None:
-        work.put(AdmissionEntry(row=row, preempted=row.preempted))
+        work.put(AdmissionEntry(row=row, requested=requested_by(row.pod), preempted=row.preempted))
         return
+    requested = entry.requested if row.pod == entry.row.pod else requested_by(row.pod)
     # What a resize gave back is free once the containers are confined by the last answer.
     held = None if row.confined >= entry.generation else entry.held
     preempted = entry.preempted or row.preempted
-    work.put(replace(entry, row=row, held=held, preempted=preempted, sent=min(entry.sent, row.received)))
+    sent = min(entry.sent, row.received)
+    work.put(replace(entry, row=row, requested=requested, held=held, preempted=preempted, sent=sent))
+
+
+def requested_by(pod: Pod | None) -> Requested | None:
+    """Return what the spec of a pod requests."""
+    if pod is None:
+        return None
+    return Requested(claim=claim_of(pod.spec), allocated=allocated_of(pod.spec))
 
 
 # ---------------------------------------------------------------- plan

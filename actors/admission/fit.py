@@ -4,6 +4,8 @@ Capacity is what pods may have, not what the machine has. A resource that a pod 
 much others took of it; extended resources that the node does not know are ignored.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from actors.rules.resources.request import Claim, HostPort, is_extended
@@ -42,6 +44,23 @@ class ResourceSum(msgspec.Struct, frozen=True, kw_only=True):
     ephemeral_bytes: int = 0
     scalars: tuple[tuple[str, int], ...] = ()
     ports: tuple[HostPort, ...] = ()
+
+    @staticmethod
+    def of(claims: Iterable[Claim]) -> "ResourceSum":
+        """Return the sum of these claims."""
+        claims = tuple(claims)
+        scalars: dict[str, int] = {}
+        for claim in claims:
+            for name, amount in claim.scalars:
+                scalars[name] = scalars.get(name, 0) + amount
+        return ResourceSum(
+            pods=len(claims),
+            cpu_milli=sum(claim.cpu_milli for claim in claims),
+            memory_bytes=sum(claim.memory_bytes for claim in claims),
+            ephemeral_bytes=sum(claim.ephemeral_bytes for claim in claims),
+            scalars=tuple(sorted(scalars.items())),
+            ports=tuple(port for claim in claims for port in claim.ports),
+        )
 
     def plus(self, claim: Claim) -> "ResourceSum":
         """Return the load with one pod more."""

@@ -11,6 +11,10 @@ can be preempted for it. Where that does not suffice, a pod of critical priority
 any other static pod like every pod.
 """
 
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from heapq import nsmallest
+
 import msgspec
 
 from actors.admission.fit import PODS, ResourceSum, Shortage, clashes, shortages
@@ -25,7 +29,6 @@ from actors.admission.preemption import (
 )
 from actors.rules.container.apparmor import asks_for_apparmor
 from actors.rules.container.sysctl import forbidden_sysctl
-from actors.rules.identity import kept_for_last
 from actors.rules.resources.qos import qos_class
 from actors.rules.resources.request import Claim, is_critical, is_of_critical_priority, is_static
 from api.ids import Uid
@@ -54,7 +57,15 @@ class PodOnNode(msgspec.Struct, frozen=True, kw_only=True):
     """None when no source describes it."""
 
 
-class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True):
+class ResourceUsers(msgspec.Struct, frozen=True, kw_only=True):
+    """The pods that use a resource."""
+
+    count: int
+    largest: tuple[tuple[int, str], ...]
+    """Amount and name, the largest first, at most `NAMED_AT_MOST`."""
+
+
+class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All pods with a claim on the node, and the sums of their claims."""
 
     pods: tuple[PodOnNode, ...] = ()
@@ -62,12 +73,19 @@ class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True):
     staying: ResourceSum = ResourceSum()
     """Without pods that are leaving."""
 
+    @staticmethod
+    def of(pods: Iterable[PodOnNode]) -> "PodsOnNode":
+        """Return these pods with the sums of their claims."""
+        pods = tuple(pods)
+        return PodsOnNode(
+            pods=pods,
+            load=ResourceSum.of(pod.claim for pod in pods),
+            staying=ResourceSum.of(pod.claim for pod in pods if not pod.leaving),
+        )
+
     def without(self, uid: Uid) -> "PodsOnNode":
         """Return the pods without one."""
-        after = PodsOnNode()
-        for pod in self.pods:
-            after = after if pod.uid == uid else after.plus(pod)
-        return after
+        return PodsOnNode.of(pod for pod in self.pods if pod.uid != uid)
 
     def plus(self, pod: PodOnNode) -> "PodsOnNode":
         """Return the pods with one more."""
@@ -75,6 +93,29 @@ class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True):
             pods=(*self.pods, pod),
             load=self.load.plus(pod.claim),
             staying=self.staying if pod.leaving else self.staying.plus(pod.claim),
+        )
+
+    @cached_property
+    def users(self) -> Mapping[str, ResourceUsers]:
+        """By resource: the same for each pod that finds too little of it."""
+        amounts: dict[str, list[tuple[int, str]]] = {}
+        for pod in self.pods:
+            for resource, amount in pod.claim.resources():
+                amounts.setdefault(resource, []).append((-amount, pod.name))
+        return {
+            resource: ResourceUsers(
+                count=len(rows), largest=tuple((-one, name) for one, name in nsmallest(NAMED_AT_MOST, rows))
+            )
+            for resource, rows in amounts.items()
+        }
+
+    @cached_property
+    def preemptable(self) -> tuple[tuple[Candidate, Standing], ...]:
+        """The pods that may be preempted at all, with their standing: the same for each pod without room."""
+        return tuple(
+            (Candidate(uid=one.uid, claim=one.claim, qos=qos_class(one.pod.spec)), standing_of(one.pod))
+            for one in self.pods
+            if not one.leaving and one.pod is not None
         )
 
 
@@ -204,7 +245,7 @@ def make_room(
         # No pod is preempted for one that would be refused afterwards.
         return Refused(refusal=unable)
     mine = standing_of(pod)
-    candidates = tuple(one for one, standing in stoppable(on_node) if may_preempt(mine, standing))
+    candidates = tuple(one for one, standing in on_node.preemptable if may_preempt(mine, standing))
     try:
         chosen = victims(candidates, short)
     except NoVictimsError as error:
@@ -216,16 +257,6 @@ def make_room(
         return Refused(refusal=refusal, scarce=True)
     names = ", ".join(one.name for one in on_node.pods if one.uid in chosen)
     return Waiting(why=f"room on the node, which preempts: {names}", victims=chosen)
-
-
-@kept_for_last
-def stoppable(on_node: PodsOnNode) -> tuple[tuple[Candidate, Standing], ...]:
-    """Return the pods that may be preempted at all, with their standing; independent of the pod without room."""
-    return tuple(
-        (Candidate(uid=one.uid, claim=one.claim, qos=qos_class(one.pod.spec)), standing_of(one.pod))
-        for one in on_node.pods
-        if not one.leaving and one.pod is not None
-    )
 
 
 # texts
@@ -245,21 +276,13 @@ def shortage_details(short: Shortage, on_node: PodsOnNode) -> tuple[str, ...]:
     asked, whole = (formatted(name, amount) for amount in (short.asked, short.capacity))
     free = formatted(name, max(0, short.capacity - short.used))
     what = f"requests {asked} {UNITS.get(name, name)}; {free} of {whole} are free"
-    holders = holders_of(on_node, name)
-    rows = [
-        who if name == PODS else f"{who} ({formatted(name, amount)})"
-        for amount, who in holders[:NAMED_AT_MOST]
-    ]
-    if len(holders) > NAMED_AT_MOST:
-        rows.append(f"{len(holders) - NAMED_AT_MOST} more")
-    return (what, f"{name} is used by: {', '.join(rows)}") if rows else (what,)
-
-
-@kept_for_last
-def holders_of(on_node: PodsOnNode, resource: str) -> tuple[tuple[int, str], ...]:
-    """Return amount and name of each pod that uses a resource, the largest first."""
-    held = ((one.claim.amount(resource), one.name) for one in on_node.pods)
-    return tuple(sorted((row for row in held if row[0]), key=lambda row: (-row[0], row[1])))
+    users = on_node.users.get(name)
+    if users is None:
+        return (what,)
+    rows = [who if name == PODS else f"{who} ({formatted(name, amount)})" for amount, who in users.largest]
+    if users.count > NAMED_AT_MOST:
+        rows.append(f"{users.count - NAMED_AT_MOST} more")
+    return what, f"{name} is used by: {', '.join(rows)}"
 
 
 def port_holders(claim: Claim, on_node: PodsOnNode) -> tuple[str, ...]:

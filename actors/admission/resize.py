@@ -13,8 +13,7 @@ from actors.admission.fit import ResourceSum, shortages
 from actors.admission.judge import PodsOnNode, shortage_details
 from actors.admission.state import AdmissionEntry, AdmissionState
 from actors.admission.work import AdmissionWork, is_asking
-from actors.rules.resources.allocation import allocated_of
-from actors.rules.resources.request import Claim, claim_of
+from actors.rules.resources.request import Claim
 from api.messages.pod import Resize
 
 DEFERRED = "Deferred"
@@ -38,18 +37,18 @@ def resize(state: AdmissionState, work: AdmissionWork) -> None:
 def resize_order(entry: AdmissionEntry) -> tuple[bool, int]:
     """Return the sort key of resizes: those that do not grow first, then as they came."""
     assert entry.verdict is not None
-    assert entry.row.pod is not None
-    return grows(entry.verdict.claim, claim_of(entry.row.pod.spec)), entry.row.order
+    assert entry.requested is not None
+    return grows(entry.verdict.claim, entry.requested.claim), entry.row.order
 
 
 def decide_resize(
     state: AdmissionState, work: AdmissionWork, entry: AdmissionEntry, on_node: PodsOnNode
 ) -> PodsOnNode:
     """Decide on the resize of one pod, next to all others."""
-    pod, verdict = entry.row.pod, entry.verdict
-    assert pod is not None
+    requested, verdict = entry.requested, entry.verdict
+    assert requested is not None
     assert verdict is not None
-    claim, asked = claim_of(pod.spec), allocated_of(pod.spec)
+    claim, asked = requested.claim, requested.allocated
     others = on_node.without(entry.uid)
     obstacle = obstacle_to(state, verdict.claim, claim, others)
     if obstacle is not None:

@@ -13,11 +13,21 @@ from api.messages.pod import Resize
 from api.ports.node import NodeFacts
 
 
+class Requested(msgspec.Struct, frozen=True, kw_only=True):
+    """What the spec of a pod requests."""
+
+    claim: Claim
+    allocated: tuple[Allocated, ...]
+    """What its containers would be allocated."""
+
+
 class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """How far the admission of one pod is."""
 
     row: PodToAdmit
     """The supervisor's row."""
+    requested: Requested | None = None
+    """By the row's pod; None when no source describes it."""
     verdict: Verdict | None = None
     """None while undecided."""
     kept: bool = False

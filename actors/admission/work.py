@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from actors.admission.state import AdmissionEntry, AdmissionIndex, AdmissionState
 from actors.admission.verdict import Verdict
 from actors.rules.membership import sort_member
-from actors.rules.resources.allocation import allocated_of
-from actors.rules.resources.request import claim_of
 from api.ids import Instant, Uid
 from api.lifecycle import Action
 from api.messages.admission import Allocated
@@ -43,20 +41,20 @@ def may_have_ended(entry: AdmissionEntry) -> bool:
 
 def is_asking(entry: AdmissionEntry) -> bool:
     """Return whether an admitted pod requests other amounts than it has."""
-    verdict, pod = entry.verdict, entry.row.pod
-    if verdict is None or pod is None or verdict.refusal is not None:
+    verdict, requested = entry.verdict, entry.requested
+    if verdict is None or requested is None or verdict.refusal is not None:
         return False
     if entry.row.ending or entry.row.ended:
         return False
-    return allocated_of(pod.spec) != verdict.allocated or claim_of(pod.spec) != verdict.claim
+    return requested.allocated != verdict.allocated or requested.claim != verdict.claim
 
 
 def is_outdated(entry: AdmissionEntry) -> bool:
     """Return whether an admitted pod requests other amounts than when it was last decided on."""
-    verdict, row = entry.verdict, entry.row
-    if verdict is None or verdict.refusal is not None or row.pod is None or row.ending or row.ended:
+    verdict, requested, row = entry.verdict, entry.requested, entry.row
+    if verdict is None or verdict.refusal is not None or requested is None or row.ending or row.ended:
         return False
-    return allocated_of(row.pod.spec) != entry.asked
+    return requested.allocated != entry.asked
 
 
 def is_resizing(entry: AdmissionEntry) -> bool:

@@ -6,7 +6,7 @@ more slowly, while something is not answered.
 
 from msgspec.structs import replace
 
-from actors.supervisor.gate import by_uid, may_start
+from actors.supervisor.gate import may_start
 from actors.supervisor.standing import ENDED, OVER, is_fresh, is_to_stop
 from actors.supervisor.state import (
     AdmissionLink,
@@ -133,9 +133,9 @@ def is_settled(state: SupervisorState, entry: PodEntry, pod: Pod) -> bool:
 def runs(state: SupervisorState, uid: Uid) -> bool:
     """Return whether the runtime shows something of the pod alive, as of a listing that says something about it."""
     listed = state.runtime.listed
-    if listed is None or listed.as_of <= state.runtime.ended.get(uid, float("-inf")):
+    if listed is None or not state.runtime.covers(uid):
         return False
-    shown = by_uid(listed).get(uid)
+    shown = listed.by_uid.get(uid)
     return shown is not None and shown.alive and (shown.ours or state.take_over)
 
 
@@ -219,3 +219,11 @@ def preemption_of(uid: Uid) -> KillPod:
 def lost_admission(state: SupervisorState) -> SupervisorState:
     """Take in that admission has begun again: it is sent everything."""
     return replace(state, link=replace(state.link, ready=False, whole_due=True, tries=0))
+
+
+def forget_recalled(state: SupervisorState, uid: Uid) -> SupervisorState:
+    """Return the state without what admission recalled of a pod that is done with."""
+    if uid not in state.link.recalled:
+        return state
+    left = {one: name for one, name in state.link.recalled.items() if one != uid}
+    return replace(state, link=replace(state.link, recalled=left))

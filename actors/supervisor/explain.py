@@ -25,7 +25,7 @@ def entry_row(state: SupervisorState, entry: PodEntry, now: Instant, admission: 
     containers = tuple(c.name for c in in_order(entry.desired.pod.spec)) if entry.desired.pod else ()
     lasts = len(lasting(entry.desired.pod.spec)) if entry.desired.pod else 0
     actor = entry.actor
-    retry = f", restart in {max(0.0, actor.retry_at - now):.0f} s" if isinstance(actor, Quarantined) else ""
+    retry = f", restart in {max(0.0, actor.retry.at - now):.0f} s" if isinstance(actor, Quarantined) else ""
     return PodRow(
         namespace=entry.namespace,
         name=entry.name,
@@ -44,7 +44,7 @@ def entry_explanation(state: SupervisorState, entry: PodEntry, now: Instant, adm
     kill = entry.kill or entry.deletion
     coming: tuple[Step, ...] = ()
     if isinstance(entry.actor, Quarantined):
-        coming = (Step(in_s=max(0.0, entry.actor.retry_at - now), what="restart its actor"),)
+        coming = (Step(in_s=max(0.0, entry.actor.retry.at - now), what="restart its actor"),)
     return Explanation(
         namespace=entry.namespace,
         name=entry.name,

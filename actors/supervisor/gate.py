@@ -4,13 +4,11 @@ A new version of a manifest is another UID; it starts only when nothing is left 
 they came. Every way out of a pod's life frees its name, since only entries with an actor hold one.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from actors.rules.identity import kept_for_last
 from actors.supervisor.state import PodEntry, SupervisorState, Unspawned
 from actors.supervisor.work import Work
-from api.ids import Instant, Uid
-from api.messages.supervisor import RuntimeListed, RuntimePresence
+from api.messages.supervisor import RuntimePresence
 
 
 def may_start(state: SupervisorState, entry: PodEntry, work: Work) -> bool:
@@ -19,7 +17,8 @@ def may_start(state: SupervisorState, entry: PodEntry, work: Work) -> bool:
         return False
     holder = holder_of(entry, work.namesakes(entry))
     if holder is None:
-        return not replaced_in_runtime(entry, state.runtime.listed, work.entries, state.runtime.ended)
+        namesakes = state.runtime.listed.by_name.get((entry.name, entry.namespace), ())
+        return not any(still_runs(state, presence, work) for presence in namesakes)
     return holder.uid == entry.uid
 
 
@@ -33,29 +32,10 @@ def holder_of(entry: PodEntry, entries: Iterable[PodEntry]) -> PodEntry | None:
     return min(waiting, key=lambda c: c.desired.order, default=None)
 
 
-def replaced_in_runtime(
-    entry: PodEntry, listed: RuntimeListed, entries: Mapping[Uid, PodEntry], ended: Mapping[Uid, Instant]
-) -> bool:
-    """Return whether the runtime still runs an older pod of the same name that no entry stands for yet.
+def still_runs(state: SupervisorState, presence: RuntimePresence, work: Work) -> bool:
+    """Return whether the runtime still runs an older pod that no entry stands for yet.
 
     A listing begun before the last trace of that pod was removed says nothing about it.
     """
-    return any(
-        p.alive and p.ours and p.uid not in entries and listed.as_of > ended.get(p.uid, float("-inf"))
-        for p in by_name(listed).get((entry.name, entry.namespace), ())
-    )
-
-
-@kept_for_last
-def by_name(listed: RuntimeListed) -> Mapping[tuple[str, str], list[RuntimePresence]]:
-    """Return what the runtime showed, by name and namespace."""
-    found: dict[tuple[str, str], list[RuntimePresence]] = {}
-    for presence in listed.pods:
-        found.setdefault((presence.name, presence.namespace), []).append(presence)
-    return found
-
-
-@kept_for_last
-def by_uid(listed: RuntimeListed) -> Mapping[Uid, RuntimePresence]:
-    """Return what the runtime showed, by UID."""
-    return {presence.uid: presence for presence in listed.pods}
+    known = presence.uid in work.entries
+    return presence.alive and presence.ours and not known and state.runtime.covers(presence.uid)

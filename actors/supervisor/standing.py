@@ -1,6 +1,6 @@
 """What is true of one pod entry by itself: which questions it is part of, and what others depend on."""
 
-from actors.rules.resources.allocation import allocated_of, with_allocated
+from actors.rules.resources.allocation import with_allocated
 from actors.supervisor.state import Asked, Decided, Judged, NotAsked, PodEntry, Unspawned
 from api.messages.eviction import ActivePod
 from api.messages.supervisor import PodAdmitted, PodLife
@@ -47,10 +47,10 @@ def is_unanswered(entry: PodEntry) -> bool:
 
 def is_awaited(entry: PodEntry) -> bool:
     """Return whether admission has still to say what an admitted pod gets that asks for other amounts now."""
-    answer, pod = admitted(entry), entry.desired.pod
-    if answer is None or pod is None or is_to_stop(entry) or entry.reported.life in OVER:
+    answer = admitted(entry)
+    if answer is None or entry.desired.pod is None or is_to_stop(entry) or entry.reported.life in OVER:
         return False
-    return allocated_of(pod.spec) != answer.asked
+    return entry.desired.requested != answer.asked
 
 
 def is_unheard(entry: PodEntry) -> bool:

@@ -1,14 +1,17 @@
 """What PodSupervisor knows: the desired pods, the actors that own them, and what else the runtime holds."""
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
 from actors.rules.agenda import Agenda
 from actors.rules.nodewatch import NEVER_ASKED
+from actors.rules.retry import Retry
 from api.ids import Instant, OpId, Path, Uid
 from api.kube.objects.pod import Pod
 from api.lifecycle import Action
+from api.messages.admission import Allocated
 from api.messages.eviction import ActivePod
 from api.messages.pod import KillPod
 from api.messages.supervisor import (
@@ -16,7 +19,6 @@ from api.messages.supervisor import (
     PodAdmitted,
     PodLife,
     PodRefused,
-    RuntimeListed,
     RuntimePresence,
 )
 from api.ports.node import NodeFacts
@@ -24,6 +26,8 @@ from api.ports.node import NodeFacts
 MEMO_SECTION = "pods"
 STATUS_SECTION = "status"
 """Ledger sections that PodActors and StatusManager write; the supervisor only asks which UIDs are in them."""
+REVISIONS = 1_000_000
+"""More updates of one pod than an incarnation of the supervisor sends."""
 
 
 class SpawnPod(Action, frozen=True, kw_only=True):
@@ -51,6 +55,8 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
     """When it came: static pods of one name start in this order."""
     revision: int = 0
     """Counts what its actor has to be sent."""
+    requested: tuple[Allocated, ...] = ()
+    """The amounts that the spec of `pod` requests."""
 
 
 class Unspawned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -63,7 +69,7 @@ class Spawned(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     sent: int = -1
     """Revision that its actor was sent last."""
     sent_at: Instant = float("-inf")
-    deaths: int = 0
+    retry: Retry = Retry()
     """How often an actor of this pod has died past its restart budget."""
 
 
@@ -75,8 +81,7 @@ class Quarantined(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Its actor died past its restart budget, and is started again later."""
 
     cause: str
-    deaths: int
-    retry_at: Instant
+    retry: Retry
 
 
 PodActorState = Unspawned | Spawned | Stopping | Quarantined
@@ -223,10 +228,31 @@ class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(source for source in self.expected if source not in self.seen)
 
 
+class Listing(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """A listing of the container runtime; its maps are made when a pod is first looked up in it."""
+
+    as_of: Instant
+    pods: tuple[RuntimePresence, ...]
+
+    @cached_property
+    def by_uid(self) -> Mapping[Uid, RuntimePresence]:
+        """The pods by UID."""
+        return {presence.uid: presence for presence in self.pods}
+
+    @cached_property
+    def by_name(self) -> Mapping[tuple[str, str], tuple[RuntimePresence, ...]]:
+        """The pods by name and namespace."""
+        found: dict[tuple[str, str], tuple[RuntimePresence, ...]] = {}
+        for presence in self.pods:
+            name = (presence.name, presence.namespace)
+            found[name] = (*found.get(name, ()), presence)
+        return found
+
+
 class RuntimeView(msgspec.Struct, frozen=True, kw_only=True):
     """What the container runtime holds, as of its last listing."""
 
-    listed: RuntimeListed | None = None
+    listed: Listing | None = None
     strays: tuple[RuntimePresence, ...] = ()
     """What of the last listing has no entry."""
     foreign: tuple[RuntimePresence, ...] = ()
@@ -235,6 +261,10 @@ class RuntimeView(msgspec.Struct, frozen=True, kw_only=True):
     """Pods of which the listing before that one showed containers and no sandbox."""
     ended: Mapping[Uid, Instant] = {}
     """When the last trace of a UID was removed: a listing begun before says nothing about it."""
+
+    def covers(self, uid: Uid) -> bool:
+        """Return whether the last listing says something about a UID: it began after the last trace was removed."""
+        return self.listed is not None and self.listed.as_of > self.ended.get(uid, float("-inf"))
 
 
 class GarbageCollection(msgspec.Struct, frozen=True, kw_only=True):
@@ -246,7 +276,7 @@ class GarbageCollection(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[Uid, ...] = ()
     failed: bool = False
     """One of its calls failed, or a section of the ledger could not be read."""
-    remains: tuple[Uid, ...] | None = None
+    remains: frozenset[Uid] | None = None
     """Of which UIDs the last whole search of this incarnation found something; None before there was one."""
 
 

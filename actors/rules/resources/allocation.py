@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.rules.identity import kept_for_each
 from actors.rules.resources.request import CPU, MEMORY
 from api.kube.objects.container import Container, ResourceRequirements
 from api.kube.objects.pod import Pod, PodSpec
@@ -16,7 +15,6 @@ from api.kube.objects.strmap import StrMap
 from api.messages.admission import Allocated
 
 
-@kept_for_each
 def allocated_of(spec: PodSpec) -> tuple[Allocated, ...]:
     """Return what a pod and its containers ask to be given; those that ask for nothing are left out."""
     whole = spec.resources or ResourceRequirements()

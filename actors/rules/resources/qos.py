@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-from actors.rules.identity import kept_for_each
 from api.kube.objects import pod as v1
 from api.kube.quantity import Amount, parse
 
 COMPUTE = ("cpu", "memory")
 
 
-@kept_for_each
 def qos_class(spec: v1.PodSpec) -> str:
     """Return ``Guaranteed``, ``Burstable`` or ``BestEffort``; what the pod asks for as a whole counts alone."""
     whole = spec.resources
@@ -26,9 +24,9 @@ def qos_class(spec: v1.PodSpec) -> str:
             limit = limits.get(name)
             if limit is None or requests.get(name, limit) != limit:
                 guaranteed = False
-    if not asked:
-        return "BestEffort"
-    return "Guaranteed" if guaranteed else "Burstable"
+        if asked and not guaranteed:
+            return "Burstable"
+    return "Guaranteed" if asked else "BestEffort"
 
 
 def amounts(quantities: Mapping[str, str]) -> dict[str, Amount]:

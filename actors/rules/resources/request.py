@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from actors.rules.identity import kept_for_each
 from api.kube.objects.container import Container
 from api.kube.objects.pod import Pod, PodSpec
 from api.kube.quantity import ZERO, Amount, parse
@@ -63,8 +62,18 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case _:
                 return dict(self.scalars).get(resource, 0)
 
+    def resources(self) -> tuple[tuple[str, int], ...]:
+        """Return the resources that it takes some of, each with its amount."""
+        rows = (
+            ("pods", 1),
+            (CPU, self.cpu_milli),
+            (MEMORY, self.memory_bytes),
+            (EPHEMERAL, self.ephemeral_bytes),
+            *self.scalars,
+        )
+        return tuple(row for row in rows if row[1])
 
-@kept_for_each
+
 def claim_of(spec: PodSpec) -> Claim:
     """Return what a pod with this spec takes of its node."""
     total = added(pod_total(spec, "requests"), amounts(spec.overhead))

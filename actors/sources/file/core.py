@@ -18,7 +18,6 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.rules.identity import kept_for_last
 from actors.rules.retry import RetryPolicy
 from actors.sources.file.listing import doubt_of, full_name, keep_all, origin_of, resolve, take_listing
 from actors.sources.file.state import (
@@ -91,7 +90,7 @@ def decide(
     """Take in one message and choose what is next."""
     after = absorb(state, message, now)
     if after.files is not state.files or after.listed is not state.listed:
-        after = replace(after, unwritten=None)
+        after = replace(after, unwritten=None, confirm_at=first_confirmation(after.files))
     return plan(after, now, new_op)
 
 
@@ -246,13 +245,12 @@ def next_reading(state: FileState) -> Instant:
     """Return when the next reading is due: its period, or what waits to be confirmed."""
     if state.failure is not None:
         return state.read_at
-    return min(state.read_at, confirmed_at(state.files))
+    return min(state.read_at, state.confirm_at)
 
 
-@kept_for_last
-def confirmed_at(files: tuple[FileEntry, ...]) -> Instant:
+def first_confirmation(files: tuple[FileEntry, ...]) -> Instant:
     """Return when the first change that waits to be confirmed is due, infinity when none waits."""
-    return min((entry.pending.due_at for entry in files if entry.pending), default=float("inf"))
+    return min((entry.pending.due_at for entry in files if entry.pending), default=NEVER)
 
 
 def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:

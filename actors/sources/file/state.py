@@ -119,6 +119,8 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     reading: Reading | None = None
     announced: tuple[str, ...] = ()
     read_at: Instant = 0.0
+    confirm_at: Instant = float("inf")
+    """When the first change in `files` that waits to be confirmed is due."""
     failure: Failure | None = None
     """Why the last reading failed."""
     failures: int = 0

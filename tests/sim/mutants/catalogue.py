@@ -183,7 +183,7 @@ def give_up_dead_actors(right):
         entry = after.entries.get(uid)
         if entry is None or not isinstance(entry.actor, Quarantined):
             return after
-        for_good = replace(entry, actor=replace(entry.actor, retry_at=now + 1e6))
+        for_good = replace(entry, actor=replace(entry.actor, retry=Retry(at=now + 1e6)))
         return replace(after, entries={**after.entries, uid: for_good})
 
     return absorb_death

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from actors.admission.fit import ResourceSum, Shortage, shortages
-from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, judge
+from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, ResourceUsers, judge
 from actors.admission.placement import is_satisfied, tolerates
 from actors.admission.preemption import CLASSES, Candidate, NoVictimsError, victims, without
 from actors.rules.resources.request import Claim, HostPort, is_critical, priority_of
@@ -47,6 +48,35 @@ def test_what_is_admitted_fits_with_all_who_are_there_and_who_left_is_room(rows)
     ports = on_node.load.ports
     assert not any(one.clashes(other) for i, one in enumerate(ports) for other in ports[i + 1 :])
     assert on_node.staying.cpu_milli <= on_node.load.cpu_milli
+
+
+@given(st.lists(st.tuples(claims, st.booleans()), max_size=12))
+def test_pods_summed_at_once_are_those_that_came_one_by_one(rows):
+    pods = [
+        PodOnNode(
+            uid=Uid(str(number)),
+            name=str(number),
+            claim=replace(claim, scalars=(("hugepages-2Mi", number + 1),)),
+            leaving=leaving,
+        )
+        for number, (claim, leaving) in enumerate(rows)
+    ]
+    one_by_one = PodsOnNode()
+    for pod in pods:
+        one_by_one = one_by_one.plus(pod)
+    assert PodsOnNode.of(pods) == one_by_one
+
+
+def test_the_largest_users_of_a_resource_are_named_and_the_others_counted():
+    claims = [Claim(cpu_milli=milli) for milli in (100, 0, 300, 300, 200, 50, 10)]
+    on_node = PodsOnNode.of(
+        PodOnNode(uid=Uid(str(number)), name=f"p{number}", claim=claim) for number, claim in enumerate(claims)
+    )
+    largest = ((300, "p2"), (300, "p3"), (200, "p4"), (100, "p0"), (50, "p5"))
+    assert on_node.users["cpu"] == ResourceUsers(count=6, largest=largest)
+    assert on_node.users["pods"].count == len(claims)
+    assert on_node.plus(PodOnNode(uid=Uid("a"), name="a", claim=Claim(cpu_milli=999))).users["cpu"].count == 7
+    assert "memory" not in on_node.users
 
 
 @given(

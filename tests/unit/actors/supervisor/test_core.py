@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from actors.admission.verdict import Verdict, encoded
-from actors.supervisor.core import QUARANTINE_S, REPEAT_S
+from actors.supervisor.desired import ASK_AGAIN_S
+from actors.supervisor.kill import REPEAT_S
+from actors.supervisor.podactor import QUARANTINE
 from actors.supervisor.state import SpawnPod, StopPod
 from api.errors import Failure, FailureKind
 from api.ids import Path, Uid
@@ -91,7 +93,7 @@ def test_a_quarantined_holder_keeps_its_name():
     house.snapshot(wanted(uid="u1"), wanted(uid="u2")), house.listed()
     house.died("u1", "boom")
     assert house.alive == set()
-    house.wait(QUARANTINE_S + 1)
+    house.wait(QUARANTINE.base_s + 1)
     assert house.alive == {"u1"}
 
 
@@ -188,9 +190,9 @@ def test_a_missing_number_asks_for_a_snapshot_until_it_comes():
     assert len(told(house.last, SnapshotWanted)) == 1
     assert house.state.entries["u1"].desired.pod is not None
     assert told(house.wait(1), SnapshotWanted) == []
-    assert len(told(house.wait(REPEAT_S), SnapshotWanted)) == 1
+    assert len(told(house.wait(ASK_AGAIN_S), SnapshotWanted)) == 1
     house.snapshot()
-    assert told(house.wait(REPEAT_S), SnapshotWanted) == []
+    assert told(house.wait(ASK_AGAIN_S), SnapshotWanted) == []
 
 
 def test_an_old_number_changes_nothing():
@@ -333,7 +335,7 @@ def test_pages_that_are_damaged_are_left_to_the_actors_of_their_pods():
     swept(house, (RecalledAll(damaged=(("old1", "it is damaged"),)), RecalledAll(), PodFolders()))
     assert house.alive == {"u1", "old1"}
     assert {uid for uid, _ in kills(house.last)} == {"old1"}
-    assert house.state.garbage.remains == ("old1",)
+    assert house.state.garbage.remains == {"old1"}
 
 
 def test_a_page_of_verdicts_that_cannot_be_read_is_told_as_an_event_of_the_node():
@@ -416,7 +418,7 @@ def test_an_actor_that_died_and_one_whose_pod_has_just_ended_ask_for_themselves(
     swept(house)
     assert blanks(house, wanted(uid="u1")) == {"u1": 100.0}
     house.died("u1", "boom")
-    again = house.wait(QUARANTINE_S + 1)
+    again = house.wait(QUARANTINE.base_s + 1)
     assert [a.blank_as_of for a in again if isinstance(a, SpawnPod)] == [None]
     house.change(PodOp.REMOVE, wanted(uid="u1"))
     house.gone("u1")
@@ -492,4 +494,4 @@ def test_a_dead_actor_of_a_deleted_pod_is_told_again_when_it_is_back():
     house = running_api_pod()
     house.change(PodOp.DELETE, deleted(), source="api")
     house.died("u1", "boom")
-    assert graces(house.wait(QUARANTINE_S + 1)) == [(KillCause.DELETED, 30, False)]
+    assert graces(house.wait(QUARANTINE.base_s + 1)) == [(KillCause.DELETED, 30, False)]

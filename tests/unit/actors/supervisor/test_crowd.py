@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.admission import admit
 from actors.admission.verdict import Verdict, encoded
 from actors.supervisor import core
-from actors.supervisor.core import REPEAT_S
+from actors.supervisor.kill import REPEAT_S
 from api.eviction import Pressure
 from api.ids import Path, Uid
 from api.messages.admission import NodePressure
