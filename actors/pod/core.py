@@ -56,6 +56,7 @@ from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
 from actors.rules.container.role import names_of
+from actors.rules.retry import Retry
 from api import paths
 from api.ids import Instant, OpId, Path, WallNs
 from api.kube.objects.pod import Pod
@@ -148,7 +149,7 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
         return state
     for name, record in state.containers.items():
         if record.hold is not None and is_redefined(state.desired, message.pod, name):
-            state = with_hold(state, replace(record.hold, since=now, until=now, failures=0))
+            state = with_hold(state, replace(record.hold, since=now, retry=Retry(at=now)))
     wanted = WantedPod(
         pod=message.pod,
         source=message.source,
@@ -512,7 +513,7 @@ def retry_at(state: PodState, now: Instant) -> Instant | None:
     """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
     if not isinstance(state.life, Syncing):
         return None
-    held = (hold.until for hold in state.holds if hold.container in BESIDE and hold.until > now)
+    held = (hold.retry.at for hold in state.holds if hold.container in BESIDE and hold.retry.at > now)
     return earliest(*held, next_removal(state, now))
 
 

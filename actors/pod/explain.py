@@ -151,7 +151,7 @@ def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
     if not isinstance(state.life, Syncing):
         return ()
     return tuple(
-        Step(in_s=max(0.0, hold.until - now), what=f"retry {hold.call}", result=hold.message)
+        Step(in_s=max(0.0, hold.retry.at - now), what=f"retry {hold.call}", result=hold.message)
         for hold in state.holds
         if hold.container in BESIDE
     )

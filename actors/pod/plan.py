@@ -265,7 +265,7 @@ def prune_instances(situation: Situation) -> Stage | None:
     state, now = situation.state, situation.now
     pruning = state.hold(PRUNING)
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
-    if not outdated or (pruning is not None and now < pruning.until):
+    if not outdated or (pruning is not None and now < pruning.retry.at):
         return None
     stage = Stage(calls=outdated, why="removing containers that ended before the last one")
     return stage if spaced(state, stage, now).calls else None

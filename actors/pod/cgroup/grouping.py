@@ -26,6 +26,7 @@ from actors.pod.state import (
 )
 from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
+from actors.rules.retry import Retry, RetryPolicy
 from api import paths
 from api.ids import Instant, WallNs
 from api.kube.objects.pod import Pod
@@ -36,9 +37,8 @@ from api.messages.pod import PodMessage, UpdatePod
 from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
 from api.ports.runtime import RuntimePod, SandboxSpec
 
-FIRST_LIMITS_S = 10.0
-LIMITS_S = 300.0
-"""Longest wait between tries to give a cgroup what the kernel does not take."""
+LIMITS_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
+"""To give a cgroup what the kernel did not take."""
 
 
 def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
@@ -147,13 +147,11 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> Po
     before = state.hold(LIMITING)
     if not unapplied:
         return without_hold(state, LIMITING)
-    failures = before.failures + 1 if before is not None else 1
     hold = Hold(
         container=LIMITING,
         call=EnsurePodCgroup.__name__,
         since=before.since if before is not None else now,
-        until=now + min(FIRST_LIMITS_S * 2.0 ** min(failures - 1, 10), LIMITS_S),
-        failures=failures,
+        retry=(before.retry if before is not None else Retry()).after(now, LIMITS_RETRY),
         reason="",
         message="; ".join(unapplied),
     )
@@ -163,7 +161,7 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> Po
 def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
     hold = state.hold(LIMITING)
-    if hold is None or now < hold.until:
+    if hold is None or now < hold.retry.at:
         return None
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,

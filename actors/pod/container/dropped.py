@@ -41,7 +41,7 @@ def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
 def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
     """Return the stage that removes what such containers left, records and logs; None when there is nothing, or it waits."""
     pruning, observed = state.hold(PRUNING), state.observed
-    if observed is None or (pruning is not None and now < pruning.until):
+    if observed is None or (pruning is not None and now < pruning.retry.at):
         return None
     alive = {one.id for one in running(observed)}
     ended = [one for one in dropped(state, pod) if one.id not in alive]

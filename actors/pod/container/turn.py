@@ -22,7 +22,7 @@ def purge(situation: Situation, sandbox_id: str) -> Stage | None:
     """
     state, pod, observed = situation.state, situation.pod, situation.observed
     pruning = state.hold(PRUNING)
-    if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.until):
+    if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.retry.at):
         return None
     gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)
     old = [

@@ -54,9 +54,9 @@ def restart_all(situation: Situation) -> Stage | None:
         calls = tuple(stop(state, one, 0) for one in alive)
         return Stage(calls=calls, why="stopping all its containers, to restart them")
     pruning = state.hold(PRUNING)
-    if pruning is not None and situation.now < pruning.until:
+    if pruning is not None and situation.now < pruning.retry.at:
         why = f"waiting to remove its containers, which are to be restarted: {pruning.message}"
-        return Stage(why=why, wake_at=pruning.until)
+        return Stage(why=why, wake_at=pruning.retry.at)
     first = min(rank(pod.spec, one, askers) for one in left)
     chosen = [one for one in left if rank(pod.spec, one, askers) == first]
     removals = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in chosen)

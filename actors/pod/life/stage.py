@@ -103,13 +103,13 @@ def refusal(state: PodState) -> Stage | None:
 def paused(state: PodState, now: Instant) -> Stage | None:
     """Return the wait after a failed try of the pod as a whole, None when there is none."""
     hold = state.hold("")
-    if hold is None or now >= hold.until:
+    if hold is None or now >= hold.retry.at:
         return None
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
     waiting = tuple((name, hold.reason, hold.message) for name in names)
     return Stage(
-        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
-        wake_at=hold.until,
+        why=f"waiting to try again after {tries(hold.retry.failures)}: {hold.message}",
+        wake_at=hold.retry.at,
         since_s=max(0.0, now - hold.since),
         waiting=waiting,
     )
