@@ -180,7 +180,7 @@ def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
 def is_held(state: PodState, now: Instant) -> bool:
     """Tell whether resizing waits after failed tries."""
     hold = state.hold(RESIZING)
-    return hold is not None and now < hold.until
+    return hold is not None and now < hold.retry.at
 
 
 def restarts_among(

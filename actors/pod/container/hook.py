@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from actors.pod.container.hookcall import HookCall, call_of, failure_text, handler_of
-from actors.pod.container.mark import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
+from actors.pod.hookmark import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
 from actors.pod.life.event import with_event
 from actors.pod.state import (
+    RETRY,
     TRIED_LIMIT,
     Hold,
     PodMemo,
@@ -31,6 +32,7 @@ from actors.pod.state import (
     with_hold,
 )
 from actors.rules.container.instance import newest_of
+from actors.rules.retry import Retry
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, WallNs
 from api.kube.objects.container import Container, EphemeralContainer
@@ -45,7 +47,6 @@ POST_START_LIMIT_S = 86_400.0
 """A postStart hook may take as long as it likes, but every call has a deadline."""
 MARGIN_S = 5.0
 """So much later than the core gives up a call its port does: the core is the one who says what that means."""
-FIRST_HOLD_S = 1.0
 WORD = {HookKind.POST_START: "PostStartHook failed", HookKind.PRE_STOP: "PreStopHook failed"}
 TERMINATED = "container terminated before sleep hook finished"
 
@@ -186,8 +187,7 @@ def progressed_mark(state: PodState, mark: HookMark, now: Instant) -> PodState:
         container=mark.container,
         call="",
         since=now,
-        until=now + FIRST_HOLD_S,
-        failures=1,
+        retry=Retry().after(now, RETRY),
         reason="PostStartHookError",
         message=mark.failure,
     )

@@ -29,15 +29,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
     """Return the wait after failed tries."""
     hold = state.hold(name)
-    if hold is None or now >= hold.until:
+    if hold is None or now >= hold.retry.at:
         return None
     return Wait(
         container=name,
-        until=hold.until,
+        until=hold.retry.at,
         since_s=max(0.0, now - hold.since),
         reason=hold.reason,
         message=hold.message,
-        why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+        why=f"trying container {name} again after {tries(hold.retry.failures)}: {hold.message}",
     )
 
 

@@ -7,11 +7,8 @@ import math
 
 import msgspec
 
-from actors.pod.cgroup.parent import settled_parent
-from actors.pod.spec.containerconfig import (
-    container_hash,
-    log_directory,
-)
+from actors.pod.spec.cgroup import settled_parent
+from actors.pod.spec.identity import container_hash, log_directory
 from actors.pod.spec.support import refused_host_image, unsupported_paths
 from actors.pod.state import (
     MEMO_SECTION,
@@ -103,13 +100,13 @@ def refusal(state: PodState) -> Stage | None:
 def paused(state: PodState, now: Instant) -> Stage | None:
     """Return the wait after a failed try of the pod as a whole, None when there is none."""
     hold = state.hold("")
-    if hold is None or now >= hold.until:
+    if hold is None or now >= hold.retry.at:
         return None
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
     waiting = tuple((name, hold.reason, hold.message) for name in names)
     return Stage(
-        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
-        wake_at=hold.until,
+        why=f"waiting to try again after {tries(hold.retry.failures)}: {hold.message}",
+        wake_at=hold.retry.at,
         since_s=max(0.0, now - hold.since),
         waiting=waiting,
     )
