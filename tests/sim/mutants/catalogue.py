@@ -402,8 +402,8 @@ def wait_for_the_last_reading(right):
     """A round is told when all of its parts are in, however long one hangs, and none begins before."""
 
     def ask(state, message, now, new_op):
-        if state.asked and now >= state.next_round_at:
-            state = replace(state, next_round_at=float("inf"))
+        if state.asked and now >= state.rounds.next_at:
+            state = replace(state, rounds=replace(state.rounds, next_at=float("inf")))
         return right(state, message, now, new_op)
 
     return ask
