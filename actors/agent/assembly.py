@@ -18,7 +18,7 @@ from actors.cgroups.state import CgroupsState
 from actors.events.actor import EventRecorder
 from actors.events.state import EventsState
 from actors.eviction.actor import EvictionManager
-from actors.eviction.state import CROSSINGS, EvictionState
+from actors.eviction.state import CROSSINGS, EvictionState, KernelHints
 from actors.imagegc.actor import ImageGCManager
 from actors.imagegc.state import ImageGCPolicy, ImageGCState
 from actors.images.actor import ImagePuller
@@ -299,7 +299,7 @@ def eviction_of(settings: Settings) -> EvictionState:
     return EvictionState(
         policy=settings.eviction,
         node_name=settings.node_name,
-        hears=settings.kernel_memory_events and on_memory,
+        kernel=KernelHints() if settings.kernel_memory_events and on_memory else None,
     )
 
 

@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from actors.eviction.hint import answered, follow_hint, listen, wakes_for_hint, with_stream
 from actors.eviction.reading import pressures, with_usage
-from actors.eviction.state import Clearing, EvictionState, Killing, Reclaiming, Victim
+from actors.eviction.state import (
+    Clearing,
+    Evictions,
+    EvictionState,
+    Killing,
+    PodList,
+    Reclaimed,
+    Reclaiming,
+    Settling,
+    Victim,
+)
 from actors.eviction.verdict import (
     due,
     name_of,
@@ -64,7 +74,7 @@ class WatchOthers(Action, frozen=True, kw_only=True):
 
 def begin(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
     """Subscribe to pods and usage. Pods that an earlier incarnation evicted may still terminate."""
-    state = replace(state, settling_until=now + KILL_WAIT_S, action_at=now)
+    state = replace(state, settling=Settling(until=now + KILL_WAIT_S), action_at=now)
     decision = plan(state, now, wall)
     return replace(decision, actions=(WatchOthers(), *decision.actions))
 
@@ -90,8 +100,9 @@ def absorb(  # noqa: C901  # one case per message
             return answered(with_usage(state, usage, now), usage), ()
         case ActivePods(pods=pods, leaving=leaving, whole=whole):
             active = {one.uid for one in pods}
-            asked = {uid: at for uid, at in state.asked.items() if uid in active}
-            return when_gone(replace(state, pods=pods, leaving=leaving, whole=whole, asked=asked), now)
+            asked = {uid: at for uid, at in state.evicted.asked.items() if uid in active}
+            listed = PodList(active=pods, leaving=leaving, whole=whole)
+            return when_gone(replace(state, pods=listed, evicted=replace(state.evicted, asked=asked)), now)
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
                 return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
@@ -118,7 +129,8 @@ def when_gone(state: EvictionState, now: Instant) -> tuple[EvictionState, tuple[
     """End the wait for a pod that is gone: its containers have stopped, its volumes are removed."""
     if not isinstance(state.doing, Killing):
         return state, ()
-    if state.doing.victim.uid in (*state.leaving, *(one.uid for one in state.pods or ())):
+    leaving = state.pods.leaving if state.pods is not None else ()
+    if state.doing.victim.uid in (*leaving, *(one.uid for one in state.active)):
         return state, ()
     return over(state, now, "removed")
 
@@ -128,16 +140,20 @@ def restarted(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionS
     if path == paths.PODS:
         if isinstance(state.doing, Clearing):
             state = replace(state, doing=replace(state.doing, done=True))
-        until = now + KILL_WAIT_S
-        state = replace(state, settled=False, settling_until=until)
-        return replace(state, pods_asked_at=float("-inf")), ()
+        asked = replace(state.watch, pods_at=float("-inf"))
+        return replace(state, settling=Settling(until=now + KILL_WAIT_S), watch=asked), ()
     if path == paths.ADMISSION:
-        return replace(state, published=None), ()
+        return unpublished(state), ()
     if path == paths.USAGE:
-        return replace(state, heard_at=float("-inf")), ()
+        return replace(state, watch=replace(state.watch, usage_at=float("-inf"))), ()
     if path == paths.IMAGEGC and isinstance(state.doing, Reclaiming):
         return over(state, now, "")
     return state, ()
+
+
+def unpublished(state: EvictionState) -> EvictionState:
+    """Return the state in which admission is to be told of the node's pressure again."""
+    return replace(state, pressure=replace(state.pressure, published=None))
 
 
 def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionState, tuple[Action, ...]]:
@@ -145,10 +161,10 @@ def over(state: EvictionState, now: Instant, outcome: str) -> tuple[EvictionStat
     match state.doing:
         case Killing(victim=victim):
             ended = replace(victim, outcome=outcome)
-            victims = tuple(ended if one == victim else one for one in state.victims)
-            state = replace(state, victims=victims, reclaimed=None)
+            victims = tuple(ended if one == victim else one for one in state.evicted.victims)
+            state = replace(state, evicted=replace(state.evicted, victims=victims), reclaimed=None)
         case Clearing(signal=signal) | Reclaiming(signal=signal):
-            state = replace(state, reclaimed=signal, reclaimed_at=now)
+            state = replace(state, reclaimed=Reclaimed(signal=signal, at=now))
         case None:
             return state, ()
         case _:
@@ -169,7 +185,7 @@ def plan(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionS
     state = follow_hint(state, actions, now)
     state = publish_pressure(state, actions, now)
     state = settle(state, actions, now)
-    if state.doing is None and state.usage is not None and state.settled:
+    if state.doing is None and state.usage is not None and state.settling.done:
         state = act(state, actions, now, wall)
     return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, now))
 
@@ -178,18 +194,19 @@ def settle(state: EvictionState, actions: list[Action], now: Instant) -> Evictio
     """Delay decisions until all pods are known and those evicted earlier are gone, with a timeout."""
     if state.doing is not None:
         return state
-    late = now >= state.settling_until
-    if state.pods is None or not (late or is_quiet(state)):
-        return replace(state, action_at=now, settled=False)
-    if state.settled or late:
-        return replace(state, settled=True)
+    settling = state.settling
+    late = now >= settling.until
+    if state.pods is None or not (late or is_quiet(state.pods)):
+        return replace(state, action_at=now, settling=replace(settling, done=False))
+    if settling.done or late:
+        return replace(state, settling=replace(settling, done=True))
     actions.append(Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION)))
-    return replace(state, action_at=now, settled=True)
+    return replace(state, action_at=now, settling=replace(settling, done=True))
 
 
-def is_quiet(state: EvictionState) -> bool:
+def is_quiet(pods: PodList) -> bool:
     """Return whether all pods are known and none terminates."""
-    return state.whole and not state.leaving and not any(one.ending for one in state.pods or ())
+    return pods.whole and not pods.leaving and not any(one.ending for one in pods.active)
 
 
 def give_up(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
@@ -218,24 +235,25 @@ def go_on(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 
 def watch(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Subscribe to pods and usage, again when none arrives."""
-    if now >= state.heard_at + SILENCE_S:
+    if now >= state.watch.usage_at + SILENCE_S:
         actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.EVICTION)))
-        state = replace(state, heard_at=now)
-    if now >= state.pods_asked_at + PODS_AGAIN_S:
+        state = replace(state, watch=replace(state.watch, usage_at=now))
+    if now >= state.watch.pods_at + PODS_AGAIN_S:
         actions.append(Tell(to=paths.PODS, message=WatchPods(asked_by=paths.EVICTION)))
         # The pressure sent before may be lost as well.
-        state = replace(state, pods_asked_at=now, published=None)
+        state = unpublished(replace(state, watch=replace(state.watch, pods_at=now)))
     return state
 
 
 def publish_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Send the node's pressure to admission when it changed."""
     conditions = pressures(state, now)
-    if state.usage is not None and conditions != state.published:
+    pressure = replace(state.pressure, conditions=conditions)
+    if state.usage is not None and conditions != pressure.published:
         message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
         actions.append(Tell(to=paths.ADMISSION, message=message))
-        state = replace(state, published=conditions)
-    return replace(state, conditions=conditions)
+        pressure = replace(pressure, published=conditions)
+    return replace(state, pressure=pressure)
 
 
 def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs) -> EvictionState:
@@ -246,7 +264,7 @@ def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs)
     found = due(state, now)
     state = replace(state, decided={**state.decided, **{one.signal: one.as_of for one in state.observations}})
     if not found:
-        return state if state.ripe else replace(state, note="", reclaimed=None)
+        return state if state.pressure.ripe else replace(state, note="", reclaimed=None)
     threshold, seen = found[0]
     signal = threshold.signal
     state = happened(state, wall, "EvictionThresholdMet", f"Attempting to reclaim {KINDS[signal].resource}")
@@ -257,7 +275,8 @@ def act(state: EvictionState, actions: list[Action], now: Instant, wall: WallNs)
 
 def is_reclaim_due(state: EvictionState, signal: Signal, now: Instant) -> bool:
     """Return whether to remove unused objects before evicting a pod."""
-    return state.reclaimed is not signal or now >= state.reclaimed_at + RECLAIM_AGAIN_S
+    last = state.reclaimed
+    return last is None or last.signal is not signal or now >= last.at + RECLAIM_AGAIN_S
 
 
 def clear(state: EvictionState, actions: list[Action], signal: Signal, now: Instant) -> EvictionState:
@@ -288,7 +307,7 @@ def evict(
     if chosen is None:
         resource = KINDS[threshold.signal].resource
         return replace(state, note=f"the node is short of {resource}, and no pod may be evicted for it")
-    one = next(one for one in state.pods or () if one.uid == chosen.rating.uid)
+    one = next(one for one in state.active if one.uid == chosen.rating.uid)
     message = low_on(threshold.signal, threshold, seen, one.pod, usage_rows(state).get(one.uid))
     victim = victim_of(one, threshold.signal.value, message, grace_of(state, threshold, one), now)
     return kill(state, actions, victim, wall, own_fault=False)
@@ -325,12 +344,15 @@ def kill(
         asked_by=paths.EVICTION,
     )
     actions += [event(victim, wall, EVICTED, victim.message), Tell(to=paths.PODS, message=ask)]
+    evicted = state.evicted
     return replace(
         state,
         doing=Killing(victim=victim, until=victim.asked_at + max(KILL_WAIT_S, 1.5 * victim.grace_s)),
-        asked={**state.asked, victim.uid: victim.asked_at},
-        victims=(*state.victims, victim)[-KEPT_VICTIMS:],
-        evictions={**state.evictions, victim.signal: state.evictions.get(victim.signal, 0) + 1},
+        evicted=Evictions(
+            asked={**evicted.asked, victim.uid: victim.asked_at},
+            victims=(*evicted.victims, victim)[-KEPT_VICTIMS:],
+            counts={**evicted.counts, victim.signal: evicted.counts.get(victim.signal, 0) + 1},
+        ),
         note="",
     )
 
@@ -358,11 +380,11 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return the latest time of the next decision."""
-    due_at = [state.heard_at + SILENCE_S, state.pods_asked_at + PODS_AGAIN_S, *wakes_for_hint(state)]
+    due_at = [state.watch.usage_at + SILENCE_S, state.watch.pods_at + PODS_AGAIN_S, *wakes_for_hint(state)]
     if state.doing is not None:
         due_at.append(state.doing.until)
-    elif not state.settled and state.pods is not None:
-        due_at.append(state.settling_until)
-    ends = (at + state.policy.transition_s for at in state.last_seen.values())
+    elif not state.settling.done and state.pods is not None:
+        due_at.append(state.settling.until)
+    ends = (at + state.policy.transition_s for at in state.pressure.last_seen.values())
     due_at += [end for end in ends if end > now]
     return min(due_at)

@@ -18,7 +18,7 @@ from api.shown.evictionrow import EvictionRow, RankingRow, StandRow, ThresholdRo
 
 def explain(state: EvictionState, now: Instant) -> EvictionRow:
     """Return thresholds, readings, the current or next action, and the rank of each pod."""
-    short = tuple(dict.fromkeys(one.signal for one in state.ripe))
+    short = tuple(dict.fromkeys(one.signal for one in state.pressure.ripe))
     others = tuple(dict.fromkeys(one.signal for one in state.policy.thresholds if one.signal not in short))
     return EvictionRow(
         conditions=tuple(condition_line(state, one, now) for one in pressures(state, now)),
@@ -39,7 +39,7 @@ def explain(state: EvictionState, now: Instant) -> EvictionRow:
                 ago_s=now - one.asked_at,
                 outcome=one.outcome or "terminating",
             )
-            for one in reversed(state.victims)
+            for one in reversed(state.evicted.victims)
         ),
         problems=problems(state),
     )
@@ -47,21 +47,22 @@ def explain(state: EvictionState, now: Instant) -> EvictionRow:
 
 def condition_line(state: EvictionState, pressure: str, now: Instant) -> str:
     """Return a pressure with its minimum duration."""
-    felt = {KINDS[one.threshold.signal].pressure for one in state.met}
+    felt = {KINDS[one.threshold.signal].pressure for one in state.pressure.met}
     if pressure in felt:
         return f"{pressure}, observed now"
-    at = next(at for one, at in state.last_seen.items() if one == pressure)
+    at = next(at for one, at in state.pressure.last_seen.items() if one == pressure)
     left = max(0.0, at + state.policy.transition_s - now)
     return f"{pressure}, last observed {now - at:.0f} s ago; ends in {left:.0f} s"
 
 
 def kernel_line(state: EvictionState) -> str:
     """Return whether the kernel notifies of memory shortage."""
-    if not state.hears:
+    kernel = state.kernel
+    if kernel is None:
         return "no notifications: memory is read every 10 s only"
-    if not state.subscription.is_open:
-        return f"no notifications, memory is read every 10 s only: {state.subscription.why or 'not subscribed yet'}"
-    count = f" ({state.hints} so far)" if state.hints else ""
+    if not kernel.subscription.is_open:
+        return f"no notifications, memory is read every 10 s only: {kernel.subscription.why or 'not subscribed yet'}"
+    count = f" ({kernel.count} so far)" if kernel.count else ""
     return f"notifies when a memory threshold is crossed{count}"
 
 
@@ -87,13 +88,14 @@ def intent(state: EvictionState, now: Instant) -> str:
     if state.usage is None or state.pods is None:
         missing = "the first reading of usage" if state.usage is None else "the list of pods"
         return f"waiting for {missing}"
-    if not state.settled:
-        left = max(0.0, state.settling_until - now)
+    if not state.settling.done:
+        left = max(0.0, state.settling.until - now)
         return f"waiting until all pods are known and terminating ones are gone; timeout in {left:.0f} s"
     for one, excess in over_limit(state, now):
         return f"evict pod {name_of(one)}: {excess.message.strip()}"
-    if not state.ripe:
-        waiting = [one for one in state.met if one.threshold not in state.ripe]
+    ripe = state.pressure.ripe
+    if not ripe:
+        waiting = state.pressure.met
         if waiting:
             first = min(waiting, key=lambda one: one.since + one.threshold.grace_s)
             left = max(0.0, first.since + first.threshold.grace_s - now)
@@ -101,7 +103,7 @@ def intent(state: EvictionState, now: Instant) -> str:
         return "nothing: no threshold is met"
     if state.note:
         return state.note
-    threshold = due(state, now)[0][0] if due(state, now) else state.ripe[0]
+    threshold = due(state, now)[0][0] if due(state, now) else ripe[0]
     return next_action(state, threshold, now)
 
 
@@ -111,7 +113,7 @@ def next_action(state: EvictionState, threshold: Threshold, now: Instant) -> str
     if seen is None:
         return f"nothing: {threshold.signal} is met but cannot be read now"
     when = "" if is_news(state, seen, now) else " after the next reading"
-    if KINDS[threshold.signal].pressure is Pressure.DISK and state.reclaimed is not threshold.signal:
+    if KINDS[threshold.signal].pressure is Pressure.DISK and not is_reclaimed(state, threshold.signal):
         images = " and unused images" if reclaims_images(state, threshold.signal) else ""
         return f"remove containers and logs of ended pods{images} for {threshold.signal}{when}"
     chosen = next((one for one in ranking(state, threshold.signal, now) if not one.kept), None)
@@ -120,11 +122,16 @@ def next_action(state: EvictionState, threshold: Threshold, now: Instant) -> str
     return f"evict pod {chosen.rating.name} for {threshold.signal}{when}"
 
 
+def is_reclaimed(state: EvictionState, signal: Signal) -> bool:
+    """Return whether everything but running pods was removed for a signal since the last eviction."""
+    return state.reclaimed is not None and state.reclaimed.signal is signal
+
+
 def threshold_row(state: EvictionState, threshold: Threshold, now: Instant) -> ThresholdRow:
     """Return one threshold and its reading."""
     kind = KINDS[threshold.signal]
     seen = next((one for one in state.observations if one.signal is threshold.signal), None)
-    since = next((one.since for one in state.met if one.threshold == threshold), None)
+    since = next((one.since for one in state.pressure.met if one.threshold == threshold), None)
     return ThresholdRow(
         signal=threshold.signal.value,
         condition=kind.pressure.value,

@@ -28,50 +28,59 @@ def with_stream(state: EvictionState, message: Heard | StreamEnded, now: Instant
             return with_hint(state, crossed, now)
         case Heard():
             return state
-        case StreamEnded(failure=failure):
-            return replace(state, subscription=state.subscription.ended(failure, now))
+        case StreamEnded(failure=failure) if state.kernel is not None:
+            ended = state.kernel.subscription.ended(failure, now)
+            return replace(state, kernel=replace(state.kernel, subscription=ended))
+        case StreamEnded():
+            return state
         case _:
             assert_never(message)
 
 
 def with_hint(state: EvictionState, crossed: tuple[Threshold, ...], now: Instant) -> EvictionState:
     """Absorb a notification for these thresholds; ignore it when all are already met."""
-    if {one.threshold for one in state.met}.issuperset(crossed):
+    kernel = state.kernel
+    if kernel is None or {one.threshold for one in state.pressure.met}.issuperset(crossed):
         return state
-    return replace(state, hinted_at=now, hints=state.hints + 1)
+    return replace(state, kernel=replace(kernel, hinted_at=now, count=kernel.count + 1))
 
 
 def answered(state: EvictionState, usage: Usage) -> EvictionState:
     """Absorb a reading: it answers the hint when it began later."""
-    as_of = usage.node.as_of
-    if state.hinted_at is None or as_of is None or as_of < state.hinted_at:
+    kernel, as_of = state.kernel, usage.node.as_of
+    if kernel is None or kernel.hinted_at is None or as_of is None or as_of < kernel.hinted_at:
         return state
-    return replace(state, hinted_at=None)
+    return replace(state, kernel=replace(kernel, hinted_at=None))
 
 
 def listen(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Subscribe to the kernel's stream where a memory threshold is configured."""
-    if not state.hears or not state.subscription.is_due(now):
+    kernel = state.kernel
+    if kernel is None or not kernel.subscription.is_due(now):
         return state
     actions.append(Listen(stream=CROSSINGS))
-    return replace(state, subscription=state.subscription.opened(now))
+    return replace(state, kernel=replace(kernel, subscription=kernel.subscription.opened(now)))
 
 
 def follow_hint(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Request a reading for a hint."""
-    if state.hinted_at is None:
+    kernel = state.kernel
+    if kernel is None or kernel.hinted_at is None:
         return state
-    if now >= state.hinted_at + ANSWER_S:
-        return replace(state, hinted_at=None)
-    if now < state.hint_asked_at + ASK_AGAIN_S:
+    if now >= kernel.hinted_at + ANSWER_S:
+        return replace(state, kernel=replace(kernel, hinted_at=None))
+    if now < kernel.asked_at + ASK_AGAIN_S:
         return state
     actions.append(Tell(to=paths.USAGE, message=ReadUsageNow(asked_by=paths.EVICTION, everything=False)))
-    return replace(state, hint_asked_at=now)
+    return replace(state, kernel=replace(kernel, asked_at=now))
 
 
 def wakes_for_hint(state: EvictionState) -> tuple[Instant, ...]:
     """Return when to decide again: subscription and pending hint."""
-    found = state.subscription.wakes() if state.hears else ()
-    if state.hinted_at is None:
+    kernel = state.kernel
+    if kernel is None:
+        return ()
+    found = kernel.subscription.wakes()
+    if kernel.hinted_at is None:
         return found
-    return (*found, min(state.hint_asked_at + ASK_AGAIN_S, state.hinted_at + ANSWER_S))
+    return (*found, min(kernel.asked_at + ASK_AGAIN_S, kernel.hinted_at + ANSWER_S))

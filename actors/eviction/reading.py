@@ -5,7 +5,7 @@ A signal that cannot be read is left out and changes no threshold.
 
 from msgspec.structs import replace
 
-from actors.eviction.state import EvictionState, Met
+from actors.eviction.state import EvictionState, Met, Reading
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold, is_met
 from api.ids import Instant
 from api.usage import FsUsage, Usage
@@ -69,28 +69,33 @@ def of_disk(space: Signal, inodes: Signal, fs: FsUsage | None, as_of: Instant | 
 def with_usage(state: EvictionState, usage: Usage, now: Instant) -> EvictionState:
     """Return the state after a reading: thresholds that are met, since when, and pressures."""
     observations, absurd = observe(usage)
-    state = replace(state, usage=usage, heard_at=now, observations=observations, absurd=absurd)
     seen = {one.signal: one for one in observations}
-    since = {one.threshold: one.since for one in state.met}
+    before = {one.threshold: one for one in state.pressure.met}
     met = tuple(
-        Met(threshold=one, since=since.get(one, now))
+        met_since(one, before[one].since if one in before else now, now)
         for one in state.policy.thresholds
-        if is_short(state, one, seen.get(one.signal), known=one in since)
+        if is_short(one, seen.get(one.signal), before.get(one))
     )
     felt = {pressure_of(one.threshold) for one in met}
+    last_seen = {**state.pressure.last_seen, **dict.fromkeys(sorted(felt), now)}
     return replace(
         state,
-        met=met,
-        ripe=tuple(one.threshold for one in met if now - one.since >= one.threshold.grace_s),
-        last_seen={**state.last_seen, **dict.fromkeys(sorted(felt), now)},
+        reading=Reading(usage=usage, observations=observations, absurd=absurd),
+        watch=replace(state.watch, usage_at=now),
+        pressure=replace(state.pressure, met=met, last_seen=last_seen),
     )
 
 
-def is_short(state: EvictionState, threshold: Threshold, seen: Observation | None, *, known: bool) -> bool:
+def met_since(threshold: Threshold, since: Instant, now: Instant) -> Met:
+    """Return a threshold that is met, ripe after its grace period."""
+    return Met(threshold=threshold, since=since, ripe=now - since >= threshold.grace_s)
+
+
+def is_short(threshold: Threshold, seen: Observation | None, before: Met | None) -> bool:
     """Return whether a threshold is met; a ripe one ends only with its minimum reclaim."""
     if seen is None:
-        return known
-    return is_met(threshold, seen, with_reclaim=threshold in state.ripe)
+        return before is not None
+    return is_met(threshold, seen, with_reclaim=before is not None and before.ripe)
 
 
 def pressure_of(threshold: Threshold) -> Pressure:
@@ -100,6 +105,6 @@ def pressure_of(threshold: Threshold) -> Pressure:
 
 def pressures(state: EvictionState, now: Instant) -> tuple[Pressure, ...]:
     """Return the published pressures: observed now or within the transition period."""
-    felt = {pressure_of(one.threshold) for one in state.met}
-    lately = {one for one, at in state.last_seen.items() if now - at < state.policy.transition_s}
+    felt = {pressure_of(one.threshold) for one in state.pressure.met}
+    lately = {one for one, at in state.pressure.last_seen.items() if now - at < state.policy.transition_s}
     return tuple(sorted(felt | lately))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.eviction.state import Clearing, EvictionState, Reclaiming
+from actors.eviction.state import Clearing, EvictionState, KernelHints, Reclaiming
 from actors.rules.subscription import newly_failed
 
 
@@ -19,9 +19,10 @@ class EvictionLogLine(msgspec.Struct, frozen=True, kw_only=True):
 def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine, ...]:
     """Return log lines for the changes between two states."""
     lines = []
-    for pressure in sorted({*before.conditions, *after.conditions}):
-        if (pressure in before.conditions) != (pressure in after.conditions):
-            begins = pressure in after.conditions
+    was, now = before.pressure.conditions, after.pressure.conditions
+    for pressure in sorted({*was, *now}):
+        if (pressure in was) != (pressure in now):
+            begins = pressure in now
             text = "node under pressure" if begins else "node pressure ended"
             lines.append(EvictionLogLine(text=text, facts={"condition": pressure.value}, warning=begins))
     for kind, what in (
@@ -30,8 +31,8 @@ def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine
     ):
         if isinstance(after.doing, kind) and not isinstance(before.doing, kind):
             lines.append(EvictionLogLine(text=what, facts={"signal": after.doing.signal.value}))
-    known = {(one.uid, one.asked_at): one for one in before.victims}
-    for victim in after.victims:
+    known = {(one.uid, one.asked_at): one for one in before.evicted.victims}
+    for victim in after.evicted.victims:
         facts = {"pod": victim.name, "signal": victim.signal}
         earlier = known.get((victim.uid, victim.asked_at))
         if earlier is None:
@@ -46,8 +47,9 @@ def report(before: EvictionState, after: EvictionState) -> tuple[EvictionLogLine
         for why in after.absurd
         if why not in before.absurd
     ]
-    if newly_failed(before.subscription, after.subscription):
-        facts = {"why": after.subscription.why}
+    known_of, heard = before.kernel or KernelHints(), after.kernel or KernelHints()
+    if newly_failed(known_of.subscription, heard.subscription):
+        facts = {"why": heard.subscription.why}
         lines.append(
             EvictionLogLine(text="no memory notifications from the kernel", facts=facts, warning=True)
         )

@@ -32,6 +32,80 @@ class Met(msgspec.Struct, frozen=True, kw_only=True):
 
     threshold: Threshold
     since: Instant
+    ripe: bool = False
+    """Met for its grace period; it ends only with the minimum reclaim."""
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The last reading of usage."""
+
+    usage: Usage
+    observations: tuple[Observation, ...] = ()
+    absurd: tuple[str, ...] = ()
+    """Its impossible values, which were refused."""
+
+
+class PodList(msgspec.Struct, frozen=True, kw_only=True):
+    """The last list of the supervisor."""
+
+    active: tuple[ActivePod, ...]
+    leaving: tuple[Uid, ...] = ()
+    """Pods that no source lists any more and that may not be fully removed."""
+    whole: bool = False
+    """The list is complete, and each pod has reported its phase."""
+
+
+class Watch(msgspec.Struct, frozen=True, kw_only=True):
+    """When others were last asked to send what they know."""
+
+    usage_at: Instant = float("-inf")
+    """When usage was last received or requested."""
+    pods_at: Instant = float("-inf")
+
+
+class FeltPressure(msgspec.Struct, frozen=True, kw_only=True):
+    """The node's pressure: the thresholds that are met, and what is told of them."""
+
+    met: tuple[Met, ...] = ()
+    last_seen: Mapping[Pressure, Instant] = {}
+    """When each pressure was last observed."""
+    conditions: tuple[Pressure, ...] = ()
+    """Published: observed within the transition period."""
+    published: tuple[Pressure, ...] | None = None
+    """The conditions last sent to admission; None: none yet, or it restarted."""
+
+    @property
+    def ripe(self) -> tuple[Threshold, ...]:
+        """Return the thresholds that are met for their grace period."""
+        return tuple(one.threshold for one in self.met if one.ripe)
+
+
+class Settling(msgspec.Struct, frozen=True, kw_only=True):
+    """The wait for pods that an earlier incarnation evicted."""
+
+    until: Instant = float("-inf")
+    """Its deadline."""
+    done: bool = False
+    """All pods are known and none terminates, or the wait timed out."""
+
+
+class Reclaimed(msgspec.Struct, frozen=True, kw_only=True):
+    """The signal for which everything but running pods was removed since the last eviction."""
+
+    signal: Signal
+    at: Instant
+
+
+class KernelHints(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel's memory notifications."""
+
+    subscription: Subscription = Subscription()
+    hinted_at: Instant | None = None
+    """When the last notification came that no reading has answered yet."""
+    asked_at: Instant = float("-inf")
+    """When a reading was last requested for one."""
+    count: int = 0
+    """Number of new notifications."""
 
 
 class Victim(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +149,17 @@ class Reclaiming(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     until: Instant
 
 
+class Evictions(msgspec.Struct, frozen=True, kw_only=True):
+    """Which pods were evicted."""
+
+    asked: Mapping[Uid, Instant] = {}
+    """Active pods, and when."""
+    victims: tuple[Victim, ...] = ()
+    """The last ones, oldest first."""
+    counts: Mapping[str, int] = {}
+    """By signal."""
+
+
 class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of EvictionManager."""
 
@@ -83,60 +168,43 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     """Identifies this incarnation, which ignores runs of an earlier one."""
 
-    usage: Usage | None = None
-    heard_at: Instant = float("-inf")
-    """When usage was last received or requested."""
-    pods: tuple[ActivePod, ...] | None = None
-    """None before the first list of the supervisor."""
-    leaving: tuple[Uid, ...] = ()
-    """Pods that no source lists any more and that may not be fully removed."""
-    whole: bool = False
-    """The list is complete, and each pod has reported its phase."""
-    pods_asked_at: Instant = float("-inf")
+    watch: Watch = Watch()
+    reading: Reading | None = None
+    pods: PodList | None = None
+    kernel: KernelHints | None = None
+    """None where the kernel has no stream, or no memory threshold is configured."""
+    pressure: FeltPressure = FeltPressure()
 
-    observations: tuple[Observation, ...] = ()
-    """Of the last reading."""
-    absurd: tuple[str, ...] = ()
-    """Impossible values of the last reading, which were refused."""
-    met: tuple[Met, ...] = ()
-    ripe: tuple[Threshold, ...] = ()
-    """Met for their grace period; they end only with the minimum reclaim."""
-    last_seen: Mapping[Pressure, Instant] = {}
-    """When each pressure was last observed."""
-    conditions: tuple[Pressure, ...] = ()
-    """Published: observed within the transition period."""
-    published: tuple[Pressure, ...] | None = None
-    """The conditions last sent to the supervisor; None: none yet, or it restarted."""
-
+    settling: Settling = Settling()
     doing: Killing | Clearing | Reclaiming | None = None
     action_at: Instant = float("-inf")
     """When the last action ended: older readings are not used."""
     decided: Mapping[Signal, Instant] = {}
     """By signal: the reading of the last decision."""
-    reclaimed: Signal | None = None
-    """The signal for which everything but running pods was removed since the last eviction."""
-    reclaimed_at: Instant = float("-inf")
+    reclaimed: Reclaimed | None = None
     reclaims: int = 0
-    settling_until: Instant = float("-inf")
-    """Deadline of the wait for a pod that an earlier incarnation evicted."""
-    settled: bool = False
-    """All pods are known and none terminates, or the wait timed out."""
 
-    asked: Mapping[Uid, Instant] = {}
-    """Evicted pods, and when."""
-    victims: tuple[Victim, ...] = ()
-    """The last evictions, oldest first."""
-    evictions: Mapping[str, int] = {}
-    """By signal."""
+    evicted: Evictions = Evictions()
     note: str = ""
     """Why no action follows a shortage, else empty."""
     happenings: tuple[NodeEvent, ...] = ()
 
-    hears: bool = False
-    """The kernel's stream exists, and a memory threshold is configured."""
-    subscription: Subscription = Subscription()
-    hinted_at: Instant | None = None
-    """When the last notification came that no reading has answered yet."""
-    hint_asked_at: Instant = float("-inf")
-    hints: int = 0
-    """Number of new notifications."""
+    @property
+    def usage(self) -> Usage | None:
+        """Return the usage that was read last."""
+        return self.reading.usage if self.reading is not None else None
+
+    @property
+    def observations(self) -> tuple[Observation, ...]:
+        """Return the observations of the last reading."""
+        return self.reading.observations if self.reading is not None else ()
+
+    @property
+    def absurd(self) -> tuple[str, ...]:
+        """Return the impossible values of the last reading."""
+        return self.reading.absurd if self.reading is not None else ()
+
+    @property
+    def active(self) -> tuple[ActivePod, ...]:
+        """Return the active pods, none before the first list."""
+        return self.pods.active if self.pods is not None else ()

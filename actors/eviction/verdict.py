@@ -39,7 +39,7 @@ def due(state: EvictionState, now: Instant) -> tuple[tuple[Threshold, Observatio
     seen = {one.signal: one for one in state.observations}
     found = [
         (threshold, seen[threshold.signal])
-        for threshold in state.ripe
+        for threshold in state.pressure.ripe
         if threshold.signal in seen and is_news(state, seen[threshold.signal], now)
     ]
     return tuple(sorted(found, key=lambda row: row[0].signal not in MEMORY_SIGNALS))
@@ -67,7 +67,7 @@ def ranking(state: EvictionState, signal: Signal, now: Instant) -> tuple[Stand, 
     """Return all active pods in the order of eviction for a signal, with the reason why one is not evicted."""
     used = usage_rows(state)
     fresh = {uid: row for uid, row in used.items() if is_fresh(row, signal, now)}
-    active = {one.uid: one for one in state.pods or ()}
+    active = {one.uid: one for one in state.active}
     contenders = tuple(Contender(uid=uid, pod=one.pod, usage=fresh.get(uid)) for uid, one in active.items())
     return tuple(
         Stand(rating=row, kept=kept(state, active[row.uid], used.get(row.uid), row, now))
@@ -91,7 +91,7 @@ def hindered(state: EvictionState, one: ActivePod, now: Instant) -> str:
         return f"never evicted: {spared}"
     if one.ending:
         return "already terminating"
-    if now - state.asked.get(one.uid, float("-inf")) < ASK_AGAIN_S:
+    if now - state.evicted.asked.get(one.uid, float("-inf")) < ASK_AGAIN_S:
         return "already evicted"
     return ""
 
@@ -102,7 +102,7 @@ def over_limit(state: EvictionState, now: Instant) -> tuple[tuple[ActivePod, Exc
         return ()
     used = usage_rows(state)
     found = []
-    for one in sorted(state.pods or (), key=name_of):
+    for one in sorted(state.active, key=name_of):
         row = used.get(one.uid)
         if row is None or row.disk_as_of is None or hindered(state, one, now):
             continue

@@ -10,7 +10,20 @@ from actors.rules.resources.usage import (
     check_share,
     check_swap,
 )
-from actors.usage.state import FoldersKept, Part, PendingCall, PodKept, UsageState
+from actors.usage.state import (
+    NO_PROBLEM,
+    DiskKept,
+    FoldersKept,
+    ImagesKept,
+    NodeKept,
+    Part,
+    PendingCall,
+    PodKept,
+    Processes,
+    StatsKept,
+    UsageState,
+    with_problem,
+)
 from api.errors import Failure, FailureKind
 from api.ids import Instant, Uid
 from api.messages.kernel import Outcome
@@ -41,8 +54,8 @@ def absorb_outcome(state: UsageState, asked: PendingCall, outcome: Outcome, now:
     """Take in the outcome of a part's call."""
     if outcome.failure is not None:
         return absorb_failure(state, asked, outcome.failure, now)
-    state = replace(state, failed={p: why for p, why in state.failed.items() if p is not asked.part})
-    return absorb_result(state, outcome, now)
+    well = replace(state.problems.get(asked.part, NO_PROBLEM), failed="")
+    return absorb_result(with_problem(state, asked.part, well), outcome, now)
 
 
 def absorb_failure(state: UsageState, asked: PendingCall, failure: Failure, now: Instant) -> UsageState:
@@ -50,9 +63,10 @@ def absorb_failure(state: UsageState, asked: PendingCall, failure: Failure, now:
     part = asked.part
     if part is Part.LOOK:
         return state
+    known = state.problems.get(part, NO_PROBLEM)
     if failure.kind in UNOFFERED and part in (Part.IMAGES, Part.STATS):
-        return replace(state, unoffered=(*state.unoffered, part))
-    state = replace(state, failed={**state.failed, part: failure.message})
+        return with_problem(state, part, replace(known, unoffered=True))
+    state = with_problem(state, part, replace(known, failed=failure.message))
     # Which of the pods failed is unknown: the walk of all of them is put off.
     return put_off(state, asked.uids, now) if part is Part.FOLDERS else state
 
@@ -62,10 +76,11 @@ def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageSta
     result, as_of = outcome.result, outcome.started_at
     match result:
         case PodListing():
-            return absorb_listing(state, result, as_of)
+            return absorb_listing(state, result)
         case RuntimePod():
             shown = {c.id: c.pid for c in result.containers if c.pid > 0}
-            return replace(state, pids={**state.pids, **shown})
+            pids = {**state.processes.pids, **shown}
+            return replace(state, processes=replace(state.processes, pids=pids))
         case NodeRead():
             return absorb_node(state, result, as_of)
         case PodsRead():
@@ -84,7 +99,7 @@ def absorb_result(state: UsageState, outcome: Outcome, now: Instant) -> UsageSta
             raise AssertionError(f"{outcome.call} brought {type(result).__name__}")
 
 
-def absorb_listing(state: UsageState, listing: PodListing, as_of: Instant) -> UsageState:
+def absorb_listing(state: UsageState, listing: PodListing) -> UsageState:
     """Take in which pods there are, and forget those that are gone."""
     listed = tuple(pod for pod in listing.pods if pod.uid and (pod.ours or state.policy.take_over))
     uids = {pod.uid for pod in listed}
@@ -92,9 +107,10 @@ def absorb_listing(state: UsageState, listing: PodListing, as_of: Instant) -> Us
     return replace(
         state,
         listed=listed,
-        listed_at=as_of,
-        pids={identity: pid for identity, pid in state.pids.items() if identity in ids},
-        looked_at={uid: at for uid, at in state.looked_at.items() if uid in uids},
+        processes=Processes(
+            pids={identity: pid for identity, pid in state.processes.pids.items() if identity in ids},
+            looked_at={uid: at for uid, at in state.processes.looked_at.items() if uid in uids},
+        ),
         pods={uid: kept for uid, kept in state.pods.items() if uid in uids},
         folders={uid: kept for uid, kept in state.folders.items() if uid in uids},
     )
@@ -102,7 +118,7 @@ def absorb_listing(state: UsageState, listing: PodListing, as_of: Instant) -> Us
 
 def absorb_node(state: UsageState, read: NodeRead, as_of: Instant) -> UsageState:
     """Take in what the machine uses. Where memory is refused the last good number stands, as old as it is."""
-    before = state.node
+    before = state.machine
     capacity = max(0, read.memory_bytes) or state.policy.memory_bytes or None
     cpu, why_cpu = check_cpu(before.cpu if before else None, read.cpu, read.cpus)
     memory, why_memory = check_memory(before.memory if before else None, read.memory, capacity)
@@ -116,8 +132,9 @@ def absorb_node(state: UsageState, read: NodeRead, as_of: Instant) -> UsageState
         system.append(replace(part, cpu=part_cpu, memory=part_memory))
     node = replace(read, cpu=cpu, memory=memory, swap=swap, pids=pids, system=tuple(system))
     whys = (*read.troubles, *refusals((why_cpu, why_memory, why_swap, why_pids)))
-    believed_as_of = state.node_as_of if memory is not None and why_memory else as_of
-    return refuse(replace(state, node=node, node_as_of=believed_as_of), Part.NODE, whys)
+    if state.node is not None and memory is not None and why_memory:
+        as_of = state.node.as_of
+    return refuse(replace(state, node=NodeKept(reading=node, as_of=as_of)), Part.NODE, whys)
 
 
 def absorb_pod(state: UsageState, row: PodReading, as_of: Instant | None) -> PodKept:
@@ -155,7 +172,7 @@ def check_group(
     state: UsageState, before: GroupReading | None, after: GroupReading
 ) -> tuple[GroupReading, list[str]]:
     """Return what is believed of a container's or pod's reading, and what is not."""
-    node = state.node
+    node = state.machine
     capacity = memory_of(state)
     cpu, why_cpu = check_cpu(before.cpu if before else None, after.cpu, node.cpus if node else 1 << 16)
     memory, why_memory = check_memory(before.memory if before else None, after.memory, capacity)
@@ -168,15 +185,16 @@ def check_group(
 
 def memory_of(state: UsageState) -> int | None:
     """Return how much memory the machine has: no pod is believed to take more, also while the machine cannot be read."""
-    read = state.node.memory_bytes if state.node is not None else 0
+    read = state.machine.memory_bytes if state.machine is not None else 0
     return max(0, read) or state.policy.memory_bytes or None
 
 
 def absorb_disks(state: UsageState, measured: DisksMeasured, as_of: Instant) -> UsageState:
     """Take in how full file systems are; one that hangs or shows impossible values keeps its last reading."""
-    disks, ages, whys = dict(state.disks), dict(state.disks_as_of), []
+    disks, whys = dict(state.disks), []
     for row in measured.rows:
-        before = disks.get(row.name)
+        kept = disks.get(row.name)
+        before = kept.reading if kept is not None else None
         if before is not None and before.path != row.path:
             before = None
         fs, why = (
@@ -185,12 +203,13 @@ def absorb_disks(state: UsageState, measured: DisksMeasured, as_of: Instant) -> 
             else check_fs(before.fs if before else None, row.fs)
         )
         device = row.device if row.device >= 0 or before is None else before.device
-        disks[row.name] = replace(row, fs=fs, device=device, trouble=why)
-        whys += [f"file system of {row.path}: {why}"] if why else []
-        if not why:
-            ages[row.name] = as_of
-    state = replace(state, disks=disks, disks_as_of=ages)
-    return refuse(state, Part.DISKS, tuple(whys))
+        believed_as_of: Instant | None = as_of
+        if why:
+            whys.append(f"file system of {row.path}: {why}")
+            believed_as_of = kept.as_of if kept is not None else None
+        reading = replace(row, fs=fs, device=device, trouble=why)
+        disks[row.name] = DiskKept(reading=reading, as_of=believed_as_of)
+    return refuse(replace(state, disks=disks), Part.DISKS, tuple(whys))
 
 
 def absorb_images(state: UsageState, images: ImageFs, as_of: Instant) -> UsageState:
@@ -199,7 +218,7 @@ def absorb_images(state: UsageState, images: ImageFs, as_of: Instant) -> UsageSt
     if why:
         text = f"image file system {images.mountpoint}: {why}"
         return refuse(state, Part.IMAGES, (text,))
-    return refuse(replace(state, images=images, images_as_of=as_of), Part.IMAGES, ())
+    return refuse(replace(state, images=ImagesKept(reading=images, as_of=as_of)), Part.IMAGES, ())
 
 
 def fs_of(images: ImageFs) -> FsUsage:
@@ -227,7 +246,7 @@ def absorb_folders(state: UsageState, row: PodFoldersReading, as_of: Instant, no
     due_at = now + wait_s
     if not row.measured:
         return replace(kept or FoldersKept(), due_at=due_at, refused=(row.trouble,))
-    fs = state.disks[NODEFS].fs if NODEFS in state.disks else None
+    fs = state.disks[NODEFS].reading.fs if NODEFS in state.disks else None
     whys = [row.trouble] if row.trouble else []
     before = kept.reading if kept else None
     parts: dict[str, tuple[FolderReading, ...]] = {}
@@ -268,11 +287,12 @@ def put_off(state: UsageState, uids: tuple[Uid, ...], now: Instant) -> UsageStat
 
 def absorb_stats(state: UsageState, stats: ContainerStats, as_of: Instant) -> UsageState:
     """Take in what the runtime counts. It may give the same sample twice: then nothing is new, and nothing is wrong."""
-    cpus = state.node.cpus if state.node else 1 << 16
+    cpus = state.machine.cpus if state.machine else 1 << 16
     capacity = memory_of(state)
+    known = state.stats.rows if state.stats is not None else {}
     rows, whys = {}, []
     for row in stats.rows:
-        before = state.stats.get(row.id)
+        before = known.get(row.id)
         same = before and before.cpu and row.cpu and before.cpu.clock_ns == row.cpu.clock_ns
         cpu, why_cpu = (
             (before.cpu if before else None, "")
@@ -288,18 +308,17 @@ def absorb_stats(state: UsageState, stats: ContainerStats, as_of: Instant) -> Us
             layer = (before.layer if before else None) if why_layer else row.layer
         rows[row.id] = replace(row, cpu=cpu, memory=memory, layer=layer)
         whys += [f"container {row.id}: {why}" for why in refusals((why_cpu, why_memory, why_layer))]
-    return refuse(replace(state, stats=rows, stats_as_of=as_of), Part.STATS, tuple(whys))
+    return refuse(replace(state, stats=StatsKept(rows=rows, as_of=as_of)), Part.STATS, tuple(whys))
 
 
 def layer_fs(state: UsageState) -> FsUsage | None:
     """Return the file system that writable layers are on."""
-    return fs_of(state.images) if state.images is not None else None
+    return fs_of(state.images.reading) if state.images is not None else None
 
 
 def refuse(state: UsageState, part: Part, whys: tuple[str, ...]) -> UsageState:
     """Note what was not believed of a part."""
-    rest = {p: texts for p, texts in state.refused.items() if p is not part}
-    return replace(state, refused={**rest, part: whys} if whys else rest)
+    return with_problem(state, part, replace(state.problems.get(part, NO_PROBLEM), refused=whys))
 
 
 def refusals(whys: tuple[str, ...]) -> list[str]:

@@ -46,8 +46,8 @@ def compose(state: UsageState, now: Instant, wall: WallNs) -> Usage:
     troubles += [f"pod {pod.namespace}/{pod.name}: {why}" for pod in pods for why in pod.troubles]
     return Usage(
         at=wall,
-        as_of=state.round_since,
-        round=state.round,
+        as_of=state.rounds.since,
+        round=state.rounds.number,
         node=node,
         pods=tuple(pods),
         troubles=tuple(troubles),
@@ -82,25 +82,29 @@ def is_gone(as_of: Instant | None, now: Instant, after_s: float = GONE_S) -> boo
 def node_usage(state: UsageState, now: Instant) -> tuple[NodeUsage, list[str]]:
     """Return the machine's usage, and what is old of it."""
     period = state.policy.period_s
-    ages = {name: state.disks_as_of.get(name) for name in (NODEFS, IMAGEFS)}
+    disk, images = state.disks.get(NODEFS), state.disks.get(IMAGEFS)
+    node_as_of = state.node.as_of if state.node is not None else None
+    disk_as_of = disk.as_of if disk is not None else None
+    device_as_of = images.as_of if images is not None else None
+    space_as_of = state.images.as_of if state.images is not None else None
     whys = [
         why
         for why in (
-            age_of("usage", state.node_as_of, now, period),
-            age_of("root file system", ages[NODEFS], now, period),
-            age_of("image file system", ages[IMAGEFS], now, period),
-            age_of("space of images", state.images_as_of, now, max(period, state.policy.stats_period_s)),
+            age_of("usage", node_as_of, now, period),
+            age_of("root file system", disk_as_of, now, period),
+            age_of("image file system", device_as_of, now, period),
+            age_of("space of images", space_as_of, now, max(period, state.policy.stats_period_s)),
         )
         if why
     ]
     usage = NodeUsage(
         name=state.policy.node_name,
-        as_of=state.node_as_of,
-        disk_as_of=ages[NODEFS],
-        image_as_of=ages[IMAGEFS] or state.images_as_of,
+        as_of=node_as_of,
+        disk_as_of=disk_as_of,
+        image_as_of=device_as_of or space_as_of,
     )
-    read = state.node
-    if read is not None and not is_gone(state.node_as_of, now):
+    read = state.machine
+    if read is not None and not is_gone(node_as_of, now):
         usage = replace(
             usage,
             started_at=read.started_at,
@@ -114,25 +118,27 @@ def node_usage(state: UsageState, now: Instant) -> tuple[NodeUsage, list[str]]:
             pids_at=read.at,
             system=read.system,
         )
-    disk, images = state.disks.get(NODEFS), state.disks.get(IMAGEFS)
-    if disk is not None and not is_gone(ages[NODEFS], now):
-        usage = replace(usage, fs=disk.fs)
+    if disk is not None and not is_gone(disk.as_of, now):
+        usage = replace(usage, fs=disk.reading.fs)
     usage = replace(usage, image_fs=image_fs(state, now))
-    if disk is not None and images is not None and min(disk.device, images.device) >= 0:
-        usage = replace(usage, dedicated_image_fs=disk.device != images.device)
+    if disk is not None and images is not None:
+        devices = disk.reading.device, images.reading.device
+        if min(devices) >= 0:
+            usage = replace(usage, dedicated_image_fs=devices[0] != devices[1])
     return usage, whys
 
 
 def image_fs(state: UsageState, now: Instant) -> FsUsage | None:
     """Return the file system of images: as it was measured last, and what images take of it as the runtime says."""
     reported = state.images
-    if reported is None or is_gone(state.images_as_of, now, 3 * GONE_S):
+    if reported is None or is_gone(reported.as_of, now, 3 * GONE_S):
         return None
+    counted = fs_of(reported.reading)
     disk = state.disks.get(IMAGEFS)
-    if disk is None or disk.fs is None or is_gone(state.disks_as_of.get(IMAGEFS), now):
-        return None if is_gone(state.images_as_of, now) else fs_of(reported)
-    counted = fs_of(reported)
-    return share_of(disk.fs, disk.fs.at, counted.used_bytes, counted.inodes_used)
+    fs = disk.reading.fs if disk is not None and not is_gone(disk.as_of, now) else None
+    if fs is None:
+        return None if is_gone(reported.as_of, now) else counted
+    return share_of(fs, fs.at, counted.used_bytes, counted.inodes_used)
 
 
 # ---------------------------------------------------------------- pods
@@ -152,7 +158,8 @@ def pod_usage(state: UsageState, pod: RuntimePod, node: NodeUsage, now: Instant)
         troubles += [why for why in (age_of("usage", kept.as_of, now, state.policy.period_s),) if why]
     walked = folders.reading if folders and not is_gone(folders.as_of, now, FOLDERS_GONE_S) else None
     logs = {row.name: row for row in walked.logs} if walked else {}
-    stats = state.stats if not is_gone(state.stats_as_of, now, 3 * GONE_S) else {}
+    counted = state.stats
+    stats = counted.rows if counted is not None and not is_gone(counted.as_of, now, 3 * GONE_S) else {}
     containers = tuple(
         container_usage(c, groups.get(c.id), stats.get(c.id), logs.get(c.name), node) for c in running
     )

@@ -85,7 +85,9 @@ def absorb(
         case UnwatchUsage(asked_by=path):
             return replace(state, watchers=tuple(w for w in state.watchers if w != path)), ()
         case ReadUsageNow(everything=everything):
-            return replace(state, everything=state.everything or everything, next_round_at=now), ()
+            rounds = state.rounds
+            wanted = replace(rounds, everything=rounds.everything or everything, next_at=now)
+            return replace(state, rounds=wanted), ()
         case NodeChanged(facts=facts):
             return replace(state, pods_group=pods_path(facts), described=True), ()
         case Restarted(path=path) if path == paths.NODE:
@@ -108,23 +110,26 @@ def ask(
     after the other.
     """
     calls: list[tuple[Part, UsageCall]] = []
-    if now >= state.next_round_at:
-        state = replace(
-            state,
-            round=state.round + 1,
-            round_since=now,
-            next_round_at=now + (WARM_S if state.round < WARM_ROUNDS else state.policy.period_s),
-            stats_due_at=now if state.everything else state.stats_due_at,
-            folders={u: replace(kept, due_at=now) for u, kept in state.folders.items()}
-            if state.everything
-            else state.folders,
+    if now >= state.rounds.next_at:
+        everything, stats_due_at = state.rounds.everything, state.rounds.stats_due_at
+        if everything:
+            stats_due_at = now
+            folders = {u: replace(kept, due_at=now) for u, kept in state.folders.items()}
+            state = replace(state, folders=folders)
+        are_stats_due = now >= stats_due_at
+        rounds = replace(
+            state.rounds,
+            number=state.rounds.number + 1,
+            since=now,
+            next_at=now + (WARM_S if state.rounds.number < WARM_ROUNDS else state.policy.period_s),
+            stats_due_at=now + state.policy.stats_period_s if are_stats_due else stats_due_at,
             everything=False,
         )
+        state = replace(state, rounds=rounds)
         node = ReadNode(pods_group=state.pods_group)
         calls = [(Part.LISTING, ListPods()), (Part.NODE, node), (Part.DISKS, disks_of(state))]
-        if now >= state.stats_due_at:
+        if are_stats_due:
             calls += [(Part.IMAGES, ImageFsUsage()), (Part.STATS, ReadContainerStats())]
-            state = replace(state, stats_due_at=now + state.policy.stats_period_s)
     elif isinstance(message, Outcome) and message.call == ListPods.__name__:
         # Also when the listing failed: the pods of the last one most likely still exist.
         calls = after_listing(state, now)
@@ -133,7 +138,7 @@ def ask(
     actions: list[Action] = []
     under_way = {asked.part for asked in state.asked.values()}
     for part, call in calls:
-        if (part in under_way and part is not Part.LOOK) or part in state.unoffered:
+        if (part in under_way and part is not Part.LOOK) or is_unoffered(state, part):
             continue
         op = new_op()
         uids: tuple[Uid, ...] = ()
@@ -141,12 +146,18 @@ def ask(
             uids = tuple(pod.uid for pod in call.pods)
         elif isinstance(call, InspectPod):
             uids = (call.uid,)
-            state = replace(state, looked_at={**state.looked_at, call.uid: now})
-        asked = PendingCall(part=part, round=state.round, since=now, uids=uids)
+            looked_at = {**state.processes.looked_at, call.uid: now}
+            state = replace(state, processes=replace(state.processes, looked_at=looked_at))
+        asked = PendingCall(part=part, round=state.rounds.number, since=now, uids=uids)
         state = replace(state, asked={**state.asked, op: asked})
         port = port_of(call)
         actions.append(Start(op=op, port=port, call=call, deadline_s=DEADLINES_S[part]))
     return state, tuple(actions)
+
+
+def is_unoffered(state: UsageState, part: Part) -> bool:
+    """Tell whether the runtime said that it does not have this part."""
+    return part in state.problems and state.problems[part].unoffered
 
 
 def port_of(call: UsageCall) -> str:
@@ -165,8 +176,8 @@ def port_of(call: UsageCall) -> str:
 def disks_of(state: UsageState) -> MeasureDisks:
     """Return the file systems to measure: the agent's own, and that of images once it is known where they are."""
     disks = [DiskPlace(name=NODEFS, path=state.policy.root_dir)]
-    if state.images is not None and state.images.mountpoint:
-        disks.append(DiskPlace(name=IMAGEFS, path=state.images.mountpoint))
+    if state.images is not None and state.images.reading.mountpoint:
+        disks.append(DiskPlace(name=IMAGEFS, path=state.images.reading.mountpoint))
     return MeasureDisks(disks=tuple(disks))
 
 
@@ -176,7 +187,8 @@ def after_listing(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall
     places = tuple(place for pod in pods if (place := place_of(state, pod)).containers)
     calls = [(Part.PODS, ReadPods(pods=places))] if places else folders_due(state, now)
     nameless = [pod.uid for pod in pods if any(is_nameless(state, c) for c in pod.containers)]
-    ready = [uid for uid in nameless if now >= state.looked_at.get(uid, float("-inf")) + LOOK_AGAIN_S]
+    looked_at = state.processes.looked_at
+    ready = [uid for uid in nameless if now >= looked_at.get(uid, float("-inf")) + LOOK_AGAIN_S]
     return [*calls, *((Part.LOOK, InspectPod(uid=uid)) for uid in ready[:LOOKS_AT_ONCE])]
 
 
@@ -198,7 +210,7 @@ def folders_due(state: UsageState, now: Instant) -> list[tuple[Part, UsageCall]]
 def is_nameless(state: UsageState, container: RuntimeContainer) -> bool:
     """Return whether a container runs of which no process is known."""
     running = container.state is RuntimeContainerState.RUNNING
-    return running and container.pid <= 0 and container.id not in state.pids
+    return running and container.pid <= 0 and container.id not in state.processes.pids
 
 
 def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
@@ -208,7 +220,7 @@ def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
         containers=tuple(
             ContainerPlace(
                 id=container.id,
-                pid=container.pid or state.pids.get(container.id, 0),
+                pid=container.pid or state.processes.pids.get(container.id, 0),
                 started_at=container.started_at,
             )
             for container in pod.containers
@@ -223,24 +235,23 @@ def place_of(state: UsageState, pod: RuntimePod) -> PodPlace:
 
 def publish(state: UsageState, now: Instant, wall: WallNs) -> tuple[UsageState, tuple[Action, ...]]:
     """Send the round to all subscribers when all its parts are in, or `PUBLISH_S` is over."""
-    if state.published >= state.round:
+    rounds = state.rounds
+    if rounds.published >= rounds.number:
         return state, ()
-    open_parts = [asked for asked in state.asked.values() if asked.round == state.round]
-    if open_parts and now < state.round_since + PUBLISH_S:
+    open_parts = [asked for asked in state.asked.values() if asked.round == rounds.number]
+    if open_parts and now < rounds.since + PUBLISH_S:
         return state, ()
     usage = compose(state, now, wall)
-    state = replace(
-        state,
-        usage=usage,
-        published=state.round,
-        took_s=now - state.round_since,
-        rounds_late=state.rounds_late + bool(open_parts),
+    told = replace(
+        rounds, published=rounds.number, took_s=now - rounds.since, late=rounds.late + bool(open_parts)
     )
+    state = replace(state, usage=usage, rounds=told)
     return state, tuple(Tell(to=path, message=UsageRead(usage=usage)) for path in state.watchers)
 
 
 def wake_at(state: UsageState) -> Instant:
     """Return when to look again at the latest."""
-    if state.published < state.round:
-        return min(state.round_since + PUBLISH_S, state.next_round_at)
-    return state.next_round_at
+    rounds = state.rounds
+    if rounds.published < rounds.number:
+        return min(rounds.since + PUBLISH_S, rounds.next_at)
+    return rounds.next_at

@@ -20,22 +20,23 @@ class UsageLogLine(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(before: UsageState, after: UsageState) -> tuple[UsageLogLine, ...]:
     """Return the log lines of parts that changed; problems of single rows are in the usage itself."""
+    failed_before, failed, refused_before = before.failed, after.failed, before.refused
     lines = [
         UsageLogLine(
-            text="usage cannot be read", facts={"what": named(part), "why": after.failed[part]}, warning=True
+            text="usage cannot be read", facts={"what": named(part), "why": failed[part]}, warning=True
         )
-        for part in news(before.failed, after.failed)
+        for part in news(failed_before, failed)
     ]
     lines += [
         UsageLogLine(text="usage is read again", facts={"what": named(part)})
-        for part in news(after.failed, before.failed)
+        for part in news(failed, failed_before)
     ]
     lines += [
         UsageLogLine(
             text="usage reading refused", facts={"what": part.value, "why": "; ".join(whys)}, warning=True
         )
         for part, whys in sorted(after.refused.items())
-        if part not in before.refused
+        if part not in refused_before
     ]
     return tuple(lines)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.rules.nodewatch import NEVER_ASKED
 from api.ids import Instant, OpId, Path, Uid
@@ -86,6 +87,73 @@ class FoldersKept(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
 
 
+class NodeKept(msgspec.Struct, frozen=True, kw_only=True):
+    """The last believed reading of the machine."""
+
+    reading: NodeRead
+    as_of: Instant
+
+
+class DiskKept(msgspec.Struct, frozen=True, kw_only=True):
+    """The last believed reading of one file system."""
+
+    reading: DiskReading
+    as_of: Instant | None = None
+    """None while there was none to believe."""
+
+
+class ImagesKept(msgspec.Struct, frozen=True, kw_only=True):
+    """The last believed reading of the file system of images."""
+
+    reading: ImageFs
+    as_of: Instant
+
+
+class StatsKept(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runtime counted last."""
+
+    rows: Mapping[str, ContainerStat]
+    """By container id."""
+    as_of: Instant
+
+
+class Processes(msgspec.Struct, frozen=True, kw_only=True):
+    """Processes of containers that a listing leaves out."""
+
+    pids: Mapping[str, int] = {}
+    """By container id: a process that an inspection showed."""
+    looked_at: Mapping[Uid, Instant] = {}
+    """When a pod was last inspected for that."""
+
+
+class PartProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with a part."""
+
+    failed: str = ""
+    """Why it could not be read at the last try."""
+    refused: tuple[str, ...] = ()
+    """What was not believed of it, beside pods."""
+    unoffered: bool = False
+    """This runtime does not have it; it is not asked for again."""
+
+
+class Rounds(msgspec.Struct, frozen=True, kw_only=True):
+    """The round under way, and how the last ones went."""
+
+    number: int = 0
+    since: Instant = float("-inf")
+    next_at: Instant = float("-inf")
+    stats_due_at: Instant = float("-inf")
+    everything: bool = False
+    """The next round reads all folders and stats, due or not."""
+    published: int = 0
+    """The last round that was told."""
+    took_s: float = 0.0
+    """How long the last round took until it was told."""
+    late: int = 0
+    """Rounds that were told without all of their parts."""
+
+
 class UsageState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that UsageManager knows."""
 
@@ -98,42 +166,42 @@ class UsageState(msgspec.Struct, frozen=True, kw_only=True):
     watchers: tuple[Path, ...] = ()
     """In the order in which they came."""
     asked: Mapping[OpId, PendingCall] = {}
-    round: int = 0
-    round_since: Instant = float("-inf")
-    next_round_at: Instant = float("-inf")
-    everything: bool = False
-    """The next round reads all folders and stats, due or not."""
-    published: int = 0
-    """The last round that was told."""
+    rounds: Rounds = Rounds()
 
     listed: tuple[RuntimePod, ...] = ()
-    listed_at: Instant | None = None
-    pids: Mapping[str, int] = {}
-    """By container id: a process that an inspection showed."""
-    looked_at: Mapping[Uid, Instant] = {}
-    """When a pod was last inspected for that."""
-    node: NodeRead | None = None
-    node_as_of: Instant | None = None
+    processes: Processes = Processes()
+    node: NodeKept | None = None
     pods: Mapping[Uid, PodKept] = {}
-    disks: Mapping[str, DiskReading] = {}
-    disks_as_of: Mapping[str, Instant] = {}
-    images: ImageFs | None = None
-    images_as_of: Instant | None = None
+    disks: Mapping[str, DiskKept] = {}
+    images: ImagesKept | None = None
     folders: Mapping[Uid, FoldersKept] = {}
-    stats: Mapping[str, ContainerStat] = {}
-    """By container id."""
-    stats_as_of: Instant | None = None
-    stats_due_at: Instant = float("-inf")
-    failed: Mapping[Part, str] = {}
-    """Why a part could not be read at the last try."""
-    refused: Mapping[Part, tuple[str, ...]] = {}
-    """What was not believed of a part, beside pods."""
-    unoffered: tuple[Part, ...] = ()
-    """Parts that this runtime does not have; they are not asked for again."""
+    stats: StatsKept | None = None
+    problems: Mapping[Part, PartProblem] = {}
+    """Parts with which something is wrong."""
 
     usage: Usage | None = None
     """What was told last."""
-    took_s: float = 0.0
-    """How long the last round took until it was told."""
-    rounds_late: int = 0
-    """Rounds that were told without all of their parts."""
+
+    @property
+    def machine(self) -> NodeRead | None:
+        """Return the last believed reading of the machine."""
+        return self.node.reading if self.node is not None else None
+
+    @property
+    def failed(self) -> dict[Part, str]:
+        """Return why parts could not be read at the last try."""
+        return {part: one.failed for part, one in self.problems.items() if one.failed}
+
+    @property
+    def refused(self) -> dict[Part, tuple[str, ...]]:
+        """Return what was not believed of parts, beside pods."""
+        return {part: one.refused for part, one in self.problems.items() if one.refused}
+
+
+NO_PROBLEM = PartProblem()
+
+
+def with_problem(state: UsageState, part: Part, problem: PartProblem) -> UsageState:
+    """Return the state with what is wrong with a part; nothing is no entry."""
+    rest = {other: one for other, one in state.problems.items() if other is not part}
+    return replace(state, problems=rest if problem == NO_PROBLEM else {**rest, part: problem})

@@ -79,9 +79,9 @@ class UsageView:
         entries = supervisor.entries if isinstance(supervisor, SupervisorState) else {}
         return [
             *metrics.disk_families(reader.usage),
-            *metrics.eviction_families(evictor.evictions, evictor.conditions),
+            *metrics.eviction_families(evictor.evicted.counts, evictor.pressure.conditions),
             *metrics.oom_families(reader.listed, watcher.oom_counts),
-            *metrics.round_families(reader.usage, reader.took_s, self._moment()),
+            *metrics.round_families(reader.usage, reader.rounds.took_s, self._moment()),
             *metrics.pod_families(reader.policy.node_name, reader.listed, len(entries)),
             *metrics.actor_families(self._system.list_actors(), self._system.summarize_actors()),
             *metrics.hop_families(self._system.hops(), self._system.dead_letter_counts()),

@@ -358,7 +358,7 @@ class AgentView(ImageView, UsageView):
         pleg, groups = self._kernel.committed(paths.PLEG), self._kernel.committed(paths.CGROUPS)
         evictor = self._kernel.committed(paths.EVICTION)
         watcher = self._kernel.committed(paths.OOM)
-        pressures = evictor.conditions if isinstance(evictor, EvictionState) else ()
+        pressures = evictor.pressure.conditions if isinstance(evictor, EvictionState) else ()
         fresh, doing = (
             pleg_health(pleg, self._now()) if isinstance(pleg, PlegState) else (False, "Pleg has not started")
         )

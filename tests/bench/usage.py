@@ -99,13 +99,13 @@ def measure(pods: int) -> list[Row]:
             found = system.committed(paths.USAGE)
             return found if isinstance(found, UsageState) else UsageState()
 
-        until(lambda: state().published >= 4, "it has warmed up", 60.0)
+        until(lambda: state().rounds.published >= 4, "it has warmed up", 60.0)
         costs, spans = [], []
         for _ in range(ROUNDS):
-            number = state().round
+            number = state().rounds.number
             cpu, began = time.process_time(), time.monotonic()
             system.route(paths.USAGE, ReadUsageNow(asked_by=ActorPath("/bench")))
-            until(lambda number=number: state().published > number, "a round", 60.0, every_s=0.005)
+            until(lambda number=number: state().rounds.published > number, "a round", 60.0, every_s=0.005)
             costs.append((time.process_time() - cpu) * 1000)
             spans.append((time.monotonic() - began) * 1000)
         usage = state().usage

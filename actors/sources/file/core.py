@@ -26,10 +26,15 @@ from actors.sources.file.state import (
     FileState,
     Good,
     Memo,
+    NoLedger,
     Reading,
+    Readings,
+    Recalling,
+    Remembering,
     Stored,
     Unwritten,
     Write,
+    change_readings,
     memo_key,
 )
 from actors.sources.manifest import FILE, read_pod
@@ -76,10 +81,8 @@ def begin(
         node_name=node_name,
         config=config,
         period_s=period_s,
-        remembers=remembers,
-        recalled=not remembers,
-        read_at=now,
-        write_at=now,
+        ledger=Recalling() if remembers else NoLedger(),
+        readings=Readings(next_at=now),
     )
     return plan(state, now, new_op)
 
@@ -89,8 +92,11 @@ def decide(
 ) -> Decision[FileState]:
     """Take in one message and choose what is next."""
     after = absorb(state, message, now)
-    if after.files is not state.files or after.listed is not state.listed:
-        after = replace(after, unwritten=None, confirm_at=first_confirmation(after.files))
+    if after.files is not state.files:
+        after = change_readings(after, confirm_at=first_confirmation(after.files))
+    is_other = after.files is not state.files or (after.found is None) is not (state.found is None)
+    if is_other and isinstance(after.ledger, Remembering):
+        after = replace(after, ledger=replace(after.ledger, unwritten=None))
     return plan(after, now, new_op)
 
 
@@ -98,21 +104,22 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
     """Return what is known after a message."""
     match message:
         case ReadNow():
-            return replace(state, read_at=now)
+            return change_readings(state, next_at=now)
         case Heard(item=FileSettled(path=path)):
-            announced = state.announced
+            announced = state.readings.announced
             at = bisect_left(announced, path)
             if announced[at : at + 1] != (path,):
                 announced = (*announced[:at], path, *announced[at:])
-            return replace(state, announced=announced, read_at=now, subscription=state.subscription.works())
+            state = replace(state, subscription=state.subscription.works())
+            return change_readings(state, announced=announced, next_at=now)
         case StreamEnded(failure=failure):
             # Only a change that was announced shows that the stream works: most folders change seldom.
             ended = state.subscription.ended(failure, now, LISTEN_RETRY, steady_s=NEVER)
             return replace(state, subscription=ended)
         case Outcome():
             return absorb_outcome(state, message, now)
-        case Restarted(path=path) if path == state.config:
-            return replace(state, sent=False)
+        case Restarted(path=path) if path == state.config and state.found is not None:
+            return replace(state, found=replace(state.found, sent=False))
         case Alarm() | Heard() | Restarted() | ChildDied():
             return state
         case _:
@@ -121,30 +128,41 @@ def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instan
 
 def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileState:
     """Return the state after a call ended. An outcome of an earlier incarnation is ignored."""
-    if outcome.op == state.recalling:
-        return absorb_memory(state, outcome)
-    if state.reading is not None and outcome.op == state.reading.op:
-        return absorb_reading(state, state.reading, outcome, now)
-    write = next((write for write in state.writes if write.op == outcome.op), None)
+    reading = state.readings.inflight
+    if reading is not None and outcome.op == reading.op:
+        return absorb_reading(state, reading, outcome, now)
+    match state.ledger:
+        case Recalling(op=op) if op == outcome.op:
+            return absorb_memory(state, outcome)
+        case Remembering() as ledger:
+            return replace(state, ledger=absorb_write(ledger, outcome, now + state.period_s))
+        case NoLedger() | Recalling():
+            return state
+        case _:
+            assert_never(state.ledger)
+
+
+def absorb_write(ledger: Remembering, outcome: Outcome, again_at: Instant) -> Remembering:
+    """Return the ledger's side after a write ended; after a failed one the next is made at `again_at`."""
+    write = next((write for write in ledger.writes if write.op == outcome.op), None)
     if write is None:
-        return state
-    state = replace(state, writes=tuple(other for other in state.writes if other is not write))
+        return ledger
+    ledger = replace(ledger, writes=tuple(other for other in ledger.writes if other is not write))
     if outcome.failure is not None:
-        return replace(state, write_at=now + state.period_s, unwritten=None)
-    stored = state.stored
+        return replace(ledger, write_at=again_at, unwritten=None)
+    stored = ledger.stored
     at = bisect_left(stored, write.path, key=lambda one: one.path)
     after = at + 1 if at < len(stored) and stored[at].path == write.path else at
     fresh = (write.stored,) if write.stored else ()
-    return replace(state, stored=(*stored[:at], *fresh, *stored[after:]))
+    return replace(ledger, stored=(*stored[:at], *fresh, *stored[after:]))
 
 
 def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
     """Take in what the ledger remembers; without it, files that are broken now have no previous pod."""
-    state = replace(state, recalling=None, recalled=True)
     if not isinstance(outcome.result, RecalledAll):
         why = outcome.failure.message if outcome.failure else "no answer"
         problem = f"what files said before the agent started is not known ({why}): a broken file has no previous pod"
-        return replace(state, recall_problem=problem)
+        return replace(state, ledger=Remembering(problem=problem))
     entries, stored = [], []
     lost = [why for _, why in outcome.result.damaged]
     for key, data in outcome.result.entries:
@@ -157,13 +175,8 @@ def absorb_memory(state: FileState, outcome: Outcome) -> FileState:
         entries.append(remembered(state, memo))
     files, _ = resolve(entries)
     problem = f"{len(lost)} remembered manifests were damaged and set aside" if lost else ""
-    return replace(
-        state,
-        files=files,
-        stored=tuple(sorted(stored, key=lambda one: one.path)),
-        recall_problem=problem,
-        lost=tuple(lost),
-    )
+    by_path = tuple(sorted(stored, key=lambda one: one.path))
+    return replace(state, files=files, ledger=Remembering(problem=problem, lost=tuple(lost), stored=by_path))
 
 
 def remembered(state: FileState, memo: Memo) -> FileEntry:
@@ -178,30 +191,30 @@ def remembered(state: FileState, memo: Memo) -> FileEntry:
 
 def absorb_reading(state: FileState, reading: Reading, outcome: Outcome, now: Instant) -> FileState:
     """Take in a reading; a failed one keeps everything, also which files settled before it."""
-    state = replace(state, reading=None)
-    announced = tuple(sorted({*state.announced, *reading.announced}))
+    state = change_readings(state, inflight=None)
+    announced = tuple(sorted({*state.readings.announced, *reading.announced}))
     if not isinstance(outcome.result, ManifestListing):
-        failures = state.failures + 1
+        failures = state.readings.failures + 1
         policy = RetryPolicy(base_s=RETRY_FIRST_S, limit_s=state.period_s)
-        return replace(
+        return change_readings(
             keep_all(state),
             announced=announced,
             failure=outcome.failure,
             failures=failures,
-            read_at=now + policy.wait_s(failures),
+            next_at=now + policy.wait_s(failures),
         )
     doubt = doubt_of(state, outcome.result, reading, now)
     if doubt is not None:
-        before = f", and was {state.place}" if state.place else ""
+        before = f", and was {state.found.place}" if state.found is not None and state.found.place else ""
         failure = Failure(
             kind=FailureKind.UNAVAILABLE,
             message=f"{state.path} is {doubt.digest} now{before}: the next reading decides",
         )
-        return replace(
-            keep_all(state), announced=announced, failure=failure, doubt=doubt, read_at=doubt.due_at
+        return change_readings(
+            keep_all(state), announced=announced, failure=failure, doubt=doubt, next_at=doubt.due_at
         )
     state = take_listing(state, outcome.result, reading, now)
-    return replace(state, read_at=now if state.announced else now + state.period_s)
+    return change_readings(state, next_at=now if state.readings.announced else now + state.period_s)
 
 
 def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
@@ -211,29 +224,41 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
         actions.append(Listen(stream=CHANGES))
         # Changes before the subscription were not announced.
         subscription = state.subscription.opened(now)
-        state = replace(state, subscription=subscription, read_at=min(state.read_at, now))
-    if not state.recalled:
-        if state.recalling is None:
+        state = replace(state, subscription=subscription)
+        state = change_readings(state, next_at=min(state.readings.next_at, now))
+    if isinstance(state.ledger, Recalling):
+        if state.ledger.op is None:
             op = new_op()
             actions.append(call(op, LEDGER, RecallAll(section=SECTION), LEDGER_DEADLINE_S))
-            state = replace(state, recalling=op)
-    elif state.reading is None and now >= next_reading(state):
+            state = replace(state, ledger=Recalling(op=op))
+    elif state.readings.inflight is None and now >= next_reading(state):
         op = new_op()
         actions.append(call(op, MANIFESTS, ReadManifests(path=state.path), READ_DEADLINE_S))
-        reading = Reading(op=op, started_at=now, announced=state.announced)
-        state = replace(state, reading=reading, announced=())
-    if state.listed and not state.sent:
-        actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.pods)))
-        state = replace(state, sent=True)
-    if state.lost:
-        actions.append(Tell(to=paths.EVENTS, message=LedgerDamaged(section=SECTION, whys=state.lost)))
-        state = replace(state, lost=())
-    wanted = wanted_writes(state) if state.unwritten is None else state.unwritten
-    state = replace(state, unwritten=wanted)
-    if wanted and now >= state.write_at:
-        state, writes = start_writes(state, wanted, new_op)
-        actions += writes
-    return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, bool(wanted), now))
+        reading = Reading(op=op, started_at=now, announced=state.readings.announced)
+        state = change_readings(state, inflight=reading, announced=())
+    if state.found is not None and not state.found.sent:
+        actions.append(Tell(to=state.config, message=PodsSeen(source=FILE, pods=state.found.pods)))
+        state = replace(state, found=replace(state.found, sent=True))
+    if isinstance(state.ledger, Remembering):
+        ledger, writing = plan_writes(state, state.ledger, now, new_op)
+        state = replace(state, ledger=ledger)
+        actions += writing
+    return Decision(state=state, actions=tuple(actions), wake_at=wake_at(state, now))
+
+
+def plan_writes(
+    state: FileState, ledger: Remembering, now: Instant, new_op: NewOp
+) -> tuple[Remembering, tuple[Action, ...]]:
+    """Report what the ledger lost, and start the writes that are due."""
+    actions: tuple[Action, ...] = ()
+    if ledger.lost:
+        actions = (Tell(to=paths.EVENTS, message=LedgerDamaged(section=SECTION, whys=ledger.lost)),)
+        ledger = replace(ledger, lost=())
+    wanted = wanted_writes(state, ledger) if ledger.unwritten is None else ledger.unwritten
+    if not wanted or now < ledger.write_at:
+        return replace(ledger, unwritten=wanted), actions
+    ledger, writes = start_writes(ledger, wanted, new_op)
+    return ledger, (*actions, *writes)
 
 
 def call(op: OpId, port: str, what: msgspec.Struct, deadline_s: float) -> Start:
@@ -243,9 +268,9 @@ def call(op: OpId, port: str, what: msgspec.Struct, deadline_s: float) -> Start:
 
 def next_reading(state: FileState) -> Instant:
     """Return when the next reading is due: its period, or what waits to be confirmed."""
-    if state.failure is not None:
-        return state.read_at
-    return min(state.read_at, state.confirm_at)
+    if state.readings.failure is not None:
+        return state.readings.next_at
+    return min(state.readings.next_at, state.readings.confirm_at)
 
 
 def first_confirmation(files: tuple[FileEntry, ...]) -> Instant:
@@ -253,22 +278,23 @@ def first_confirmation(files: tuple[FileEntry, ...]) -> Instant:
     return min((entry.pending.due_at for entry in files if entry.pending), default=NEVER)
 
 
-def wake_at(state: FileState, writes_wanted: bool, now: Instant) -> Instant | None:
+def wake_at(state: FileState, now: Instant) -> Instant | None:
     """Return the latest time of the next decision."""
     times = [*state.subscription.wakes()]
-    if state.recalled and state.reading is None:
+    ledger = state.ledger
+    if not isinstance(ledger, Recalling) and state.readings.inflight is None:
         times.append(next_reading(state))
-    if writes_wanted and not state.writes and state.write_at > now:
-        times.append(state.write_at)
+    if isinstance(ledger, Remembering) and ledger.unwritten and not ledger.writes and ledger.write_at > now:
+        times.append(ledger.write_at)
     return min(times, default=None)
 
 
-def wanted_writes(state: FileState) -> tuple[Unwritten, ...]:
+def wanted_writes(state: FileState, ledger: Remembering) -> tuple[Unwritten, ...]:
     """Return the ledger writes that are missing when those in flight are done."""
-    if not state.remembers or not state.listed:
+    if state.found is None:
         return ()
-    stored = {one.path: one for one in state.stored}
-    for write in state.writes:
+    stored = {one.path: one for one in ledger.stored}
+    for write in ledger.writes:
         stored.pop(write.path, None)
         if write.stored is not None:
             stored[write.path] = write.stored
@@ -286,11 +312,11 @@ def wanted_writes(state: FileState) -> tuple[Unwritten, ...]:
 
 
 def start_writes(
-    state: FileState, wanted: tuple[Unwritten, ...], new_op: NewOp
-) -> tuple[FileState, tuple[Action, ...]]:
+    ledger: Remembering, wanted: tuple[Unwritten, ...], new_op: NewOp
+) -> tuple[Remembering, tuple[Action, ...]]:
     """Start as many of the writes as may be under way at once; one of a file waits for the one before it."""
-    busy = {write.path for write in state.writes}
-    room = WRITES_AT_ONCE - len(state.writes)
+    busy = {write.path for write in ledger.writes}
+    room = WRITES_AT_ONCE - len(ledger.writes)
     writes: list[Write] = []
     actions: list[Action] = []
     held: list[Unwritten] = []
@@ -312,5 +338,5 @@ def start_writes(
             actions.append(call(op, LEDGER, Remember(section=SECTION, key=key, data=data), LEDGER_DEADLINE_S))
             stored = Stored(path=path, digest=memo.digest, holds=memo.holds)
             writes.append(Write(op=op, path=path, stored=stored))
-    after = replace(state, writes=(*state.writes, *writes), unwritten=(*held, *wanted[passed:]))
+    after = replace(ledger, writes=(*ledger.writes, *writes), unwritten=(*held, *wanted[passed:]))
     return after, tuple(actions)

@@ -21,7 +21,7 @@ new one: in between, the pod must not be killed.
 
 from msgspec.structs import replace
 
-from actors.sources.file.state import FileEntry, FileState, Good, Pending, Reading
+from actors.sources.file.state import FileEntry, FileState, Found, Good, Pending, Reading, change_readings
 from actors.sources.manifest import FILE, Origin, read_pod
 from api.ids import Instant
 from api.kube.objects.pod import Pod
@@ -35,11 +35,12 @@ GONE_S = 0.1
 
 def doubt_of(state: FileState, listing: ManifestListing, reading: Reading, now: Instant) -> Pending | None:
     """Return that a reading found another place than was there before, None for what can be taken in."""
-    expected = state.place or ("" if listing.missing else listing.place)
-    if listing.place in ("", expected) or confirmed(state.doubt, listing.place, reading):
+    known, doubt = state.found.place if state.found is not None else "", state.readings.doubt
+    expected = known or ("" if listing.missing else listing.place)
+    if listing.place in ("", expected) or confirmed(doubt, listing.place, reading):
         return None
-    if state.doubt is not None and state.doubt.digest == listing.place:
-        return state.doubt
+    if doubt is not None and doubt.digest == listing.place:
+        return doubt
     return Pending(digest=listing.place, due_at=now + SETTLE_S)
 
 
@@ -49,36 +50,32 @@ def keep_all(state: FileState) -> FileState:
         replace(entry, pending=None) if entry.pending is not None and not entry.pending.digest else entry
         for entry in state.files
     )
-    return replace(state, files=files, doubt=None)
+    return change_readings(replace(state, files=files), doubt=None)
 
 
 def take_listing(state: FileState, listing: ManifestListing, reading: Reading, now: Instant) -> FileState:
     """Return the state after a complete reading."""
-    known = {entry.path: entry for entry in state.files}
+    before, known = state.found, {entry.path: entry for entry in state.files}
+    first = before is None
     files: list[FileEntry] = []
     for file in listing.files:
         entry = known.pop(file.path, None)
-        taken = take_file(entry, file, origin_of(state, file.path), reading, now, first=not state.listed)
+        taken = take_file(entry, file, origin_of(state, file.path), reading, now, first=first)
         files.append(taken)
     for entry in known.values():
-        left = take_absence(entry, reading, now, first=not state.listed)
+        left = take_absence(entry, reading, now, first=first)
         if left is not None:
             files.append(left)
     resolved, pods = resolve(files)
-    return replace(
-        state,
-        files=resolved,
+    found = Found(
         pods=pods,
         ignored=listing.ignored,
         missing=listing.missing,
-        place=listing.place or state.place,
-        doubt=None,
-        listed=True,
-        failure=None,
-        failures=0,
+        place=listing.place or (before.place if before is not None else ""),
         # A periodic reading repeats the list even when it is the same: that repairs a lost one.
-        sent=state.sent and bool(reading.announced) and pods == state.pods,
+        sent=before is not None and before.sent and bool(reading.announced) and pods == before.pods,
     )
+    return change_readings(replace(state, files=resolved, found=found), doubt=None, failure=None, failures=0)
 
 
 def origin_of(state: FileState, path: str) -> Origin:

@@ -3,6 +3,7 @@
 import hashlib
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.rules.subscription import Subscription
 from api.errors import Failure
@@ -91,6 +92,64 @@ Unwritten = tuple[str, Memo | None]
 """A file and its new ledger entry, None for none."""
 
 
+class NoLedger(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The source remembers nothing."""
+
+
+class Recalling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The ledger is to say what files said before the agent started; nothing is read before."""
+
+    op: OpId | None = None
+    """None: to be asked."""
+
+
+class Remembering(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The ledger has answered, well or not; what changes is written to it."""
+
+    problem: str = ""
+    """What of it could not be read."""
+    lost: tuple[str, ...] = ()
+    """Unreadable entries, to be reported as events of the node."""
+    stored: tuple[Stored, ...] = ()
+    unwritten: tuple[Unwritten, ...] | None = None
+    """Ledger writes to do, in order; None: to be computed again."""
+    writes: tuple[Write, ...] = ()
+    write_at: Instant = float("-inf")
+    """No write before this: one failed."""
+
+
+Ledger = NoLedger | Recalling | Remembering
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What the last complete reading showed beside files."""
+
+    pods: tuple[Pod, ...] = ()
+    """What the source wants: the good pods without rivals, in the order of their files."""
+    ignored: tuple[Problem, ...] = ()
+    missing: bool = False
+    place: str = ""
+    """Where the path was when something was there last."""
+    sent: bool = False
+    """The merge was sent the pods."""
+
+
+class Readings(msgspec.Struct, frozen=True, kw_only=True):
+    """The reading in flight, and when the next one is due."""
+
+    inflight: Reading | None = None
+    announced: tuple[str, ...] = ()
+    """Files that settled since the last one began."""
+    next_at: Instant = 0.0
+    confirm_at: Instant = float("inf")
+    """When the first change of a file that waits to be confirmed is due."""
+    failure: Failure | None = None
+    """Why the last one failed."""
+    failures: int = 0
+    doubt: Pending | None = None
+    """That the last one found another place there."""
+
+
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
     """All that the file source knows. `files` are sorted by path."""
 
@@ -98,39 +157,23 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
     node_name: str
     config: Path
     period_s: float
-    remembers: bool
-    recalling: OpId | None = None
-    recalled: bool = False
-    recall_problem: str = ""
-    lost: tuple[str, ...] = ()
-    """Unreadable entries of the ledger, to be reported as events of the node."""
+    ledger: Ledger
     files: tuple[FileEntry, ...] = ()
-    ignored: tuple[Problem, ...] = ()
-    missing: bool = False
-    place: str = ""
-    """Where the path was when something was there last."""
-    doubt: Pending | None = None
-    """That the last reading found another place there."""
-    pods: tuple[Pod, ...] = ()
-    """What the source wants: the good pods without rivals, in the order of their files."""
-    listed: bool = False
-    """One reading was complete: before that nothing is sent."""
-    sent: bool = False
-    reading: Reading | None = None
-    announced: tuple[str, ...] = ()
-    read_at: Instant = 0.0
-    confirm_at: Instant = float("inf")
-    """When the first change in `files` that waits to be confirmed is due."""
-    failure: Failure | None = None
-    """Why the last reading failed."""
-    failures: int = 0
+    found: Found | None = None
+    """None before one reading was complete: before that nothing is sent."""
+    readings: Readings = Readings()
     subscription: Subscription = Subscription()
     """To changes."""
-    stored: tuple[Stored, ...] = ()
-    unwritten: tuple[Unwritten, ...] | None = None
-    """Ledger writes to do, in order; None: to be computed again."""
-    writes: tuple[Write, ...] = ()
-    write_at: Instant = 0.0
+
+    @property
+    def recall_problem(self) -> str:
+        """Return what of the ledger could not be read, empty for nothing."""
+        return self.ledger.problem if isinstance(self.ledger, Remembering) else ""
+
+
+def change_readings(state: FileState, **changes: object) -> FileState:
+    """Return the state with these changes of its readings."""
+    return replace(state, readings=replace(state.readings, **changes))
 
 
 def memo_key(path: str) -> str:
@@ -143,7 +186,7 @@ def rows(state: FileState) -> tuple[SourceRow, ...]:
     top = path_row(state)
     ignored = tuple(
         SourceRow(source="file", where=problem.where, status="ignored", problems=(problem.message,))
-        for problem in state.ignored
+        for problem in (state.found.ignored if state.found is not None else ())
     )
     return (*((top,) if top else ()), *(file_row(entry) for entry in state.files), *ignored)
 
@@ -152,21 +195,22 @@ def path_row(state: FileState) -> SourceRow | None:
     """Return the row of the manifest path itself, None when it has no problem."""
     said = []
     status = "accepted"
-    if state.failure is not None:
+    found, failure = state.found, state.readings.failure
+    if failure is not None:
         status = "unreachable"
-        kept = "; the pods of the last reading are kept" if state.listed else ""
-        said.append(f"{state.failure.message}{kept}")
-    elif not state.listed:
+        kept = "; the pods of the last reading are kept" if found is not None else ""
+        said.append(f"{failure.message}{kept}")
+    elif found is None:
         status = "waiting"
         said.append("not read yet")
-    elif state.missing:
+    elif found.missing:
         status = "waiting"
         said.append("does not exist, which is as good as an empty folder; it is read as soon as it does")
     if state.subscription.why and not state.subscription.is_open:
         said.append(f"{state.subscription.why}; changes are found by looking every {state.period_s:g} s")
     if state.recall_problem:
         said.append(state.recall_problem)
-    if not said and not state.files and not state.ignored:
+    if not said and not state.files and not (found is not None and found.ignored):
         said.append("holds no manifest")
     return SourceRow(source="file", where=state.path, status=status, problems=tuple(said)) if said else None
 
@@ -195,13 +239,21 @@ def file_row(entry: FileEntry) -> SourceRow:
     return SourceRow(source="file", where=entry.path, status=status, pod=pod, problems=said)
 
 
-SAID = ("files", "ignored", "failure", "listed", "missing", "subscription", "recall_problem")
-"""The fields that rows are made from."""
+def sources_of_rows(state: FileState) -> tuple[object, ...]:
+    """Return what rows are made from."""
+    found = state.found
+    of_reading = (found.ignored, found.missing) if found is not None else ()
+    return (state.files, state.readings.failure, state.subscription, state.recall_problem, *of_reading)
 
 
 def changed_rows(before: FileState, after: FileState) -> tuple[SourceRow, ...]:
     """Return the rows that changed, once one reading was complete."""
-    if not after.listed or all(getattr(before, name) is getattr(after, name) for name in SAID):
+    if after.found is None:
         return ()
-    known = set(rows(before)) if before.listed else set()
+    if before.found is None:
+        return rows(after)
+    pairs = zip(sources_of_rows(before), sources_of_rows(after), strict=True)
+    if all(one is other for one, other in pairs):
+        return ()
+    known = set(rows(before))
     return tuple(row for row in rows(after) if row not in known)

@@ -223,7 +223,7 @@ class Checker:
             said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
             if said:
                 self.fail("however many hints, one reading a second", said, path)
-            if cell.committed.hints:
+            if cell.committed.kernel is not None and cell.committed.kernel.count:
                 self.coverage.note("kernel", "told of memory")
         if path == paths.OOM and isinstance(cell.committed, OomState):
             said = oom_broken(cell.committed, self.world.kernel)

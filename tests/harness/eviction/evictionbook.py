@@ -99,7 +99,7 @@ class EvictionBook:
         if path == paths.EVICTION and isinstance(state, EvictionState) and state is not self._state:
             if number != self._number:
                 # It began a moment before its first message: that is when it began to wait for others' victims.
-                self._number, self._own = number, Reckoning(began_at=state.settling_until - KILL_WAIT_S)
+                self._number, self._own = number, Reckoning(began_at=state.settling.until - KILL_WAIT_S)
             self._state = state
             if now < self._own.began_at + KILL_WAIT_S and self._earlier():
                 self._own.over_at = now
@@ -126,7 +126,7 @@ class EvictionBook:
             # A crash on a message loses it: then the state holds another one.
             case UsageRead(usage=usage) if state.usage is usage:
                 self._reckon(usage, now)
-            case ActivePods(pods=pods, leaving=leaving) if state.pods is pods:
+            case ActivePods(pods=pods, leaving=leaving) if state.active is pods:
                 own.active, own.leaving = {one.uid: one for one in pods}, leaving
             case _:
                 pass
@@ -141,8 +141,11 @@ class EvictionBook:
         transition_s = self._world.settings.eviction.transition_s
         due = {KINDS[one.signal].pressure for one in own.since}
         due |= {one for one, at in own.felt.items() if now - at < transition_s}
-        if set(state.conditions) != due:
-            return "pressure is what readings show, and lasts its time", f"{state.conditions}, reckoned {due}"
+        if set(state.pressure.conditions) != due:
+            return (
+                "pressure is what readings show, and lasts its time",
+                f"{state.pressure.conditions}, reckoned {due}",
+            )
         for one in due:
             self._coverage.note("pressure", one)
         return None
@@ -168,8 +171,8 @@ class EvictionBook:
     def _actions(self, state: EvictionState, now: float) -> Iterator[str]:
         """Yield what is wrong with what the manager does."""
         own = self._own
-        fresh = [one for one in state.victims if (one.uid, one.asked_at) not in own.known]
-        own.known = frozenset((one.uid, one.asked_at) for one in state.victims)
+        fresh = [one for one in state.evicted.victims if (one.uid, one.asked_at) not in own.known]
+        own.known = frozenset((one.uid, one.asked_at) for one in state.evicted.victims)
         if len(fresh) > 1:
             yield f"two victims at once: {[one.name for one in fresh]}"
         before = own.doing
@@ -274,7 +277,7 @@ class EvictionBook:
             yield f"{victim.name} is chosen and usage unknown"
             return
         for uid, one in own.active.items():
-            asked = uid != victim.uid and uid in state.asked
+            asked = uid != victim.uid and uid in state.evicted.asked
             if one.ending or asked or is_critical(one.pod):
                 continue
             other = weight(one.pod, rows.get(uid), signal, now, dedicated=dedicated)
@@ -325,7 +328,7 @@ class EvictionBook:
         felt, supervisor = system.committed(paths.EVICTION), system.committed(paths.ADMISSION)
         if not isinstance(felt, EvictionState) or not isinstance(supervisor, AdmissionState):
             return None
-        if felt.usage is None or felt.conditions == supervisor.pressure.conditions:
+        if felt.usage is None or felt.pressure.conditions == supervisor.pressure.conditions:
             self._differs_since = None
             return None
         if self._differs_since is None or supervisor.epoch != self._epoch:
@@ -333,7 +336,7 @@ class EvictionBook:
             self._differs_since, self._epoch = now, supervisor.epoch
         if now - self._differs_since <= self._told_s:
             return None
-        said = f"since {self._differs_since:.0f} s {felt.conditions} is felt and {supervisor.pressure.conditions} known"
+        said = f"since {self._differs_since:.0f} s {felt.pressure.conditions} is felt and {supervisor.pressure.conditions} known"
         return "pressure is told, and told again to a supervisor that began anew", said
 
     def agent_started(self) -> None:

@@ -92,7 +92,7 @@ def eviction_complaints(world: World) -> Iterator[str]:
         return
     if state.usage is None or state.pods is None:
         yield "eviction does not know what is used, or by whom"
-    if state.met or state.doing is not None:
-        yield f"eviction has thresholds met {state.met} and does {state.doing}"
-    if state.conditions or admission.pressure.conditions:
-        yield f"pressure is told: {state.conditions}, to newcomers {admission.pressure.conditions}"
+    if state.pressure.met or state.doing is not None:
+        yield f"eviction has thresholds met {state.pressure.met} and does {state.doing}"
+    if state.pressure.conditions or admission.pressure.conditions:
+        yield f"pressure is told: {state.pressure.conditions}, to newcomers {admission.pressure.conditions}"

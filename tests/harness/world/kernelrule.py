@@ -106,9 +106,10 @@ class KernelBooks:
     def asked(self, number: tuple[int, int], state: EvictionState) -> str:
         """Take in a committed state of the manager; return what is wrong with how often it asks."""
         before = self._asked_at if number == self._of else float("-inf")
-        self._of, self._asked_at = number, state.hint_asked_at
-        if before < state.hint_asked_at < before + ASK_AGAIN_S:
-            return f"it asked at {before} and at {state.hint_asked_at}"
+        asked_at = state.kernel.asked_at if state.kernel is not None else float("-inf")
+        self._of, self._asked_at = number, asked_at
+        if before < asked_at < before + ASK_AGAIN_S:
+            return f"it asked at {before} and at {asked_at}"
         return ""
 
 
@@ -128,5 +129,6 @@ def kernel_complaints(world: World) -> Iterator[str]:
     oom, evictor = world.system.committed(paths.OOM), world.system.committed(paths.EVICTION)
     if not isinstance(oom, OomState) or not oom.subscription.is_open or oom.open or oom.is_watching:
         yield f"{paths.OOM} does not hear the kernel, or has kills that are nobody's: {oom}"
-    if isinstance(evictor, EvictionState) and evictor.hears and not evictor.subscription.is_open:
-        yield f"{paths.EVICTION} does not hear the kernel: {evictor.subscription}"
+    kernel = evictor.kernel if isinstance(evictor, EvictionState) else None
+    if kernel is not None and not kernel.subscription.is_open:
+        yield f"{paths.EVICTION} does not hear the kernel: {kernel.subscription}"

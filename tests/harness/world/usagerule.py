@@ -116,8 +116,9 @@ def draw_usage_faults(seed: int) -> tuple[AnyFault, ...]:
 
 def broken(state: UsageState, memory_bytes: int) -> str:
     """Return what no round may ever say, empty when all is well."""
-    if state.published > state.round:
-        return f"round {state.published} is told before it began ({state.round})"
+    rounds = state.rounds
+    if rounds.published > rounds.number:
+        return f"round {rounds.published} is told before it began ({rounds.number})"
     parts = [(asked.part, asked.uids if asked.part is Part.LOOK else ()) for asked in state.asked.values()]
     if len(parts) != len(set(parts)):
         return f"a part is asked for twice at once: {sorted(parts)}"

@@ -402,8 +402,8 @@ def wait_for_the_last_reading(right):
     """A round is told when all of its parts are in, however long one hangs, and none begins before."""
 
     def ask(state, message, now, new_op):
-        if state.asked and now >= state.next_round_at:
-            state = replace(state, next_round_at=float("inf"))
+        if state.asked and now >= state.rounds.next_at:
+            state = replace(state, rounds=replace(state.rounds, next_at=float("inf")))
         return right(state, message, now, new_op)
 
     return ask
@@ -416,7 +416,14 @@ def give_nothing_in_place(right):
 
 def ask_at_every_hint(right):
     """Each hint of the kernel has usage read, however many there are."""
-    return lambda state, actions, now: right(replace(state, hint_asked_at=float("-inf")), actions, now)
+
+    def follow_hint(state, actions, now):
+        if state.kernel is None:
+            return right(state, actions, now)
+        never_asked = replace(state.kernel, asked_at=float("-inf"))
+        return right(replace(state, kernel=never_asked), actions, now)
+
+    return follow_hint
 
 
 def count_twice(right):

@@ -31,7 +31,8 @@ def know_no_grace(right):
 
     def with_usage(*given):
         state = right(*given)
-        return replace(state, ripe=tuple(one.threshold for one in state.met))
+        met = tuple(replace(one, ripe=True) for one in state.pressure.met)
+        return replace(state, pressure=replace(state.pressure, met=met))
 
     return with_usage
 
@@ -43,7 +44,7 @@ def be_content(right):
 
 def forget_pressure(right):
     """A pressure is over at once, whatever the transition period."""
-    return lambda state, now: tuple(sorted({pressure_of(one.threshold) for one in state.met}))
+    return lambda state, now: tuple(sorted({pressure_of(one.threshold) for one in state.pressure.met}))
 
 
 def spare_nobody(right):
@@ -98,7 +99,7 @@ def let_everybody_in(right):
 
 def ignore_the_dying(right):
     """A new incarnation does not wait for the victim of the last one."""
-    return lambda state: state.whole
+    return lambda pods: pods.whole
 
 
 def bury_the_living(right):

@@ -133,7 +133,7 @@ class Hand:
     def end(self, uid, after_s=0.0):
         """Let a pod stop, and all that it had be removed."""
         self.tell(PodKilled(uid=uid), after_s)
-        left = tuple(one for one in self.state.pods if one.uid != uid)
+        left = tuple(one for one in self.state.active if one.uid != uid)
         return self.tell(ActivePods(pods=left))
 
     def cleared(self, after_s=0.0):
@@ -167,7 +167,7 @@ def test_no_threshold_and_no_limit_is_no_action():
     hand = Hand()
     hand.free, hand.disk_free = 0, 0
     assert hand.read().kill is None
-    assert hand.state.conditions == ()
+    assert hand.state.pressure.conditions == ()
 
 
 def test_a_hard_threshold_takes_the_largest_pod_at_once_with_the_numbers_in_its_message():
@@ -193,7 +193,7 @@ def test_a_hard_threshold_takes_the_largest_pod_at_once_with_the_numbers_in_its_
         "Attempting to reclaim memory",
         "node/n",
     )
-    assert hand.state.evictions == {"memory.available": 1}
+    assert hand.state.evicted.counts == {"memory.available": 1}
 
 
 def test_exactly_the_threshold_is_not_met():
@@ -253,7 +253,7 @@ def test_nobody_goes_before_all_pods_are_known_but_what_never_speaks_is_not_wait
     hand.tell(ActivePods(pods=pods, whole=False))
     assert hand.read(5.0).kill is None
     assert "until all pods are known" in explain(hand.state, hand.now).doing
-    assert hand.wake_at <= hand.state.settling_until
+    assert hand.wake_at <= hand.state.settling.until
     assert hand.read(15.0).kill is None
     assert hand.read(9.0).kill is None
     assert hand.read(2.0).kill.uid == "hog"
@@ -279,7 +279,7 @@ def test_a_supervisor_that_begins_anew_during_an_action_wakes_nobody_without_end
     while isinstance(hand.state.doing, Killing):
         assert hand.wake_at > hand.now
         hand.tell(Alarm(at=hand.wake_at), hand.wake_at - hand.now)
-    assert hand.now >= hand.state.settling_until
+    assert hand.now >= hand.state.settling.until
 
 
 def test_the_same_reading_told_again_decides_nothing():
@@ -352,7 +352,7 @@ def test_old_rows_of_pods_are_not_decided_on():
 def test_a_signal_that_cannot_be_read_neither_triggers_nor_clears():
     hand = Hand(HARD)
     hand.read(memory=None)
-    assert (hand.state.met, hand.kill) == ((), None)
+    assert (hand.state.pressure.met, hand.kill) == ((), None)
     hand.free = 0
     hand.tell(ActivePods())
     hand.read()
@@ -361,7 +361,7 @@ def test_a_signal_that_cannot_be_read_neither_triggers_nor_clears():
     for _ in range(60):
         hand.read(memory=None)
         assert hand.kill is None
-    assert hand.state.conditions == (Pressure.MEMORY,)
+    assert hand.state.pressure.conditions == (Pressure.MEMORY,)
 
 
 def test_what_cannot_be_is_refused_and_said():
@@ -382,9 +382,9 @@ def test_pressure_is_told_at_once_and_lasts_for_the_transition_period():
     assert hand.read().pressure is None
     assert hand.wake_at <= felt + 60.0
     hand.tell(Alarm(at=0.0), felt + 59.0 - hand.now)
-    assert hand.state.conditions == (Pressure.MEMORY,)
+    assert hand.state.pressure.conditions == (Pressure.MEMORY,)
     hand.tell(Alarm(at=0.0), 1.5)
-    assert hand.state.conditions == ()
+    assert hand.state.pressure.conditions == ()
     assert hand.pressure == ()
 
 
@@ -405,7 +405,7 @@ def test_a_soft_threshold_takes_nobody_before_its_grace_and_gives_them_time():
     hand.free = GI
     for _ in range(6):
         assert hand.read().kill is None
-        assert hand.state.conditions == (Pressure.MEMORY,), "pressure is told whatever the grace"
+        assert hand.state.pressure.conditions == (Pressure.MEMORY,), "pressure is told whatever the grace"
     assert hand.read().kill.grace_s == 20
     hand = Hand(soft, max_pod_grace_s=20)
     hand.tell(ActivePods(pods=(pod("hog", grace=7),)))
@@ -437,7 +437,7 @@ def test_a_ripe_threshold_is_over_only_with_its_minimum_reclaim():
     hand.end(hand.kill.uid)
     hand.free = 1536 * MI
     assert hand.read().kill is None
-    assert hand.state.met == ()
+    assert hand.state.pressure.met == ()
 
 
 def test_memory_goes_before_disk():
@@ -526,7 +526,7 @@ def test_images_that_were_enough_save_every_pod():
     hand.tell(ImagesCollected(run=asked.run, removed=3))
     hand.disk_free = 30
     assert hand.read().kill is None
-    assert hand.state.victims == ()
+    assert hand.state.evicted.victims == ()
 
 
 def test_a_collection_that_never_ends_is_waited_for_only_so_long():
@@ -587,8 +587,8 @@ def test_a_pod_over_a_limit_of_its_own_goes_by_its_own_fault_whatever_the_node_h
     assert hand.read(1.0, age_s=2.0).kill is None
     hand.read(1.0)
     assert hand.kill.uid == "tiny"
-    assert hand.state.evictions == {"emptydirfs.limit": 2}
-    assert hand.state.conditions == ()
+    assert hand.state.evicted.counts == {"emptydirfs.limit": 2}
+    assert hand.state.pressure.conditions == ()
 
 
 def test_limits_of_local_storage_can_be_switched_off():

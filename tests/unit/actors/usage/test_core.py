@@ -169,7 +169,7 @@ class World:
 
     def round(self):
         """Let time pass until the next round is due, and carry it out as far as it goes."""
-        self.now = max(self.now, self.state.next_round_at)
+        self.now = max(self.now, self.state.rounds.next_at)
         self.tell(Alarm(at=self.now))
         self.settle()
 
@@ -341,7 +341,7 @@ def test_the_first_rounds_follow_each_other_sooner_then_every_period(world):
     world.begin()
     pauses = []
     for _ in range(WARM_ROUNDS + 2):
-        pauses.append(world.state.next_round_at - world.now)
+        pauses.append(world.state.rounds.next_at - world.now)
         world.round()
     assert pauses[:WARM_ROUNDS] == [2.0] * WARM_ROUNDS
     assert pauses[-1] == 10.0
@@ -349,18 +349,18 @@ def test_the_first_rounds_follow_each_other_sooner_then_every_period(world):
 
 def test_a_light_round_begins_at_once_and_leaves_out_what_is_not_due(world):
     world.begin(WARM_ROUNDS + 1)
-    number = world.state.round
+    number = world.state.rounds.number
     walked_at = world.of("a").disk_as_of
     world.now += 1.0
     world.tell(ReadUsageNow(asked_by=WATCHER, everything=False))
     parts = {asked.part for asked in world.state.asked.values()}
     world.settle()
-    assert world.state.published == number + 1
+    assert world.state.rounds.published == number + 1
     assert world.usage.node.as_of == world.now
     assert world.of("a").as_of == world.now
     assert world.of("a").disk_as_of == walked_at
     assert Part.STATS not in parts
-    assert world.state.next_round_at == world.now + 10.0
+    assert world.state.rounds.next_at == world.now + 10.0
 
 
 def test_a_light_round_never_replaces_a_full_one():
@@ -376,13 +376,13 @@ def test_a_part_that_hangs_holds_up_no_other_and_no_round(world, part):
     world.hanging = {part}
     world.tell(ReadUsageNow(asked_by=WATCHER))
     world.settle()
-    number = world.state.round
-    assert world.state.published == number - 1
+    number = world.state.rounds.number
+    assert world.state.rounds.published == number - 1
     assert world.wake_at == pytest.approx(world.now + PUBLISH_S)
     world.now += PUBLISH_S
     world.tell(Alarm(at=world.now))
-    assert world.state.published == number
-    assert world.state.rounds_late == 1
+    assert world.state.rounds.published == number
+    assert world.state.rounds.late == 1
     # What it had read before is still there, and the next round asks only for the others.
     assert world.of("a").memory is not None
     assert world.usage.node.memory is not None
@@ -582,7 +582,7 @@ def test_a_runtime_that_has_no_such_thing_is_not_asked_again(world):
     refused = Failure(kind=FailureKind.REJECTED, message="it counts nothing")
     world.failing = {ImageFsUsage: refused, ReadContainerStats: refused}
     world.begin(2)
-    assert world.state.unoffered == (Part.IMAGES, Part.STATS)
+    assert {part for part, one in world.state.problems.items() if one.unoffered} == {Part.IMAGES, Part.STATS}
     assert world.usage.troubles == ()
     assert world.usage.node.image_fs is None
     world.asked.clear()
@@ -646,7 +646,7 @@ def test_reading_now_reads_everything_at_once(world):
     world.tell(ReadUsageNow(asked_by=WATCHER))
     world.settle()
     assert {ReadPods, MeasureFolders, ReadContainerStats, ReadNode} <= set(kinds(world.asked))
-    assert world.state.published == world.state.round
+    assert world.state.rounds.published == world.state.rounds.number
 
 
 def test_a_late_watcher_is_told_the_last_round_at_once_and_one_that_left_nothing(world):
@@ -707,7 +707,7 @@ def test_a_node_of_which_nothing_is_known_yet_holds_up_no_round_and_is_asked_abo
     world = World()
     world.facts = None
     world.begin()
-    assert world.state.published == 1
+    assert world.state.rounds.published == 1
     world.wait(SOON_S)
     assert world.follows == 2
     world.facts = NodeFacts()

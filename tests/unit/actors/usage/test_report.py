@@ -1,11 +1,15 @@
 """What UsageManager tells the operator's log."""
 
 from actors.usage.report import report
-from actors.usage.state import Part, UsageState
+from actors.usage.state import Part, PartProblem, UsageState
+
+
+def failing(whys):
+    return {part: PartProblem(failed=why) for part, why in whys.items()}
 
 
 def told(before, after):
-    lines = report(UsageState(failed=before), UsageState(failed=after))
+    lines = report(*(UsageState(problems=failing(whys)) for whys in (before, after)))
     return [(line.text, line.facts["what"], line.facts.get("why")) for line in lines]
 
 
