@@ -16,19 +16,20 @@ from actors.pod.container.dropped import without_dropped
 from actors.pod.container.hook import begun, progressed
 from actors.pod.container.hook import wake_at as hook_wake_at
 from actors.pod.container.image import absorb_report, reask_at, with_wants
-from actors.pod.container.mark import recalled_marks
 from actors.pod.container.probe import absorb_probe, with_probes
 from actors.pod.container.renewal import with_renewed, without_renewed
 from actors.pod.container.stop import is_stopping, joining, stop_messages
+from actors.pod.hookrecord import recalled_marks
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
-from actors.pod.life.event import with_changes, with_ends, with_event, with_refusals
-from actors.pod.life.outcome import absorb_outcome, with_view
-from actors.pod.life.refusal import turned_away
+from actors.pod.life.event import with_changes, with_ends, with_event
+from actors.pod.life.refusal import turned_away, with_refusals
 from actors.pod.life.repeat import next_removal
 from actors.pod.life.stage import MIN_STOP_S, NS, fresh_memo
+from actors.pod.life.volume import removal_is_due, with_volumes
+from actors.pod.outcome import absorb_outcome, with_view
 from actors.pod.planned import Planned
 from actors.pod.report import is_stopped, report
-from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
+from actors.pod.spec.identity import own_grace_s, recorded_grace_s
 from actors.pod.state import (
     BESIDE,
     NO_CONTAINER,
@@ -53,7 +54,6 @@ from actors.pod.state import (
     without_holds,
 )
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
-from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
 from actors.rules.container.role import names_of
 from actors.rules.retry import Retry

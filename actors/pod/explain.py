@@ -3,6 +3,7 @@
 from actors.pod.cgroup.resize import resize_problems
 from actors.pod.container.due import AnyContainer
 from actors.pod.container.hook import sentences
+from actors.pod.container.situation import Situation
 from actors.pod.container.stop import queued
 from actors.pod.life.deadline import left_s
 from actors.pod.life.event import named
@@ -10,7 +11,6 @@ from actors.pod.life.refusal import what_next
 from actors.pod.life.stage import Stage
 from actors.pod.plan import SYNC_STEPS
 from actors.pod.planned import Planned
-from actors.pod.situation import Situation
 from actors.pod.state import (
     BESIDE,
     LIMITING,

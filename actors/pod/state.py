@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.pod.container.mark import HookRun, Marks
-from actors.pod.volume.spec import SubPath
+from actors.pod.hookrecord import HookRun, Marks
+from actors.pod.spec.mount import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of
 from actors.rules.retry import Retry, RetryPolicy

@@ -5,12 +5,10 @@ Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
 
 from msgspec.structs import replace
 
-from actors.pod.cgroup.parent import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.cgroup.resize import ResizeStep
-from actors.pod.container.stop import leaving, stops
 from actors.pod.life.event import with_event
-from actors.pod.life.stage import Stage, host_call, sandbox_stops
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.life.stage import Stage, host_call
+from actors.pod.spec.cgroup import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.state import (
     LIMITING,
     Finished,
@@ -24,7 +22,6 @@ from actors.pod.state import (
     with_hold,
     without_hold,
 )
-from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
 from actors.rules.retry import Retry, RetryPolicy
 from api import paths
@@ -35,7 +32,7 @@ from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import KernelMessage, Restarted
 from api.messages.pod import PodMessage, UpdatePod
 from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
-from api.ports.runtime import RuntimePod, SandboxSpec
+from api.ports.runtime import SandboxSpec
 
 LIMITS_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 """To give a cgroup what the kernel did not take."""
@@ -83,22 +80,6 @@ def former_group(state: PodState) -> str:
     """Return the cgroup that the pod was in before the node's cgroups were configured otherwise; empty: none."""
     before = state.remembered.cgroup_parent if state.remembered is not None else ""
     return before if before and before != state.memo.cgroup_parent else ""
-
-
-def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, wall: WallNs) -> Stage | None:
-    """Return the stage that stops what is in a cgroup that is the pod's no more: it can not be moved alive."""
-    old = former_group(state)
-    if not old:
-        return None
-    why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
-    # What is written meanwhile must go on naming the cgroup that is to be left.
-    there = replace(state, memo=replace(state.memo, cgroup_parent=old))
-    leave = tuple(leaving(one, own_grace_s(pod)) for one in running(observed))
-    stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
-    if stopping is not None:
-        return stopping
-    boxes = sandbox_stops(state)
-    return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
 
 
 def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:

@@ -7,10 +7,8 @@ let it run on (decision 0033), ours ends; its preStop hook is the one that it wa
 
 from msgspec.structs import replace
 
-from actors.pod.container.mark import HookKind
-from actors.pod.container.stop import Leaving, leaving
+from actors.pod.hookrecord import HookKind
 from actors.pod.life.stage import Stage, host_call, removal_of_logs, runtime_call
-from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import PRUNING, PodMemo, PodState
 from actors.rules.container.instance import running
 from actors.rules.container.role import names_of
@@ -26,16 +24,6 @@ def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:
         return ()
     names = names_of(pod.spec)
     return tuple(one for one in state.observed.containers if one.name not in names)
-
-
-def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
-    """Return what runs of such containers, with the pod's grace."""
-    gone = {one.id for one in dropped(state, pod)}
-    return tuple(
-        leaving(one, own_grace_s(pod), f"Container {one.name} is not in the spec of its pod any more")
-        for one in running(state.observed)
-        if one.id in gone
-    )
 
 
 def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:

@@ -1,13 +1,13 @@
 """Which containers run and are to be stopped while their pod goes on, and why."""
 
-from actors.pod.container.dropped import dropped_to_stop
+from actors.pod.container.dropped import dropped
 from actors.pod.container.hook import post_start_of
 from actors.pod.container.probe import Ailing
 from actors.pod.container.stop import Leaving, leaving
 from actors.pod.life.stage import is_changed
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import PodState
-from actors.rules.container.instance import newest_of
+from actors.rules.container.instance import newest_of, running
 from actors.rules.container.role import is_init, lasting
 from api.kube.objects.pod import Pod
 from api.ports.runtime import RuntimeContainer as Instance
@@ -39,3 +39,13 @@ def outgoing(
             text = f"Container {instance.name} resize requires restart, will be restarted"
             found.append(leaving(instance, own_grace_s(pod), text))
     return (*found, *dropped_to_stop(state, pod))
+
+
+def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
+    """Return what runs of containers that the spec names no more, with the pod's grace."""
+    gone = {one.id for one in dropped(state, pod)}
+    return tuple(
+        leaving(one, own_grace_s(pod), f"Container {one.name} is not in the spec of its pod any more")
+        for one in running(state.observed)
+        if one.id in gone
+    )

@@ -7,11 +7,8 @@ import math
 
 import msgspec
 
-from actors.pod.cgroup.parent import settled_parent
-from actors.pod.spec.containerconfig import (
-    container_hash,
-    log_directory,
-)
+from actors.pod.spec.cgroup import settled_parent
+from actors.pod.spec.identity import container_hash, log_directory
 from actors.pod.spec.support import refused_host_image, unsupported_paths
 from actors.pod.state import (
     MEMO_SECTION,

@@ -1,6 +1,6 @@
 """Pods and what a runtime shows of them, as short as a test needs them."""
 
-from actors.pod.spec.containerconfig import container_hash
+from actors.pod.spec.identity import container_hash
 from api.ids import Uid
 from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.pod import Container as Wanted

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.pod.cgroup.parent import cgroup_parent, pod_limits
 from actors.pod.explain import explain
+from actors.pod.spec.cgroup import cgroup_parent, pod_limits
 from api import paths
 from api.errors import FailureKind
 from api.kube.objects.container import Container, ResourceRequirements

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from actors.pod.container.hook import POST_START_LIMIT_S
-from actors.pod.container.mark import HookKind, HookMark, recalled_marks
 from actors.pod.core import begin
 from actors.pod.explain import explain
+from actors.pod.hookrecord import HookKind, HookMark, recalled_marks
 from actors.pod.state import MEMO_SECTION, PodMemo, PodSettings, PodState, Syncing, Terminated, Terminating
 from api.errors import FailureKind
 from api.kube.objects.container import (

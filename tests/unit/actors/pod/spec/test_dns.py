@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.pod.spec.containerconfig import ConfigProblem, container_files, sandbox_spec, sandbox_warnings
+from actors.pod.spec.containerconfig import container_files, sandbox_spec, sandbox_warnings
 from actors.pod.spec.dns import resolver, within_limits
 from actors.pod.spec.hostname import host_name, hosts_text, sandbox_hostname
-from actors.pod.spec.problem import Unfit
+from actors.pod.spec.problem import ConfigProblem, Unfit
 from api.kube.objects.pod import Pod
 from api.kube.poddefault import default_pod
 from api.ports.confinement import Dns

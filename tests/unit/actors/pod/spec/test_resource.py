@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.pod.cgroup.parent import cgroup_parent
+from actors.pod.spec.cgroup import cgroup_parent
 from actors.pod.spec.resource import (
     container_resources,
     is_critical,

@@ -5,9 +5,10 @@ import itertools
 import msgspec
 import pytest
 
-from actors.pod.spec.containerconfig import ConfigProblem, RunImage, container_spec, sandbox_spec
+from actors.pod.spec.containerconfig import container_spec, sandbox_spec
 from actors.pod.spec.identity import go_json, handler_fields
-from actors.pod.spec.security import MASKED, READ_ONLY
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.security import MASKED, READ_ONLY, RunImage
 from actors.rules.container.sysctl import SAFE, forbidden_sysctl
 from api.kube.objects.container import EphemeralContainer, LifecycleHandler
 from api.kube.objects.pod import Pod

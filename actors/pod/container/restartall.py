@@ -10,8 +10,8 @@ Unlike a kubelet's, ours waits for the crash-loop back-off of the container that
 
 import msgspec
 
-from actors.pod.container.due import attempt_of
-from actors.pod.container.turn import used_after
+from actors.pod.container.due import attempt_of, used_after
+from actors.pod.container.situation import Situation
 from actors.pod.life.stage import (
     Stage,
     counted_memo,
@@ -20,7 +20,6 @@ from actors.pod.life.stage import (
     runtime_call,
     stop,
 )
-from actors.pod.situation import Situation
 from actors.pod.state import PRUNING, PodState
 from actors.pod.status.initstatus import may_restart_all
 from actors.rules.container.instance import newest_of

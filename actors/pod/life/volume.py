@@ -6,7 +6,10 @@ Reference ``volumes`` sections 7, 8, 10, 18 and 27, ``pod-lifecycle`` sections 5
 from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage, host_call
-from actors.pod.spec.containerconfig import ConfigProblem, container_sub_paths
+from actors.pod.spec.containerconfig import container_sub_paths
+from actors.pod.spec.mount import SubPath, VolumePath, unprepared
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.volume import has_volumes, volume_path, volume_plans
 from actors.pod.state import (
     BoundPart,
     Finished,
@@ -19,8 +22,6 @@ from actors.pod.state import (
     with_container,
 )
 from actors.pod.status.initstatus import begin_again
-from actors.pod.volume.mount import unprepared
-from actors.pod.volume.spec import SubPath, VolumePath, has_volumes, volume_path, volume_plans
 from actors.rules.container.instance import is_alive
 from actors.rules.retry import RetryPolicy
 from api.errors import Failure

@@ -7,12 +7,20 @@ from msgspec.structs import replace
 
 from actors.pod.cgroup.grouping import grouped, ungrouped
 from actors.pod.cgroup.resize import after_failed_update, after_update
+from actors.pod.container.due import used_after
 from actors.pod.container.hook import absorb_hook
 from actors.pod.container.image import without_image
-from actors.pod.container.turn import used_after
 from actors.pod.life.event import with_event
 from actors.pod.life.repeat import with_answer
 from actors.pod.life.stage import sandbox_stops
+from actors.pod.life.volume import (
+    VOLUME_CALLS,
+    VOLUME_RETRY,
+    concealed,
+    event_prefix,
+    volume_answered,
+    without_parts,
+)
 from actors.pod.spec.containerconfig import sandbox_warnings
 from actors.pod.spec.ending import ending_call
 from actors.pod.state import (
@@ -41,14 +49,6 @@ from actors.pod.state import (
     without_hold,
 )
 from actors.pod.status.history import never_started
-from actors.pod.volume.volume import (
-    VOLUME_CALLS,
-    VOLUME_RETRY,
-    concealed,
-    event_prefix,
-    volume_answered,
-    without_parts,
-)
 from actors.rules.container.instance import is_alive, newest_of, not_back
 from actors.rules.container.knownend import with_known_ends
 from actors.rules.retry import Retry, RetryPolicy

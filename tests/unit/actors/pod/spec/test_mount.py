@@ -3,15 +3,10 @@
 import msgspec
 import pytest
 
-from actors.pod.spec.containerconfig import (
-    ConfigProblem,
-    VolumePath,
-    container_files,
-    container_spec,
-    sandbox_spec,
-)
+from actors.pod.spec.containerconfig import container_files, container_spec, sandbox_spec
 from actors.pod.spec.ending import cut_message, ended_message, ending_call
-from actors.pod.volume.mount import clean
+from actors.pod.spec.mount import VolumePath, clean
+from actors.pod.spec.problem import ConfigProblem
 from api.kube.objects.pod import Pod
 from api.kube.poddefault import default_pod
 from api.ports.confinement import Device, Mount, MountPropagation

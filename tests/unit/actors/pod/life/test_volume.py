@@ -3,8 +3,8 @@
 import pytest
 
 from actors.pod.explain import explain
+from actors.pod.spec.volume import memory_size, volume_plans
 from actors.pod.state import Finished, Gone, Terminated
-from actors.pod.volume.spec import memory_size, volume_plans
 from api.errors import FailureKind
 from api.kube.objects.container import Container, ResourceRequirements, VolumeMount
 from api.kube.objects.pod import Pod, PodSpec
