@@ -19,7 +19,7 @@ from actors.pod.container.image import absorb_report, reask_at, with_wants
 from actors.pod.container.probe import absorb_probe, with_probes
 from actors.pod.container.renewal import with_renewed, without_renewed
 from actors.pod.container.stop import is_stopping, joining, stop_messages
-from actors.pod.hookmark import recalled_marks
+from actors.pod.hookrecord import recalled_marks
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
 from actors.pod.life.event import with_changes, with_ends, with_event
 from actors.pod.life.refusal import turned_away, with_refusals

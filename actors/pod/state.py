@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.pod.hookmark import HookRun, Marks
+from actors.pod.hookrecord import HookRun, Marks
 from actors.pod.spec.mount import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of

@@ -7,7 +7,7 @@ let it run on (decision 0033), ours ends; its preStop hook is the one that it wa
 
 from msgspec.structs import replace
 
-from actors.pod.hookmark import HookKind
+from actors.pod.hookrecord import HookKind
 from actors.pod.life.stage import Stage, host_call, removal_of_logs, runtime_call
 from actors.pod.state import PRUNING, PodMemo, PodState
 from actors.rules.container.instance import running

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from actors.pod.container.hookcall import HookCall, call_of, failure_text, handler_of
-from actors.pod.hookmark import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
+from actors.pod.hookrecord import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
 from actors.pod.life.event import with_event
 from actors.pod.state import (
     RETRY,

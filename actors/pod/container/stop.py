@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from actors.pod.container.hook import grace_left_s as hook_grace_left_s
 from actors.pod.container.hook import sentences
 from actors.pod.container.hookcall import handler_of
-from actors.pod.hookmark import HookKind, HookMark, mark_of, with_mark
+from actors.pod.hookrecord import HookKind, HookMark, mark_of, with_mark
 from actors.pod.life.stage import Stage, remember, stop
 from actors.pod.state import PodMemo, PodState, PortCall, Terminating
 from actors.rules.container.instance import running

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from actors.pod.core import advance, decide, published
-from actors.pod.hookmark import HookKind, HookMark
+from actors.pod.hookrecord import HookKind, HookMark
 from actors.pod.life.stage import fresh_memo
 from actors.pod.life.volume import with_volumes
 from actors.pod.outcome import with_view

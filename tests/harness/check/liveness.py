@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from actors.events.state import EventsState
 from actors.pod.explain import age_s
-from actors.pod.hookmark import HookKind
+from actors.pod.hookrecord import HookKind
 from actors.pod.spec.cgroup import asked_milli
 from actors.pod.spec.support import unsupported_paths
 from actors.pod.state import Finished, PodState, Syncing, Terminating
