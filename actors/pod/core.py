@@ -306,8 +306,7 @@ def told_who_stops(before: PodState, after: PodState, wall: WallNs) -> PodState:
     begins = isinstance(after.life, Terminating) and not isinstance(before.life, Terminating)
     if not begins or kill is None or kill.cause is KillCause.COMPLETED or not is_alive(after.observed):
         return after
-    who = f", asked for by {kill.asked_by}" if kill.asked_by else ""
-    text = f"Stopping the pod: {kill.cause.value}{who}, with {kill.grace_s} s of grace"
+    text = f"Stopping the pod: {kill.cause.value}, grace period {kill.grace_s} s"
     return with_event(after, wall, "Normal", "Stopping", text)
 
 
@@ -394,7 +393,7 @@ def has_ended(planned: Planned) -> bool:
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
     """Go on without what the ledger may know, and say so."""
-    text = "the ledger could not be read: restart counts, back-off and kills in progress may be forgotten"
+    text = "cannot read the ledger: restart counts, back-off and kills in progress may be forgotten"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     return state if state.remembered is not None else replace(state, remembered=PodMemo())
 

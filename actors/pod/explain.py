@@ -181,7 +181,7 @@ def state_sentence(state: PodState) -> str:
     """Return the state of the pod in one sentence."""
     match state.life:
         case Recalling():
-            return "reading what the ledger and the container runtime know of it"
+            return "reading ledger and runtime"
         case Syncing():
             phase = state.base.phase or "Pending"
             ready, of = ready_count(state)
@@ -283,9 +283,10 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
 
 def why(waits: str, coming: tuple[Step, ...]) -> str:
     """Return in a few words what the pod waits for, empty when it waits for nothing."""
-    if coming and coming[0].in_s > 0:
-        return f"{waits}, in {span(coming[0].in_s)}"
-    return waits
+    if not coming or coming[0].in_s <= 0:
+        return waits
+    what, colon, message = waits.partition(": ")
+    return f"{what}, next in {span(coming[0].in_s)}{colon}{message}"
 
 
 def trouble(state: PodState) -> str:

@@ -107,7 +107,7 @@ def rewriting(state: PodState) -> Stage | None:
     """Return the stage that writes what the ledger did not take, None when it took all."""
     if state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
         return None
-    return remember(state, state.memo, "writing again what the ledger did not take")
+    return remember(state, state.memo, "retrying a failed write to the ledger")
 
 
 def stage_of_life(situation: Situation) -> Stage:
@@ -124,12 +124,12 @@ def stage_of_life(situation: Situation) -> Stage:
             held = paused(state, now)
             memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
             if held is None and memo == state.remembered:
-                return remove_volumes(state) or Stage(why="its end is durable")
-            return held or remember(state, memo, "making its end durable", durable=True)
+                return remove_volumes(state) or Stage(why="the end of the pod is recorded")
+            return held or remember(state, memo, "recording the end of the pod", durable=True)
         case Finished():
             return clean_up(state, state.life, now, wall)
         case Gone():
-            return Stage(why="nothing is left of it")
+            return Stage(why="everything is removed")
         case _:
             assert_never(state.life)
 
@@ -146,7 +146,7 @@ def recall(state: PodState, now: Instant) -> Stage:
         ),
         inspection(state),
     )
-    return Stage(calls=calls, why="asking the ledger and the runtime what they know of it")
+    return Stage(calls=calls, why="reading ledger and runtime")
 
 
 # ---------------------------------------------------------------- the steps of a sync
@@ -163,7 +163,7 @@ def sync(situation: Situation) -> Stage:
 
 def wait_for_spec(situation: Situation) -> Stage | None:
     """Wait for a source to say what the pod is to be."""
-    return Stage(why="waiting to be told what it should be") if situation.effective is None else None
+    return Stage(why="waiting for its spec") if situation.effective is None else None
 
 
 def inspect(situation: Situation) -> Stage | None:
@@ -171,7 +171,7 @@ def inspect(situation: Situation) -> Stage | None:
     state = situation.state
     if state.observed is not None and not state.view.look:
         return None
-    return look_first(state, situation.now, "looking at what the runtime shows")
+    return look_first(state, situation.now, "inspecting the runtime")
 
 
 def refuse_unsupported(situation: Situation) -> Stage | None:
@@ -222,22 +222,22 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     if old:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, verdict.attempt):
-        return Stage(why="nothing of it is to run again", ended=True)
+        return Stage(why="no container will run again", ended=True)
     outdated = purge(situation, "")
     if outdated:
         return outdated
     if state.node.confined and state.setup.files is None:
-        return Stage(calls=(node_files(state),), why="reading the node's resolver")
+        return Stage(calls=(node_files(state),), why="reading the node's resolv.conf")
     spec = sandbox_spec(pod, verdict.attempt, state.facts, state.setup.files or NodeFiles())
     if isinstance(spec, ConfigProblem):
         return Stage(
-            why=f"waiting for a sandbox that can be configured: {spec.message}",
+            why=f"waiting for a valid configuration of its sandbox: {spec.message}",
             wake_at=looked_at_anew(situation.now),
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
     call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
-    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=begin_again(pod.spec))
+    return Stage(calls=(call,), why=f"creating its sandbox: {why}", waiting=begin_again(pod.spec))
 
 
 def restart_all_containers(situation: Situation) -> Stage | None:
@@ -267,7 +267,7 @@ def prune_instances(situation: Situation) -> Stage | None:
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
     if not outdated or (pruning is not None and now < pruning.until):
         return None
-    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
+    stage = Stage(calls=outdated, why="removing dead containers, except the last of each name")
     return stage if spaced(state, stage, now).calls else None
 
 
@@ -318,7 +318,7 @@ def rest(situation: Situation) -> Stage:
     if unready is not None and (awaited is None or beside):
         return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
     runs = running(situation.observed)
-    return awaited or Stage(why="all its containers run" if runs else "nothing is due")
+    return awaited or Stage(why="all containers run" if runs else "nothing to do")
 
 
 SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
@@ -368,9 +368,9 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
 def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     """Do what has to be done once in the life of an actor, before its first container."""
     calls = [*group_calls(state, due)]
-    why = "making its folders" if not state.setup.folders else "making its cgroup"
+    why = "creating its folders" if not state.setup.folders else "creating its cgroup"
     if state.setup.grouped and state.setup.folders:
-        why = "giving its cgroup other limits"
+        why = "updating the limits of its cgroup"
     if not state.setup.folders:
         calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
     if state.node.confined and state.setup.files is None:
@@ -392,7 +392,7 @@ def read_endings(state: PodState) -> Stage | None:
         if state.instance(instance.id).termination_message is None
         and (call := ending_call(state.uid, instance)) is not None
     )
-    return Stage(calls=calls, why="reading the last words of what ended") if calls else None
+    return Stage(calls=calls, why="reading termination messages") if calls else None
 
 
 def stop_of_outgoing(situation: Situation) -> Stage | None:
@@ -401,7 +401,7 @@ def stop_of_outgoing(situation: Situation) -> Stage | None:
     Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
     """
     leave = situation.outgoing
-    why = "stopping containers that are not to run on"
+    why = "stopping containers that must not run on"
     return stops(situation.state, leave, situation.now, situation.wall, why=why, in_turn=False)
 
 
@@ -414,7 +414,7 @@ def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[
             continue
         what = sentences(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
         if mark.failure:
-            what = f"the stop of container {container.name}, whose postStart hook failed"
+            what = f"container {container.name} to exit: its postStart hook failed"
         return frozenset(c.name for c in containers[:index]), [Stage(why=f"waiting for {what}")]
     return frozenset(c.name for c in containers), []
 
@@ -423,10 +423,10 @@ def links_and_marks(state: PodState, observed: RuntimePod) -> Stage | None:
     """Return what is done once nothing else is due: link the logs of what runs, write down which hooks are done."""
     links = log_links(state, observed)
     if links:
-        return Stage(calls=links, why="linking the logs of its containers")
+        return Stage(calls=links, why="linking container logs")
     if state.remembered is not None and state.remembered.hooks != state.memo.hooks:
         memo = msgspec.structs.replace(state.memo, kill=None)
-        return remember(state, memo, "remembering which hooks are done")
+        return remember(state, memo, "recording which hooks are done")
     return None
 
 
@@ -455,14 +455,14 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     leave = tuple(leaving(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
         memo = marked(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
-        return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
+        return paused(state, now) or remember(state, memo, "recording the kill", durable=True)
     if state.observed is None or state.view.look:
-        return look_first(state, now, "looking at what still runs")
+        return look_first(state, now, "inspecting what still runs")
     held = paused(state, now)
     if held:
         return held
     in_turn = wall < kill.stop_by
-    why = f"stopping its containers with {left_s} s of grace"
+    why = f"stopping its containers, {left_s} s of grace period left"
     stopping = stops(state, leave, now, wall, why=why, in_turn=in_turn)
     if stopping is not None:
         # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
@@ -475,7 +475,7 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     sandboxes = sandbox_stops(state)
     if sandboxes:
         return Stage(calls=sandboxes, why="stopping its sandbox")
-    return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
+    return Stage(calls=(inspection(state),), why="checking that everything is stopped")
 
 
 def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Stage:
@@ -485,7 +485,7 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
     """
     kill = life.kill
     if state.observed is None or state.view.look:
-        return look_first(state, now, "looking at what is left of it")
+        return look_first(state, now, "inspecting what must be removed")
     held = paused(state, now)
     if held:
         return held
@@ -508,7 +508,7 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
             runtime_call(state, RemoveContainer(uid=state.uid, container_id=c.id))
             for c in state.observed.containers
         )
-        return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
+        return Stage(calls=calls, why="removing containers without a sandbox")
     if kill.deleted:
         return leave_nothing(state, life)
     cleared = clear_node(state, life, ": the node is short of disk") if life.clear else None
@@ -534,7 +534,7 @@ def leave_nothing(state: PodState, life: Finished) -> Stage:
     # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,
     # as it was written: a static pod comes back under its UID, and a power failure would end its next life with this one's end.
     forget = Forget(section=MEMO_SECTION, key=state.uid, durable=True)
-    return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
+    return Stage(calls=(host_call("ledger", forget),), why="removing its record from the ledger")
 
 
 def folder_removal(state: PodState) -> PortCall:
@@ -549,6 +549,6 @@ def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
     alive = running(state.observed)
     if alive:
         calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
-        return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
-    why = "stopping a sandbox that came back after the pod had ended"
+        return Stage(calls=calls, why="stopping containers that started after the end of the pod")
+    why = "stopping a sandbox that became ready after the end of the pod"
     return Stage(calls=sandbox_stops(state), why=why)

@@ -90,7 +90,7 @@ def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, 
     old = former_group(state)
     if not old:
         return None
-    why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
+    why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
     # What is written meanwhile must go on naming the cgroup that is to be left.
     there = replace(state, memo=replace(state.memo, cgroup_parent=old))
     leave = tuple(leaving(one, own_grace_s(pod)) for one in running(observed))
@@ -170,9 +170,7 @@ def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Ins
         driver=state.node.cgroup_driver,
         limits=limits_due(state, pod, due),
     )
-    return Stage(
-        calls=(host_call("cgroups", ensure),), why="giving its cgroup limits that the kernel did not take"
-    )
+    return Stage(calls=(host_call("cgroups", ensure),), why="retrying cgroup limits that the kernel refused")
 
 
 def cpu_told(

@@ -208,7 +208,7 @@ def resize_stage(state: PodState, due: tuple[ResizeStep, ...], now: Instant) -> 
     names = ", ".join(one.container for one in updates)
     return Stage(
         calls=tuple(runtime_call(state, call_of(state, one), one.container) for one in updates),
-        why=f"giving container {names} {updates[0].change} in place",
+        why=f"resizing container {names} in place: {updates[0].change}",
     )
 
 
@@ -253,8 +253,8 @@ def never_restarted(spec: v1.PodSpec, due: tuple[ResizeStep, ...]) -> str:
     if not names:
         return ""
     return (
-        f"container {names} would have to be restarted for it, which restartPolicy Never forbids;"
-        " make the pod anew with the new amounts"
+        f"container {names} must be restarted for the resize, which restartPolicy Never forbids;"
+        " delete the pod and create it with the new resources"
     )
 
 

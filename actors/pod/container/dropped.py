@@ -32,7 +32,7 @@ def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
     """Return what runs of such containers, with the pod's grace."""
     gone = {one.id for one in dropped(state, pod)}
     return tuple(
-        leaving(one, own_grace_s(pod), f"Container {one.name} is not in the spec of its pod any more")
+        leaving(one, own_grace_s(pod), f"Container {one.name} is no longer in the pod spec")
         for one in running(state.observed)
         if one.id in gone
     )
@@ -49,7 +49,7 @@ def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
         return None
     records = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in ended)
     logs = (host_call("podfiles", removal_of_logs(observed, one)) for one in ended if one.log_path)
-    return Stage(calls=(*records, *logs), why="removing containers that its spec has no more")
+    return Stage(calls=(*records, *logs), why="removing containers that are no longer in the spec")
 
 
 def without_dropped(memo: PodMemo, state: PodState) -> PodMemo:

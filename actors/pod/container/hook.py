@@ -142,7 +142,7 @@ def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) ->
     if not alive:
         return over(dropped(state, run), mark, run, now, "interrupted: the container ended")
     if kill is not None and kill.grace_s < run.grace_s:
-        return over(dropped(state, run), mark, run, now, "given up: the grace was shortened")
+        return over(dropped(state, run), mark, run, now, "cancelled: the grace period was shortened")
     if due:
         result = "ok" if mark.pause and is_whole(state, mark, run) else "given up at the end of the grace"
         return over(dropped(state, run), mark, run, now, result)
@@ -297,7 +297,7 @@ def absorb_hook(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -
         return state
     if outcome.failure is not None and outcome.failure.reason == PLAIN_HTTP and not run.plain:
         repeated = replace(run, op=None, plain=True)
-        return tried(replace(state, hooks=(*state.hooks, repeated)), run, now, "again, without TLS")
+        return tried(replace(state, hooks=(*state.hooks, repeated)), run, now, "retried without TLS")
     if run.kind is HookKind.PRE_STOP and is_late(outcome.failure):
         return over(state, mark, run, now, "given up at the end of the grace")
     instance = instance_of(state, mark)
@@ -378,8 +378,11 @@ def tried(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
 
 def sentence(run: HookRun, now: Instant) -> str:
     """Return what is waited for, in words."""
-    left = "" if run.until is None else f" (at most {max(0.0, run.until - now):.0f} s more)"
-    return f"the {run.kind.value} hook of container {run.container}: {run.what}{left}"
+    text = f"the {run.kind.value} hook of container {run.container}: {run.what}"
+    if run.until is None:
+        return text
+    left = f"{max(0.0, run.until - now):.0f} s"
+    return f"{text}; {left} left" if run.op is None else f"{text}; timeout in {left}"
 
 
 def sentences(state: PodState, now: Instant, names: tuple[str, ...] = ()) -> str:

@@ -168,7 +168,7 @@ def call_of(
         return call if own else "the pod has no address yet"
     action = probe.http_get or probe.tcp_socket
     if action is None:
-        return "it has no handler that this agent knows: exec, httpGet, tcpSocket or grpc"
+        return "it has no supported handler: exec, httpGet, tcpSocket or grpc"
     host = action.host or own
     port = number(container.ports, action.port)
     if port is None:

@@ -30,7 +30,9 @@ def note_renewals(situation: Situation) -> Stage | None:
         return None
     kept = tuple(one for one in state.memo.renewed if one not in fresh)
     memo = replace(state.memo, kill=None, renewed=(*kept, *fresh))
-    return remember(state, memo, "remembering what is started again, however it ends", durable=True)
+    return remember(
+        state, memo, "recording which containers are restarted whatever their exit code", durable=True
+    )
 
 
 def with_renewed(state: PodState, calls: tuple[PortCall, ...], renewals: tuple[Instance, ...]) -> PodState:

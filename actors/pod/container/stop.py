@@ -141,7 +141,7 @@ def stops(
     late = unwritten(state, memo)
     if late:
         return remember(
-            state, memo, f"remembering that the preStop hook of {named(late)} begins", durable=True
+            state, memo, f"recording the start of the preStop hook of {named(late)}", durable=True
         )
     calls: list[PortCall] = []
     hooked: list[str] = []
@@ -168,7 +168,7 @@ def stops(
 
 def turn(instance: Instance, before: tuple[str, ...]) -> str:
     """Return in words after whom it is a sidecar's turn to be stopped."""
-    return f"container {instance.name}, whose turn is after {named(before)}"
+    return f"container {instance.name}, after {named(before)}"
 
 
 def queued(state: PodState, wall: WallNs) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import msgspec
 
 from actors.pod.container.due import AnyContainer
 from actors.pod.container.want import report_on
-from actors.pod.life.stage import NS, crash_text, tries
+from actors.pod.life.stage import NS, crash_text, failures_text
 from actors.pod.state import PodState
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
@@ -37,7 +37,7 @@ def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
         since_s=max(0.0, now - hold.since),
         reason=hold.reason,
         message=hold.message,
-        why=f"trying container {name} again after {tries(hold.failures)}: {hold.message}",
+        why=f"retrying container {name} ({failures_text(hold.failures)}): {hold.message}",
     )
 
 
@@ -61,7 +61,7 @@ def crash_wait(
         since_s=max(0, wall - newest.finished_at) / NS,
         reason="CrashLoopBackOff",
         message=crash_text(state, pod, container),
-        why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+        why=f"back-off of container {name} (exit code {newest.exit_code}) before restart {attempt}",
     )
 
 
@@ -76,14 +76,12 @@ def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | 
     retry_at = report.retry_at if report is not None else None
     if report is None:
         asked_s = max(0.0, now - state.told.wants_told_at)
-        why = f"image {image} of container {name}, which is being looked up"
+        why = f"image {image} of container {name}: looking it up"
         return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
     if report.progress is ImageProgress.PULLING:
-        turn = (
-            "which is being fetched" if report.since is not None else "which waits for its turn to be fetched"
-        )
+        how_far = "pulling" if report.since is not None else "queued for pulling"
         pulled_s = max(0.0, now - report.since) if report.since is not None else 0.0
-        why = f"image {image} of container {name}, {turn}"
+        why = f"image {image} of container {name}: {how_far}"
         return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
     return Wait(
         container=name,

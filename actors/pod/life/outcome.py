@@ -86,8 +86,8 @@ from api.ports.volumes import PrepareSubPath, PrepareVolume, RemoveVolumes
 
 T = TypeVar("T", bound=msgspec.Struct)
 LOST = {
-    MEMO_SECTION: "what the agent remembered of the pod is lost: restart counts and back-off may begin again",
-    STATUS_SECTION: "the last status of the pod is lost: it is composed again from what the runtime shows",
+    MEMO_SECTION: "the agent's record of the pod is lost: restart counts and back-off may start again",
+    STATUS_SECTION: "the last status of the pod is lost: it is rebuilt from what the runtime shows",
 }
 """What a page of each section that cannot be read means to its pod."""
 
@@ -449,7 +449,7 @@ def is_image_gone(failure: Failure) -> bool:
 
 def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs) -> PodState:
     """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
-    text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
+    text = f"cannot write the ledger; a restart of the agent may forget this step: {failure.message}"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     remembered = msgspec.msgpack.decode(call.data, type=ready(PodMemo))
     return replace(state, remembered=remembered, rewrite_at=now + REWRITE_S)

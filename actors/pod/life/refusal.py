@@ -70,8 +70,7 @@ def what_next(refusal: Refusal, source: str) -> str:
     """Return in words what changes anything for a pod that was not admitted."""
     if source in ("file", "http"):
         return (
-            f"a changed manifest: a pod that was refused ({refusal.reason}) is not tried again; make room or mend the"
-            " manifest, and a changed one is another pod, which is judged anew (one with a fixed UID has to be removed"
-            " first)"
+            f"a changed manifest: a pod that was rejected ({refusal.reason}) is not retried; make room or fix the"
+            " manifest; the changed pod is admitted again (one with a fixed UID must be removed first)"
         )
-    return f"its removal: a pod that was refused ({refusal.reason}) is not tried again"
+    return f"its removal: a pod that was rejected ({refusal.reason}) is not retried"

@@ -76,7 +76,7 @@ def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
     brief = getattr(first.call, "brief", None)
     what = brief() if callable(brief) else type(first.call).__name__
     return Stage(
-        why=f"waiting to try {what} again after {first.times} answers without effect: {stage.why}",
+        why=f"waiting: retrying {what} ({first.times} answers without effect): {stage.why}",
         wake_at=first.until,
         step=stage.step,
         waiting=stage.waiting,

@@ -84,16 +84,17 @@ def refusal(state: PodState) -> Stage | None:
     unsupported = unsupported_paths(pod, confined=state.node.confined)
     if unsupported:
         what = ", ".join(unsupported)
-        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
+        be, them = ("is", "it") if len(unsupported) == 1 else ("are", "them")
+        whose = "this agent" if unsupported == unsupported_paths(pod, confined=True) else "this runtime"
         return Stage(
-            why=f"waiting for a spec that this agent honours: {what}",
+            why=f"waiting for a spec without {what}",
             pod_reason="Unsupported",
-            pod_message=message,
+            pod_message=f"{what} {be} not supported by {whose}; remove {them}, or run the pod on another node",
         )
     refused = refused_host_image(pod, state.wanted.source, allowed=state.settings.allow_host_image)
     if refused:
         return Stage(
-            why="waiting for a spec that this node accepts",
+            why="waiting for a spec without host images",
             pod_reason="HostImageNotAllowed",
             pod_message=refused,
         )
@@ -108,7 +109,7 @@ def paused(state: PodState, now: Instant) -> Stage | None:
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
     waiting = tuple((name, hold.reason, hold.message) for name in names)
     return Stage(
-        why=f"waiting to try again after {tries(hold.failures)}: {hold.message}",
+        why=f"waiting: retrying ({failures_text(hold.failures)}): {hold.message}",
         wake_at=hold.until,
         since_s=max(0.0, now - hold.since),
         waiting=waiting,
@@ -287,6 +288,6 @@ def fresh_memo(state: PodState) -> PodMemo:
     )
 
 
-def tries(failures: int) -> str:
-    """Return how often something failed, in words."""
-    return "a failed try" if failures == 1 else f"{failures} failed tries"
+def failures_text(failures: int) -> str:
+    """Return how often something failed: ``6 failures``."""
+    return "1 failure" if failures == 1 else f"{failures} failures"

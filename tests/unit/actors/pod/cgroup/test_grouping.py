@@ -115,7 +115,7 @@ def test_a_pod_waits_for_its_cgroup_and_says_so():
     (event,) = [event for event in hand.state.events if event.reason == "FailedCreatePodContainer"]
     assert event.message.startswith("unable to ensure pod container exists: ")
     said = explain(hand.state, hand.now, hand.wall)
-    assert said.waits_for.startswith("to try again after a failed try: ")
+    assert said.waits_for.startswith("retrying (1 failure): ")
     hand.ring(), hand.settle()
     assert hand.status.phase == "Running"
 

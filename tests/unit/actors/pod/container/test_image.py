@@ -100,7 +100,7 @@ def test_an_image_that_is_fetched_is_told_and_explained():
     hand.answer(want, ImageProgress.PULLING, since=since)
     hand.wait(7)
     told = explain(hand.state, hand.now, hand.wall)
-    assert told.waits_for == f"image {IMAGE} of container a, which is being fetched"
+    assert told.waits_for == f"image {IMAGE} of container a: pulling"
     assert told.since_s == pytest.approx(7)
     hand.answer(want, pulled=True, took_s=7.0, waited_s=0.5, size_bytes=1234)
     texts = [event.message for event in hand.state.events]

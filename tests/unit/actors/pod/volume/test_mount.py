@@ -256,7 +256,7 @@ def test_resources_of_another_container_are_found_by_its_name():
 
 
 def test_a_source_that_is_not_honoured_is_refused():
-    assert "does not honour" in value_of({"secretKeyRef": {"name": "s", "key": "k"}})
+    assert "is not supported" in value_of({"secretKeyRef": {"name": "s", "key": "k"}})
 
 
 # last words
