@@ -22,27 +22,27 @@ from actors.pod.cgroup.grouping import (
     in_group,
     is_grouped,
     leave_former,
-    limit_again,
+    retry_limits,
 )
 from actors.pod.cgroup.resize import ResizeStep, resize_stage
 from actors.pod.container.dropped import remove_dropped
-from actors.pod.container.hook import holding_up, sentences
+from actors.pod.container.hook import blocking_hook, hooks_text
 from actors.pod.container.launch import bring_up, waiting_stage
-from actors.pod.container.probe import unready_why
-from actors.pod.container.renewal import note_renewals
-from actors.pod.container.stop import leaving, marked, sidecar_names, stops
-from actors.pod.container.turn import awaited_stage, ended_stage, purge
+from actors.pod.container.probe import unready_text
+from actors.pod.container.renewal import restarts_to_record
+from actors.pod.container.stop import container_stop, sidecar_names, stops, with_pre_stop_records
+from actors.pod.container.turn import awaited_stage, ended_stage, purge_init_containers
 from actors.pod.life.repeat import spaced
 from actors.pod.life.restartall import restart_all
 from actors.pod.life.stage import (
     HOST_DEADLINE_S,
     NS,
     Stage,
+    config_retry_at,
     grace_left_s,
     host_call,
     inspection,
-    look_first,
-    looked_at_anew,
+    inspection_stage,
     node_files,
     paused,
     prunable,
@@ -54,7 +54,7 @@ from actors.pod.life.stage import (
 )
 from actors.pod.situation import Situation
 from actors.pod.spec.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
-from actors.pod.spec.ending import ending_call
+from actors.pod.spec.ending import termination_message_call
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
@@ -69,7 +69,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status.initstatus import begin_again
+from actors.pod.status.initstatus import rows_being_created
 from actors.pod.volume.volume import prepare_volumes, remove_volumes
 from actors.rules.container.instance import is_alive, running
 from actors.rules.container.loglink import link_name
@@ -169,9 +169,9 @@ def wait_for_spec(situation: Situation) -> Stage | None:
 def inspect(situation: Situation) -> Stage | None:
     """Look at what the runtime shows, where that is not known for sure."""
     state = situation.state
-    if state.observed is not None and not state.view.look:
+    if state.observed is not None and not state.view.must_inspect:
         return None
-    return look_first(state, situation.now, "inspecting the runtime")
+    return inspection_stage(state, situation.now, "inspecting the runtime")
 
 
 def refuse_unsupported(situation: Situation) -> Stage | None:
@@ -186,7 +186,7 @@ def back_off(situation: Situation) -> Stage | None:
 
 def read_termination_messages(situation: Situation) -> Stage | None:
     """Read the last words of containers that ended."""
-    return read_endings(situation.state)
+    return termination_message_reads(situation.state)
 
 
 def leave_former_cgroup(situation: Situation) -> Stage | None:
@@ -198,9 +198,9 @@ def leave_former_cgroup(situation: Situation) -> Stage | None:
 def set_up(situation: Situation) -> Stage | None:
     """Make the pod's folders and cgroup, write its first memo."""
     state = situation.state
-    if state.setup.folders and is_grouped(state, situation.changes):
+    if state.setup.folders and is_grouped(state, situation.resize_steps):
         return None
-    return settle_in(state, situation.changes)
+    return settle_in(state, situation.resize_steps)
 
 
 def mount_volumes(situation: Situation) -> Stage | None:
@@ -214,7 +214,7 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     if not verdict.needed:
         return None
     state, pod, observed, why = situation.state, situation.pod, situation.observed, verdict.why
-    leftovers = tuple(leaving(c, own_grace_s(pod)) for c in running(observed))
+    leftovers = tuple(container_stop(c, own_grace_s(pod)) for c in running(observed))
     stopping = stops(state, leftovers, situation.now, situation.wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
@@ -223,7 +223,7 @@ def renew_sandbox(situation: Situation) -> Stage | None:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, verdict.attempt):
         return Stage(why="no container will run again", ended=True)
-    outdated = purge(situation, "")
+    outdated = purge_init_containers(situation, "")
     if outdated:
         return outdated
     if state.node.confined and state.setup.files is None:
@@ -232,12 +232,12 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     if isinstance(spec, ConfigProblem):
         return Stage(
             why=f"waiting for a valid configuration of its sandbox: {spec.message}",
-            wake_at=looked_at_anew(situation.now),
+            wake_at=config_retry_at(situation.now),
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
     call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
-    return Stage(calls=(call,), why=f"creating its sandbox: {why}", waiting=begin_again(pod.spec))
+    return Stage(calls=(call,), why=f"creating its sandbox: {why}", waiting=rows_being_created(pod.spec))
 
 
 def restart_all_containers(situation: Situation) -> Stage | None:
@@ -252,7 +252,7 @@ def end_pod(situation: Situation) -> Stage | None:
 
 def remove_old_init_containers(situation: Situation) -> Stage | None:
     """Remove what init containers left in an earlier sandbox."""
-    return purge(situation, situation.sandbox.current_id)
+    return purge_init_containers(situation, situation.sandbox.current_id)
 
 
 def remove_dropped_containers(situation: Situation) -> Stage | None:
@@ -263,7 +263,7 @@ def remove_dropped_containers(situation: Situation) -> Stage | None:
 def prune_instances(situation: Situation) -> Stage | None:
     """Remove the records of what ended before the last instances."""
     state, now = situation.state, situation.now
-    pruning = state.hold(PRUNING)
+    pruning = state.call_backoff(PRUNING)
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
     if not outdated or (pruning is not None and now < pruning.until):
         return None
@@ -271,21 +271,21 @@ def prune_instances(situation: Situation) -> Stage | None:
     return stage if spaced(state, stage, now).calls else None
 
 
-def remember_restarts(situation: Situation) -> Stage | None:
+def record_restarts(situation: Situation) -> Stage | None:
     """Write down what is stopped only to be started again."""
-    return note_renewals(situation) if situation.outgoing else None
+    return restarts_to_record(situation) if situation.containers_to_stop else None
 
 
-def stop_outgoing(situation: Situation) -> Stage | None:
+def stop_containers(situation: Situation) -> Stage | None:
     """Stop containers that are not to run on: changed, ill, dropped, or to be restarted for a resize."""
-    stopping = stop_of_outgoing(situation)
+    stopping = outgoing_stops(situation)
     return stopping if stopping is not None and stopping.calls else None
 
 
 def resize_in_place(situation: Situation) -> Stage | None:
     """Give what runs, and the pod's cgroup, the amounts that they are to have now."""
-    state, now, due = situation.state, situation.now, situation.changes
-    confining = resize_stage(state, due, now) or limit_again(state, situation.pod, due, now)
+    state, now, due = situation.state, situation.now, situation.resize_steps
+    confining = resize_stage(state, due, now) or retry_limits(state, situation.pod, due, now)
     return confining if confining and spaced(state, confining, now).calls else None
 
 
@@ -296,7 +296,7 @@ def start_container(situation: Situation) -> Stage | None:
 
 def tidy_up(situation: Situation) -> Stage | None:
     """Link the logs of what runs, write down which hooks are done."""
-    return links_and_marks(situation.state, situation.observed)
+    return link_logs_and_record_hooks(situation.state, situation.observed)
 
 
 def await_start(situation: Situation) -> Stage | None:
@@ -307,14 +307,14 @@ def await_start(situation: Situation) -> Stage | None:
 
 def await_stops(situation: Situation) -> Stage | None:
     """Wait for hooks of what is to be stopped."""
-    return stop_of_outgoing(situation)
+    return outgoing_stops(situation)
 
 
 def rest(situation: Situation) -> Stage:
     """Do nothing: wait for an init container or a probe, if for anything."""
     awaited = awaited_stage(situation)
     beside = situation.progress.awaited in {one.name for one in sidecars(situation.pod.spec)}
-    unready = unready_why(situation.state, situation.now)
+    unready = unready_text(situation.state, situation.now)
     if unready is not None and (awaited is None or beside):
         return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
     runs = running(situation.observed)
@@ -336,8 +336,8 @@ SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
     remove_old_init_containers,
     remove_dropped_containers,
     prune_instances,
-    remember_restarts,
-    stop_outgoing,
+    record_restarts,
+    stop_containers,
     resize_in_place,
     start_container,
     tidy_up,
@@ -353,7 +353,7 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
     state, now = situation.state, situation.now
     waiting = {wait.container for wait in situation.waits}
     reach, stuck = within_reach(state, situation.pod, now)
-    for container in situation.due:
+    for container in situation.containers_to_start:
         regular = not isinstance(container, EphemeralContainer)
         if container.name in waiting or (regular and container.name not in reach):
             continue
@@ -382,7 +382,7 @@ def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     return msgspec.structs.replace(page, calls=(*page.calls, *calls))
 
 
-def read_endings(state: PodState) -> Stage | None:
+def termination_message_reads(state: PodState) -> Stage | None:
     """Return the stage that reads the last words of what ended, None when all are known."""
     if not state.node.confined or state.observed is None:
         return None
@@ -390,36 +390,38 @@ def read_endings(state: PodState) -> Stage | None:
         PortCall(port="podfiles", call=call, deadline_s=HOST_DEADLINE_S, container=instance.name)
         for instance in state.observed.containers
         if state.instance(instance.id).termination_message is None
-        and (call := ending_call(state.uid, instance)) is not None
+        and (call := termination_message_call(state.uid, instance)) is not None
     )
     return Stage(calls=calls, why="reading termination messages") if calls else None
 
 
-def stop_of_outgoing(situation: Situation) -> Stage | None:
+def outgoing_stops(situation: Situation) -> Stage | None:
     """Return the stop of what is not to run on, or the wait for its hooks; None when all is to run on.
 
     Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
     """
-    leave = situation.outgoing
+    leave = situation.containers_to_stop
     why = "stopping containers that must not run on"
-    return stops(situation.state, leave, situation.now, situation.wall, why=why, in_turn=False)
+    return stops(situation.state, leave, situation.now, situation.wall, why=why, sidecars_last=False)
 
 
 def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[str], list[Stage]]:
     """Return the containers that may be started, and the wait of the others: for the postStart hook of one before them."""
     containers = in_order(pod.spec)
     for index, container in enumerate(containers):
-        mark = holding_up(state, container)
-        if mark is None:
+        record = blocking_hook(state, container)
+        if record is None:
             continue
-        what = sentences(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
-        if mark.failure:
+        what = (
+            hooks_text(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
+        )
+        if record.failure:
             what = f"container {container.name} to exit: its postStart hook failed"
         return frozenset(c.name for c in containers[:index]), [Stage(why=f"waiting for {what}")]
     return frozenset(c.name for c in containers), []
 
 
-def links_and_marks(state: PodState, observed: RuntimePod) -> Stage | None:
+def link_logs_and_record_hooks(state: PodState, observed: RuntimePod) -> Stage | None:
     """Return what is done once nothing else is due: link the logs of what runs, write down which hooks are done."""
     links = log_links(state, observed)
     if links:
@@ -452,24 +454,24 @@ def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     """Stop everything, prove it, in this order: durable intent, containers, sandboxes, proof."""
     left_s = grace_left_s(kill, wall)
-    leave = tuple(leaving(c, left_s) for c in running(state.observed))
+    leave = tuple(container_stop(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
-        memo = marked(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
+        memo = with_pre_stop_records(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
         return paused(state, now) or remember(state, memo, "recording the kill", durable=True)
-    if state.observed is None or state.view.look:
-        return look_first(state, now, "inspecting what still runs")
+    if state.observed is None or state.view.must_inspect:
+        return inspection_stage(state, now, "inspecting what still runs")
     held = paused(state, now)
     if held:
         return held
-    in_turn = wall < kill.stop_by
+    sidecars_last = wall < kill.stop_by
     why = f"stopping its containers, {left_s} s of grace period left"
-    stopping = stops(state, leave, now, wall, why=why, in_turn=in_turn)
+    stopping = stops(state, leave, now, wall, why=why, sidecars_last=sidecars_last)
     if stopping is not None:
         # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
-        timed = sidecar_names(state) and in_turn
+        timed = sidecar_names(state) and sidecars_last
         used_up = now + (kill.stop_by - wall) / NS if timed else None
         return msgspec.structs.replace(stopping, wake_at=used_up)
-    ended = read_endings(state)
+    ended = termination_message_reads(state)
     if ended:
         return ended
     sandboxes = sandbox_stops(state)
@@ -484,8 +486,8 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
     Where the node is short of disk nothing but the status is kept.
     """
     kill = life.kill
-    if state.observed is None or state.view.look:
-        return look_first(state, now, "inspecting what must be removed")
+    if state.observed is None or state.view.must_inspect:
+        return inspection_stage(state, now, "inspecting what must be removed")
     held = paused(state, now)
     if held:
         return held

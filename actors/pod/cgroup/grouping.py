@@ -7,22 +7,22 @@ from msgspec.structs import replace
 
 from actors.pod.cgroup.parent import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.cgroup.resize import ResizeStep
-from actors.pod.container.stop import leaving, stops
+from actors.pod.container.stop import container_stop, stops
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import Stage, host_call, sandbox_stops
 from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import (
     LIMITING,
+    CallBackoff,
     Finished,
-    Hold,
     PodState,
     PortCall,
     Recalling,
     Syncing,
     Terminating,
     change_setup,
-    with_hold,
-    without_hold,
+    with_call_backoff,
+    without_call_backoff,
 )
 from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
@@ -93,7 +93,7 @@ def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, 
     why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
     # What is written meanwhile must go on naming the cgroup that is to be left.
     there = replace(state, memo=replace(state.memo, cgroup_parent=old))
-    leave = tuple(leaving(one, own_grace_s(pod)) for one in running(observed))
+    leave = tuple(container_stop(one, own_grace_s(pod)) for one in running(observed))
     stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
@@ -115,7 +115,7 @@ def ungrouped(state: PodState, parent: str) -> PodState:
     if not isinstance(state.life, Finished):
         return state
     own = state.memo.cgroup_parent
-    gone = parent == own if own else not state.calls.inflight and state.hold("") is None
+    gone = parent == own if own else not state.calls.inflight and state.call_backoff("") is None
     return replace(state, life=replace(state.life, ungrouped=gone))
 
 
@@ -135,20 +135,20 @@ def grouped(
     """
     for text in made.unapplied:
         state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
-    state = limits_held(state, made.unapplied, now)
+    state = with_limits_backoff(state, made.unapplied, now)
     pod = state.desired
     exact = pod is not None and call.limits == pod_limits(pod, state.node)
     granted_to = pod if exact else None
     return change_setup(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=granted_to)
 
 
-def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
+def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
     """Return the state with a hold for the limits that the kernel did not take, without one when it took all."""
-    before = state.hold(LIMITING)
+    before = state.call_backoff(LIMITING)
     if not unapplied:
-        return without_hold(state, LIMITING)
+        return without_call_backoff(state, LIMITING)
     failures = before.failures + 1 if before is not None else 1
-    hold = Hold(
+    backoff = CallBackoff(
         container=LIMITING,
         call=EnsurePodCgroup.__name__,
         since=before.since if before is not None else now,
@@ -157,13 +157,13 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> Po
         reason="",
         message="; ".join(unapplied),
     )
-    return with_hold(state, hold)
+    return with_call_backoff(state, backoff)
 
 
-def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
+def retry_limits(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
-    hold = state.hold(LIMITING)
-    if hold is None or now < hold.until:
+    backoff = state.call_backoff(LIMITING)
+    if backoff is None or now < backoff.until:
         return None
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,
@@ -173,7 +173,7 @@ def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Ins
     return Stage(calls=(host_call("cgroups", ensure),), why="retrying cgroup limits that the kernel refused")
 
 
-def cpu_told(
+def cpu_messages(
     before: PodState, after: PodState, message: PodMessage | KernelMessage | None
 ) -> tuple[Action, ...]:
     """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""

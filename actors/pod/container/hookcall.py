@@ -65,7 +65,7 @@ def recorded_handler(instance: Instance) -> LifecycleHandler | None:
         return None
 
 
-def call_of(
+def hook_call(
     state: PodState,
     instance: Instance,
     handler: LifecycleHandler,

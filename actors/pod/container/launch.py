@@ -5,12 +5,12 @@ from actors.pod.container.due import AnyContainer
 from actors.pod.container.ephemeral import target_id
 from actors.pod.container.hook import with_pending
 from actors.pod.container.wait import Wait
-from actors.pod.container.want import report_on
+from actors.pod.container.want import image_report
 from actors.pod.life.stage import (
     Stage,
+    config_retry_at,
     counted_memo,
     host_call,
-    looked_at_anew,
     node_files,
     remember,
     runtime_call,
@@ -99,7 +99,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
         return refused(name, parts, now)
     if parts:
         return Stage(calls=parts, why=f"preparing the subPath mounts of container {name}")
-    report = report_on(state, want)
+    report = image_report(state, want)
     assert report is not None
     image = RunImage(ref=report.ref, user=report.user, user_name=report.user_name)
     spec = container_spec(
@@ -129,6 +129,6 @@ def refused(name: str, problem: ConfigProblem, now: Instant) -> Stage:
     """Return the wait for a definition that can be carried out."""
     return Stage(
         why=f"waiting for a valid configuration of container {name}: {problem.message}",
-        wake_at=looked_at_anew(now),
+        wake_at=config_retry_at(now),
         waiting=((name, problem.reason, problem.message),),
     )

@@ -14,14 +14,14 @@ from api.ports.runtime import RemoveContainer, RuntimeContainerState
 from api.ports.runtime import RuntimeContainer as Instance
 
 
-def purge(situation: Situation, sandbox_id: str) -> Stage | None:
+def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None:
     """Return the stage that removes what init containers left in other sandboxes, None when there is nothing.
 
     An old result must not count for the sandbox of today, whoever reads it. What is lost with the records is their
     numbers: these are remembered first.
     """
     state, pod, observed = situation.state, situation.pod, situation.observed
-    pruning = state.hold(PRUNING)
+    pruning = state.call_backoff(PRUNING)
     if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.until):
         return None
     gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)

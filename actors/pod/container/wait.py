@@ -3,7 +3,7 @@
 import msgspec
 
 from actors.pod.container.due import AnyContainer
-from actors.pod.container.want import report_on
+from actors.pod.container.want import image_report
 from actors.pod.life.stage import NS, crash_text, failures_text
 from actors.pod.state import PodState
 from api.ids import Instant, WallNs
@@ -26,18 +26,18 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
+def call_backoff_wait(state: PodState, name: str, now: Instant) -> Wait | None:
     """Return the wait after failed tries."""
-    hold = state.hold(name)
-    if hold is None or now >= hold.until:
+    backoff = state.call_backoff(name)
+    if backoff is None or now >= backoff.until:
         return None
     return Wait(
         container=name,
-        until=hold.until,
-        since_s=max(0.0, now - hold.since),
-        reason=hold.reason,
-        message=hold.message,
-        why=f"retrying container {name} ({failures_text(hold.failures)}): {hold.message}",
+        until=backoff.until,
+        since_s=max(0.0, now - backoff.since),
+        reason=backoff.reason,
+        message=backoff.message,
+        why=f"retrying container {name} ({failures_text(backoff.failures)}): {backoff.message}",
     )
 
 
@@ -69,19 +69,19 @@ def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | 
     """Return the wait for an image."""
     if want is None:
         return None
-    report = report_on(state, want)
+    report = image_report(state, want)
     if report is not None and report.progress is ImageProgress.READY:
         return None
     name, image = want.container, want.image
     retry_at = report.retry_at if report is not None else None
     if report is None:
-        asked_s = max(0.0, now - state.told.wants_told_at)
+        asked_s = max(0.0, now - state.sent.wants_sent_at)
         why = f"image {image} of container {name}: looking it up"
         return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
     if report.progress is ImageProgress.PULLING:
-        how_far = "pulling" if report.since is not None else "queued for pulling"
+        step = "pulling" if report.since is not None else "queued for pulling"
         pulled_s = max(0.0, now - report.since) if report.since is not None else 0.0
-        why = f"image {image} of container {name}: {how_far}"
+        why = f"image {image} of container {name}: {step}"
         return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
     return Wait(
         container=name,

@@ -27,7 +27,7 @@ FIRST_WAIT_S = 0.25
 WAIT_LIMIT_S = 30.0
 FORGET_S = 120.0
 REPEAT_LIMIT = 256
-FREE = (InspectPod, ReadNodeFiles, Remember)
+UNSPACED = (InspectPod, ReadNodeFiles, Remember)
 """Calls that follow others, which are spaced: a look after each failure, the node's files for each container. What was to be
 written counts as written whatever the ledger answers."""
 
@@ -36,7 +36,7 @@ REMOVALS = (RemoveContainer, RemoveContainerLogs, RemoveSandbox)
 
 def with_answer(state: PodState, call: msgspec.Struct, now: Instant) -> PodState:
     """Return the state that counts an answer to a call, and says when an equal one may be made."""
-    if isinstance(call, FREE):
+    if isinstance(call, UNSPACED):
         return state
     asked = bare(call)
     lately = [one for one in state.calls.repeats if now - one.at < FORGET_S]
@@ -59,7 +59,7 @@ def bare(call: msgspec.Struct) -> msgspec.Struct:
 
 def waiting_for(state: PodState, what: PortCall, now: Instant) -> Repeat | None:
     """Return the answers after which this call waits, None where it may be made."""
-    if not state.calls.repeats or isinstance(what.call, FREE):
+    if not state.calls.repeats or isinstance(what.call, UNSPACED):
         return None
     asked = bare(what.call)
     return next((one for one in state.calls.repeats if one.until > now and one.call == asked), None)

@@ -10,7 +10,7 @@ Unlike a kubelet's, ours waits for the crash-loop back-off of the container that
 
 import msgspec
 
-from actors.pod.container.due import attempt_of
+from actors.pod.container.due import next_attempt
 from actors.pod.container.turn import used_after
 from actors.pod.life.stage import (
     Stage,
@@ -53,7 +53,7 @@ def restart_all(situation: Situation) -> Stage | None:
     if alive:
         calls = tuple(stop(state, one, 0) for one in alive)
         return Stage(calls=calls, why="stopping all containers to restart them")
-    pruning = state.hold(PRUNING)
+    pruning = state.call_backoff(PRUNING)
     if pruning is not None and situation.now < pruning.until:
         why = f"waiting: retrying to remove all containers before their restart: {pruning.message}"
         return Stage(why=why, wake_at=pruning.until)
@@ -69,7 +69,7 @@ def begin(
     """Return the step that writes down that all is restarted, and which numbers were used; None before its time."""
     for container in (one for one in in_order(pod.spec) if one.name in askers):
         newest = newest_of(state.observed, container.name)
-        attempt = attempt_of(state, container.name, newest)
+        attempt = next_attempt(state, container.name, newest)
         if crash_wait_s(state, container, newest, wall, attempt) > 0:
             continue
         counted = counted_memo(state, container, newest, wall, attempt)

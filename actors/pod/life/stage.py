@@ -103,23 +103,23 @@ def refusal(state: PodState) -> Stage | None:
 
 def paused(state: PodState, now: Instant) -> Stage | None:
     """Return the wait after a failed try of the pod as a whole, None when there is none."""
-    hold = state.hold("")
-    if hold is None or now >= hold.until:
+    backoff = state.call_backoff("")
+    if backoff is None or now >= backoff.until:
         return None
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
-    waiting = tuple((name, hold.reason, hold.message) for name in names)
+    waiting = tuple((name, backoff.reason, backoff.message) for name in names)
     return Stage(
-        why=f"waiting: retrying ({failures_text(hold.failures)}): {hold.message}",
-        wake_at=hold.until,
-        since_s=max(0.0, now - hold.since),
+        why=f"waiting: retrying ({failures_text(backoff.failures)}): {backoff.message}",
+        wake_at=backoff.until,
+        since_s=max(0.0, now - backoff.since),
         waiting=waiting,
     )
 
 
-def look_first(state: PodState, now: Instant, why: str) -> Stage:
+def inspection_stage(state: PodState, now: Instant, why: str) -> Stage:
     """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
-    hold = state.hold("")
-    held = paused(state, now) if hold is not None and hold.call == InspectPod.__name__ else None
+    backoff = state.call_backoff("")
+    held = paused(state, now) if backoff is not None and backoff.call == InspectPod.__name__ else None
     return held or Stage(calls=(inspection(state),), why=why)
 
 
@@ -179,7 +179,7 @@ def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
     )
 
 
-def looked_at_anew(now: Instant) -> Instant:
+def config_retry_at(now: Instant) -> Instant:
     """Return when a definition that could not be carried out is looked at anew: the same instant whenever that is asked."""
     return (math.floor(now / CONFIG_RETRY_S) + 1) * CONFIG_RETRY_S
 

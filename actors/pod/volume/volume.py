@@ -18,8 +18,8 @@ from actors.pod.state import (
     change_setup,
     with_container,
 )
-from actors.pod.status.initstatus import begin_again
-from actors.pod.volume.mount import unprepared
+from actors.pod.status.initstatus import rows_being_created
+from actors.pod.volume.mount import sub_path_error
 from actors.pod.volume.spec import SubPath, VolumePath, has_volumes, volume_path, volume_plans
 from actors.rules.container.instance import is_alive
 from api.errors import Failure
@@ -62,7 +62,7 @@ def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
     )
     if not calls:
         return None
-    return Stage(calls=calls, why="preparing its volumes", waiting=begin_again(pod.spec))
+    return Stage(calls=calls, why="preparing its volumes", waiting=rows_being_created(pod.spec))
 
 
 def ready_paths(state: PodState) -> tuple[VolumePath, ...]:
@@ -105,7 +105,7 @@ def remove_volumes(state: PodState) -> Stage | None:
 
 def removal_is_due(state: PodState) -> bool:
     """Tell whether volumes are to be removed now: never while anything of the pod may run."""
-    if state.unmounted or state.view.look or state.observed is None or is_alive(state.observed):
+    if state.unmounted or state.view.must_inspect or state.observed is None or is_alive(state.observed):
         return False
     return state.memo.volumes or state.desired is None
 
@@ -149,7 +149,7 @@ def concealed(call: object, failure: Failure) -> Failure:
     A failure with a reason to publish was worded for that.
     """
     if isinstance(call, PrepareSubPath) and not failure.reason:
-        return replace(failure, message=unprepared(call.volume, call.container))
+        return replace(failure, message=sub_path_error(call.volume, call.container))
     return failure
 
 

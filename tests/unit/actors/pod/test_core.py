@@ -219,7 +219,7 @@ def test_a_container_that_cannot_be_started_is_removed_before_the_next_try():
     assert by_name["a"].state.waiting.reason == "RunContainerError"
     assert hand.ring() == [RemoveContainer(uid="u1", container_id=by_name["a"].container_id)]
     hand.settle()
-    assert hand.state.holds == ()
+    assert hand.state.call_backoffs == ()
     assert all(c.ready for c in hand.status.container_statuses)
 
 

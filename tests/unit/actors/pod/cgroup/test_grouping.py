@@ -265,6 +265,6 @@ def test_a_limit_that_the_kernel_did_not_take_is_tried_again_until_it_does():
     hand.world.made = PodCgroupMade()
     hand.ring(), hand.settle()
     said = explain(hand.state, hand.now, hand.wall)
-    assert (said.problems, said.next, hand.state.hold("(limits)")) == ((), (), None)
+    assert (said.problems, said.next, hand.state.call_backoff("(limits)")) == ((), (), None)
     (event,) = (event for event in hand.state.events if event.reason == "FailedPodCgroupLimit")
     assert event.count == 3

@@ -10,7 +10,7 @@ from actors.pod.spec.containerconfig import (
     container_spec,
     sandbox_spec,
 )
-from actors.pod.spec.ending import cut_message, ended_message, ending_call
+from actors.pod.spec.ending import cut_message, termination_message, termination_message_call
 from actors.pod.volume.mount import clean
 from api.kube.objects.pod import Pod
 from api.kube.poddefault import default_pod
@@ -294,7 +294,7 @@ FALLS = "FallbackToLogsOnError"
     ],
 )
 def test_when_last_words_are_read_and_whether_the_log_stands_in(asked, call):
-    found = ending_call("u1", ended(**asked))
+    found = termination_message_call("u1", ended(**asked))
     if call is None:
         assert found is None
     else:
@@ -310,7 +310,7 @@ def test_when_last_words_are_read_and_whether_the_log_stands_in(asked, call):
     [("", "", ""), ("a", "", "a"), ("", "b", "b"), ("a", "b", "a: b")],
 )
 def test_what_the_runtime_says_and_what_was_left_are_joined(runtime, left, both):
-    assert ended_message(runtime, left) == both
+    assert termination_message(runtime, left) == both
 
 
 def test_messages_of_many_containers_share_the_room():
