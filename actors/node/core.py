@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.node.state import NODE, RUNTIME, NodeState, Poll, facts_of
+from actors.rules.retry import RetryPolicy
 from api.ids import Instant, OpId
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
@@ -19,7 +20,7 @@ from api.ports.runtime import RuntimeInfo, RuntimeStatus
 
 PERIOD_S = 10.0
 DEADLINE_S = 10.0
-FIRST_RETRY_S, RETRY_LIMIT_S = 1.0, 5.0
+RETRY = RetryPolicy(base_s=1.0, limit_s=5.0)
 """A runtime that comes back is found soon: pods wait for it."""
 
 
@@ -72,8 +73,8 @@ def answered(poll: Poll, outcome: Outcome) -> Poll:
     if outcome.failure is None:
         # Counted from the start, so that both questions stay one wake-up.
         return Poll(due_at=outcome.started_at + PERIOD_S)
-    wait_s = min(FIRST_RETRY_S * 2 ** min(poll.failures, 8), RETRY_LIMIT_S)
-    return Poll(due_at=outcome.ended_at + wait_s, failures=poll.failures + 1, failure=outcome.failure)
+    failures = poll.failures + 1
+    return Poll(due_at=outcome.ended_at + RETRY.wait_s(failures), failures=failures, failure=outcome.failure)
 
 
 def news(before: NodeState, after: NodeState) -> tuple[Action, ...]:

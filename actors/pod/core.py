@@ -15,19 +15,20 @@ from actors.pod.cgroup.resize import with_confined, with_resize_events
 from actors.pod.container.dropped import without_dropped
 from actors.pod.container.hook import begin_due_hooks, hook_wake_at, progressed
 from actors.pod.container.image import absorb_image_report, resend_wants_at, with_wants
-from actors.pod.container.mark import recalled_hook_records
 from actors.pod.container.probe import absorb_probe, with_probes
 from actors.pod.container.renewal import with_renewed, without_renewed
 from actors.pod.container.stop import is_stopping, joining, stop_messages
+from actors.pod.hookrecord import recalled_hook_records
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
-from actors.pod.life.event import with_changes, with_ends, with_event, with_refusals
-from actors.pod.life.outcome import absorb_outcome, with_view
-from actors.pod.life.refusal import rejected
+from actors.pod.life.event import with_changes, with_ends, with_event
+from actors.pod.life.refusal import rejected, with_refusals
 from actors.pod.life.repeat import next_removal
 from actors.pod.life.stage import MIN_STOP_S, NS, fresh_memo
+from actors.pod.life.volume import removal_is_due, with_volumes
+from actors.pod.outcome import absorb_outcome, with_view
 from actors.pod.planned import Planned
 from actors.pod.report import is_stopped, report
-from actors.pod.spec.containerconfig import own_grace_s, recorded_grace_s
+from actors.pod.spec.identity import own_grace_s, recorded_grace_s
 from actors.pod.state import (
     NO_CONTAINER,
     NON_BLOCKING,
@@ -52,9 +53,9 @@ from actors.pod.state import (
     without_call_backoffs,
 )
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
-from actors.pod.volume.volume import removal_is_due, with_volumes
 from actors.rules.container.instance import is_alive, newest_of
 from actors.rules.container.role import names_of
+from actors.rules.retry import Retry
 from api import paths
 from api.ids import Instant, OpId, Path, WallNs
 from api.kube.objects.pod import Pod
@@ -147,7 +148,7 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
         return state
     for name, record in state.containers.items():
         if record.call_backoff is not None and is_redefined(state.desired, message.pod, name):
-            state = with_call_backoff(state, replace(record.call_backoff, since=now, until=now, failures=0))
+            state = with_call_backoff(state, replace(record.call_backoff, since=now, retry=Retry(at=now)))
     wanted = WantedPod(
         pod=message.pod,
         source=message.source,
@@ -515,9 +516,9 @@ def retry_at(state: PodState, now: Instant) -> Instant | None:
     if not isinstance(state.life, Syncing):
         return None
     held = (
-        backoff.until
+        backoff.retry.at
         for backoff in state.call_backoffs
-        if backoff.container in NON_BLOCKING and backoff.until > now
+        if backoff.container in NON_BLOCKING and backoff.retry.at > now
     )
     return earliest(*held, next_removal(state, now))
 

@@ -3,6 +3,7 @@
 from actors.pod.cgroup.resize import resize_problems
 from actors.pod.container.due import AnyContainer
 from actors.pod.container.hook import hooks_text
+from actors.pod.container.situation import Situation
 from actors.pod.container.stop import waiting_stops
 from actors.pod.life.deadline import deadline_left_s
 from actors.pod.life.event import namespace_and_name
@@ -10,7 +11,6 @@ from actors.pod.life.refusal import what_next
 from actors.pod.life.stage import Stage
 from actors.pod.plan import SYNC_STEPS
 from actors.pod.planned import Planned
-from actors.pod.situation import Situation
 from actors.pod.state import (
     LIMITING,
     NON_BLOCKING,
@@ -153,7 +153,7 @@ def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
     if not isinstance(state.life, Syncing):
         return ()
     return tuple(
-        Step(in_s=max(0.0, backoff.until - now), what=f"retry {backoff.call}", result=backoff.message)
+        Step(in_s=max(0.0, backoff.retry.at - now), what=f"retry {backoff.call}", result=backoff.message)
         for backoff in state.call_backoffs
         if backoff.container in NON_BLOCKING
     )

@@ -17,11 +17,11 @@ from typing import assert_never
 import msgspec
 
 from actors.pod.cgroup.grouping import (
+    former_group,
     group_calls,
     groups_to_remove,
     in_group,
     is_grouped,
-    leave_former,
     retry_limits,
 )
 from actors.pod.cgroup.resize import ResizeStep, resize_stage
@@ -30,10 +30,11 @@ from actors.pod.container.hook import blocking_hook, hooks_text
 from actors.pod.container.launch import bring_up, waiting_stage
 from actors.pod.container.probe import unready_text
 from actors.pod.container.renewal import restarts_to_record
+from actors.pod.container.restartall import restart_all
+from actors.pod.container.situation import Situation
 from actors.pod.container.stop import container_stop, sidecar_names, stops, with_pre_stop_records
 from actors.pod.container.turn import awaited_stage, ended_stage, purge_init_containers
 from actors.pod.life.repeat import spaced
-from actors.pod.life.restartall import restart_all
 from actors.pod.life.stage import (
     HOST_DEADLINE_S,
     NS,
@@ -52,9 +53,11 @@ from actors.pod.life.stage import (
     sandbox_stops,
     stop,
 )
-from actors.pod.situation import Situation
-from actors.pod.spec.containerconfig import ConfigProblem, own_grace_s, sandbox_spec
+from actors.pod.life.volume import prepare_volumes, remove_volumes
+from actors.pod.spec.containerconfig import sandbox_spec
 from actors.pod.spec.ending import termination_message_call
+from actors.pod.spec.identity import own_grace_s
+from actors.pod.spec.problem import ConfigProblem
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
@@ -70,7 +73,6 @@ from actors.pod.state import (
     Terminating,
 )
 from actors.pod.status.initstatus import rows_being_created
-from actors.pod.volume.volume import prepare_volumes, remove_volumes
 from actors.rules.container.instance import is_alive, running
 from actors.rules.container.loglink import link_name
 from actors.rules.container.role import in_order, sidecars
@@ -190,9 +192,24 @@ def read_termination_messages(situation: Situation) -> Stage | None:
 
 
 def leave_former_cgroup(situation: Situation) -> Stage | None:
-    """Stop what is in a cgroup that is the pod's no more."""
-    one = situation
-    return leave_former(one.state, one.pod, one.observed, one.now, one.wall)
+    """Stop what is in a cgroup that is the pod's no more.
+
+    It cannot be moved alive.
+    """
+    state, now, wall = situation.state, situation.now, situation.wall
+    old = former_group(state)
+    if not old:
+        return None
+    why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
+    # What is written meanwhile must go on naming the cgroup that is to be left.
+    memo = msgspec.structs.replace(state.memo, cgroup_parent=old)
+    there = msgspec.structs.replace(state, memo=memo)
+    leave = tuple(container_stop(one, own_grace_s(situation.pod)) for one in running(situation.observed))
+    stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
+    if stopping is not None:
+        return stopping
+    boxes = sandbox_stops(state)
+    return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
 
 
 def set_up(situation: Situation) -> Stage | None:
@@ -265,7 +282,7 @@ def prune_instances(situation: Situation) -> Stage | None:
     state, now = situation.state, situation.now
     pruning = state.call_backoff(PRUNING)
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
-    if not outdated or (pruning is not None and now < pruning.until):
+    if not outdated or (pruning is not None and now < pruning.retry.at):
         return None
     stage = Stage(calls=outdated, why="removing dead containers, except the last of each name")
     return stage if spaced(state, stage, now).calls else None

@@ -8,10 +8,10 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from actors.pod.cgroup.resize import resize_conditions
+from actors.pod.container.situation import Situation
 from actors.pod.life.refusal import has_containers, is_rejected, rejected_status
 from actors.pod.life.stage import Stage
 from actors.pod.plan import next_stage
-from actors.pod.situation import Situation
 from actors.pod.state import Finished, Gone, Kill, Recalling, Terminated
 from actors.pod.status.compose import Facts, compose
 from actors.pod.status.ephemeral import with_ephemeral

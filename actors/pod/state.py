@@ -12,10 +12,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.pod.container.mark import HookRecords, HookRun
-from actors.pod.volume.spec import SubPath
+from actors.pod.hookrecord import HookRecords, HookRun
+from actors.pod.spec.mount import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of
+from actors.rules.retry import Retry, RetryPolicy
 from api.ids import Instant, OpId, Path, Uid, WallNs
 from api.kube.objects.pod import Pod, PodStatus
 from api.messages.images import ImageWant
@@ -186,6 +187,10 @@ class Flight(msgspec.Struct, frozen=True, kw_only=True):
     cancelled: bool = False
 
 
+RETRY = RetryPolicy(base_s=1.0, limit_s=30.0)
+"""Of a failed call, unless its kind has another."""
+
+
 class CallBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """What waits after failed tries: a container, with an empty name the whole pod, or `PRUNING`."""
 
@@ -194,8 +199,7 @@ class CallBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """Class name of the call that failed last."""
     since: Instant
     """When the first of these tries in a row failed."""
-    until: Instant
-    failures: int
+    retry: Retry
     reason: str
     """Waiting reason to publish."""
     message: str

@@ -19,6 +19,10 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
         assert failures > 0
         return min(self.base_s * 2.0 ** min(failures - 1, DOUBLINGS), self.limit_s)
 
+    def wait_after_s(self, wait_s: float) -> float:
+        """Return the wait that follows one of `wait_s`, where that is remembered and not how many failures there were."""
+        return min(wait_s * 2.0, self.limit_s)
+
 
 class Retry(Struct, frozen=True, kw_only=True):
     """How often in a row something failed, and when to try again; a success begins a new one."""

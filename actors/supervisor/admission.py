@@ -6,6 +6,7 @@ more slowly, while something is not answered.
 
 from msgspec.structs import replace
 
+from actors.rules.retry import RetryPolicy
 from actors.supervisor.gate import by_uid, may_start
 from actors.supervisor.standing import ENDED, OVER, is_fresh, is_to_stop
 from actors.supervisor.state import (
@@ -105,7 +106,7 @@ def due_at(state: SupervisorState, link: AdmissionLink, *, unanswered: bool) -> 
     resync_at = link.whole_at + state.resync_s
     if not unanswered:
         return resync_at
-    pause_s = min(REPEAT_S * (1 << min(link.tries, 8)), state.resync_s)
+    pause_s = RetryPolicy(base_s=REPEAT_S, limit_s=state.resync_s).wait_s(link.tries + 1)
     return min(resync_at, max(link.whole_at + pause_s, link.sent_at + REPEAT_S))
 
 

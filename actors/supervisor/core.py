@@ -13,6 +13,7 @@ from actors.rules.agenda import Entry
 from actors.rules.identity import kept_for_last
 from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.rules.resources.allocation import with_allocated
+from actors.rules.retry import RetryPolicy
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import absorb_answer, ask, lost_admission, send_rows
 from actors.supervisor.clear import clear_finished
@@ -582,7 +583,7 @@ def patience_s(state: SupervisorState, kill: KillRequest, *, answered: bool) -> 
     """Return how long after a kill was sent it is sent again: an answered one as everything is, others with back-off."""
     if answered:
         return state.resync_s
-    return min(REPEAT_S * (1 << min(max(kill.tries - 1, 0), 8)), state.resync_s)
+    return RetryPolicy(base_s=REPEAT_S, limit_s=state.resync_s).wait_s(max(kill.tries, 1))
 
 
 def send_deletion(state: SupervisorState, entry: PodEntry, work: Work, now: Instant) -> PodEntry:

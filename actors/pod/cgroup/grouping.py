@@ -5,12 +5,10 @@ Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
 
 from msgspec.structs import replace
 
-from actors.pod.cgroup.parent import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.cgroup.resize import ResizeStep
-from actors.pod.container.stop import container_stop, stops
 from actors.pod.life.event import with_event
-from actors.pod.life.stage import Stage, host_call, sandbox_stops
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.life.stage import Stage, host_call
+from actors.pod.spec.cgroup import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.state import (
     LIMITING,
     CallBackoff,
@@ -24,8 +22,8 @@ from actors.pod.state import (
     with_call_backoff,
     without_call_backoff,
 )
-from actors.rules.container.instance import running
 from actors.rules.resources.qos import qos_class
+from actors.rules.retry import Retry, RetryPolicy
 from api import paths
 from api.ids import Instant, WallNs
 from api.kube.objects.pod import Pod
@@ -34,11 +32,10 @@ from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import KernelMessage, Restarted
 from api.messages.pod import PodMessage, UpdatePod
 from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, RemovePodCgroup
-from api.ports.runtime import RuntimePod, SandboxSpec
+from api.ports.runtime import SandboxSpec
 
-FIRST_LIMITS_S = 10.0
-LIMITS_S = 300.0
-"""Longest wait between tries to give a cgroup what the kernel does not take."""
+LIMITS_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
+"""To give a cgroup what the kernel did not take."""
 
 
 def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
@@ -83,22 +80,6 @@ def former_group(state: PodState) -> str:
     """Return the cgroup that the pod was in before the node's cgroups were configured otherwise; empty: none."""
     before = state.remembered.cgroup_parent if state.remembered is not None else ""
     return before if before and before != state.memo.cgroup_parent else ""
-
-
-def leave_former(state: PodState, pod: Pod, observed: RuntimePod, now: Instant, wall: WallNs) -> Stage | None:
-    """Return the stage that stops what is in a cgroup that is the pod's no more: it can not be moved alive."""
-    old = former_group(state)
-    if not old:
-        return None
-    why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
-    # What is written meanwhile must go on naming the cgroup that is to be left.
-    there = replace(state, memo=replace(state.memo, cgroup_parent=old))
-    leave = tuple(container_stop(one, own_grace_s(pod)) for one in running(observed))
-    stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
-    if stopping is not None:
-        return stopping
-    boxes = sandbox_stops(state)
-    return Stage(calls=boxes, why=f"stopping its sandbox: {why}") if boxes else None
 
 
 def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
@@ -147,13 +128,11 @@ def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instan
     before = state.call_backoff(LIMITING)
     if not unapplied:
         return without_call_backoff(state, LIMITING)
-    failures = before.failures + 1 if before is not None else 1
     backoff = CallBackoff(
         container=LIMITING,
         call=EnsurePodCgroup.__name__,
         since=before.since if before is not None else now,
-        until=now + min(FIRST_LIMITS_S * 2.0 ** min(failures - 1, 10), LIMITS_S),
-        failures=failures,
+        retry=(before.retry if before is not None else Retry()).after(now, LIMITS_RETRY),
         reason="",
         message="; ".join(unapplied),
     )
@@ -163,7 +142,7 @@ def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instan
 def retry_limits(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
     backoff = state.call_backoff(LIMITING)
-    if backoff is None or now < backoff.until:
+    if backoff is None or now < backoff.retry.at:
         return None
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,

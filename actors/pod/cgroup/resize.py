@@ -180,7 +180,7 @@ def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
 def is_backing_off(state: PodState, now: Instant) -> bool:
     """Tell whether resizing waits after failed tries."""
     backoff = state.call_backoff(RESIZING)
-    return backoff is not None and now < backoff.until
+    return backoff is not None and now < backoff.retry.at
 
 
 def restarts_among(

@@ -7,10 +7,8 @@ let it run on (decision 0033), ours ends; its preStop hook is the one that it wa
 
 from msgspec.structs import replace
 
-from actors.pod.container.mark import HookKind
-from actors.pod.container.stop import ContainerStop, container_stop
+from actors.pod.hookrecord import HookKind
 from actors.pod.life.stage import Stage, host_call, removal_of_logs, runtime_call
-from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.state import PRUNING, PodMemo, PodState
 from actors.rules.container.instance import running
 from actors.rules.container.role import names_of
@@ -28,20 +26,10 @@ def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:
     return tuple(one for one in state.observed.containers if one.name not in names)
 
 
-def dropped_to_stop(state: PodState, pod: Pod) -> tuple[ContainerStop, ...]:
-    """Return what runs of such containers, with the pod's grace."""
-    gone = {one.id for one in dropped(state, pod)}
-    return tuple(
-        container_stop(one, own_grace_s(pod), f"Container {one.name} is no longer in the pod spec")
-        for one in running(state.observed)
-        if one.id in gone
-    )
-
-
 def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
     """Return the stage that removes what such containers left, records and logs; None when there is nothing, or it waits."""
     pruning, observed = state.call_backoff(PRUNING), state.observed
-    if observed is None or (pruning is not None and now < pruning.until):
+    if observed is None or (pruning is not None and now < pruning.retry.at):
         return None
     alive = {one.id for one in running(observed)}
     ended = [one for one in dropped(state, pod) if one.id not in alive]

@@ -41,3 +41,11 @@ def next_attempt(state: PodState, name: str, newest: Instance | None) -> int:
         return 0
     used = dict(state.memo.used).get(name, -1)
     return max(attempt_after(newest, status_named(state.base, name)), used + 1)
+
+
+def used_after(used: tuple[tuple[str, int], ...], removed: list[Instance]) -> tuple[tuple[str, int], ...]:
+    """Return the highest number of each container once these instances are removed."""
+    highest = dict(used)
+    for one in removed:
+        highest[one.name] = max(one.attempt, highest.get(one.name, -1))
+    return tuple(sorted(highest.items()))

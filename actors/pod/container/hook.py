@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from actors.pod.container.hookcall import HookCall, failure_text, handler_of, hook_call
-from actors.pod.container.mark import (
+from actors.pod.hookrecord import (
     HookKind,
     HookRecord,
     HookRun,
@@ -27,6 +27,7 @@ from actors.pod.container.mark import (
 )
 from actors.pod.life.event import with_event
 from actors.pod.state import (
+    RETRY,
     TRIED_LIMIT,
     CallBackoff,
     PodMemo,
@@ -38,6 +39,7 @@ from actors.pod.state import (
     with_call_backoff,
 )
 from actors.rules.container.instance import newest_of
+from actors.rules.retry import Retry
 from api.errors import Failure, FailureKind
 from api.ids import Instant, OpId, WallNs
 from api.kube.objects.container import Container, EphemeralContainer
@@ -52,7 +54,6 @@ POST_START_LIMIT_S = 86_400.0
 """A postStart hook may take as long as it likes, but every call has a deadline."""
 MARGIN_S = 5.0
 """So much later than the core gives up a call its port does: the core is the one who says what that means."""
-FIRST_BACKOFF_S = 1.0
 WORD = {HookKind.POST_START: "PostStartHook failed", HookKind.PRE_STOP: "PreStopHook failed"}
 TERMINATED = "container terminated before sleep hook finished"
 
@@ -199,8 +200,7 @@ def progressed_record(state: PodState, record: HookRecord, now: Instant) -> PodS
         container=record.container,
         call="",
         since=now,
-        until=now + FIRST_BACKOFF_S,
-        failures=1,
+        retry=Retry().after(now, RETRY),
         reason="PostStartHookError",
         message=record.failure,
     )

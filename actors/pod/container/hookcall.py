@@ -8,7 +8,7 @@ import json
 
 import msgspec
 
-from actors.pod.container.mark import HookKind
+from actors.pod.hookrecord import HookKind
 from actors.pod.state import PodState
 from api.decoding import ready
 from api.errors import Failure

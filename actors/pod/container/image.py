@@ -2,10 +2,10 @@
 
 from msgspec.structs import replace
 
+from actors.pod.container.situation import Situation
 from actors.pod.container.want import answers, image_report
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import refusal
-from actors.pod.situation import Situation
 from actors.pod.state import PodState, Syncing, change_sent, with_container
 from api import duration
 from api.ids import Instant, WallNs

@@ -4,6 +4,7 @@ from actors.pod.cgroup.grouping import in_group
 from actors.pod.container.due import AnyContainer
 from actors.pod.container.ephemeral import target_id
 from actors.pod.container.hook import with_pending
+from actors.pod.container.situation import Situation
 from actors.pod.container.wait import Wait
 from actors.pod.container.want import image_report
 from actors.pod.life.stage import (
@@ -16,17 +17,12 @@ from actors.pod.life.stage import (
     runtime_call,
     stop,
 )
-from actors.pod.situation import Situation
-from actors.pod.spec.containerconfig import (
-    ConfigProblem,
-    RunImage,
-    container_files,
-    container_spec,
-    own_grace_s,
-    sandbox_spec,
-)
+from actors.pod.life.volume import bind_parts, bound_parts, ready_paths
+from actors.pod.spec.containerconfig import container_files, container_spec, sandbox_spec
+from actors.pod.spec.identity import own_grace_s
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.security import RunImage
 from actors.pod.state import PortCall
-from actors.pod.volume.volume import bind_parts, bound_parts, ready_paths
 from api.ids import Instant
 from api.messages.images import ImageWant
 from api.ports.node import NodeFiles

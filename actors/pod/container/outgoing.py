@@ -1,13 +1,13 @@
 """Which containers run and are to be stopped while their pod goes on, and why."""
 
-from actors.pod.container.dropped import dropped_to_stop
+from actors.pod.container.dropped import dropped
 from actors.pod.container.hook import post_start_of
 from actors.pod.container.probe import ProbeFailure
 from actors.pod.container.stop import ContainerStop, container_stop
 from actors.pod.life.stage import is_changed
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import PodState
-from actors.rules.container.instance import newest_of
+from actors.rules.container.instance import newest_of, running
 from actors.rules.container.role import is_init, lasting
 from api.kube.objects.pod import Pod
 from api.ports.runtime import RuntimeContainer as Instance
@@ -43,3 +43,13 @@ def containers_to_stop(
             text = f"Container {instance.name} resize requires restart, will be restarted"
             found.append(container_stop(instance, own_grace_s(pod), text))
     return (*found, *dropped_to_stop(state, pod))
+
+
+def dropped_to_stop(state: PodState, pod: Pod) -> tuple[ContainerStop, ...]:
+    """Return what runs of containers that the spec names no more, with the pod's grace."""
+    gone = {one.id for one in dropped(state, pod)}
+    return tuple(
+        container_stop(one, own_grace_s(pod), f"Container {one.name} is no longer in the pod spec")
+        for one in running(state.observed)
+        if one.id in gone
+    )

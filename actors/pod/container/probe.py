@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from actors.pod.container.hook import post_start_of
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import is_changed
-from actors.pod.spec.containerconfig import own_grace_s
 from actors.pod.spec.environment import expand
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import PodState, Syncing, Terminating, change_sent, with_instance
 from actors.rules.container.instance import newest_of, ready_sandboxes
 from api.ids import Instant, Uid, WallNs

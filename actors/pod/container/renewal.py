@@ -8,8 +8,8 @@ the two starts one all the same.
 from msgspec.structs import replace
 
 from actors.pod.container.probe import probed
+from actors.pod.container.situation import Situation
 from actors.pod.life.stage import Stage, remember
-from actors.pod.situation import Situation
 from actors.pod.state import PodState, PortCall, Recalling
 from actors.rules.container.instance import instances_of
 from api.ports.runtime import RuntimeContainer as Instance

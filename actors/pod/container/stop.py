@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from actors.pod.container.hook import hook_grace_left_s, hooks_text
 from actors.pod.container.hookcall import handler_of
-from actors.pod.container.mark import HookKind, HookRecord, hook_record_of, with_hook_record
+from actors.pod.hookrecord import HookKind, HookRecord, hook_record_of, with_hook_record
 from actors.pod.life.stage import Stage, remember, stop
 from actors.pod.state import PodMemo, PodState, PortCall, Terminating
 from actors.rules.container.instance import running

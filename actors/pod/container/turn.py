@@ -5,13 +5,13 @@ The rules are in `actors.rules.container.progress`.
 
 import msgspec
 
+from actors.pod.container.due import used_after
+from actors.pod.container.situation import Situation
 from actors.pod.life.stage import NS, Stage, host_call, remember, removal_of_logs, runtime_call
-from actors.pod.situation import Situation
 from actors.pod.state import PRUNING
 from actors.rules.container.progress import Progress
 from actors.rules.container.role import is_init, is_sidecar
 from api.ports.runtime import RemoveContainer, RuntimeContainerState
-from api.ports.runtime import RuntimeContainer as Instance
 
 
 def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None:
@@ -22,7 +22,7 @@ def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None
     """
     state, pod, observed = situation.state, situation.pod, situation.observed
     pruning = state.call_backoff(PRUNING)
-    if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.until):
+    if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.retry.at):
         return None
     gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)
     old = [
@@ -38,14 +38,6 @@ def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None
     records = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in old)
     logs = (host_call("podfiles", removal_of_logs(observed, one)) for one in old if one.log_path)
     return Stage(calls=(*records, *logs), why="removing the init containers of an earlier sandbox")
-
-
-def used_after(used: tuple[tuple[str, int], ...], removed: list[Instance]) -> tuple[tuple[str, int], ...]:
-    """Return the highest number of each container once these instances are removed."""
-    highest = dict(used)
-    for one in removed:
-        highest[one.name] = max(one.attempt, highest.get(one.name, -1))
-    return tuple(sorted(highest.items()))
 
 
 def ended_stage(found: Progress) -> Stage | None:

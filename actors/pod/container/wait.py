@@ -29,15 +29,15 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 def call_backoff_wait(state: PodState, name: str, now: Instant) -> Wait | None:
     """Return the wait after failed tries."""
     backoff = state.call_backoff(name)
-    if backoff is None or now >= backoff.until:
+    if backoff is None or now >= backoff.retry.at:
         return None
     return Wait(
         container=name,
-        until=backoff.until,
+        until=backoff.retry.at,
         since_s=max(0.0, now - backoff.since),
         reason=backoff.reason,
         message=backoff.message,
-        why=f"retrying container {name} ({failures_text(backoff.failures)}): {backoff.message}",
+        why=f"retrying container {name} ({failures_text(backoff.retry.failures)}): {backoff.message}",
     )
 
 

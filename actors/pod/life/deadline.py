@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import MIN_STOP_S, NS
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import Kill, PodState, Syncing, Terminating, without_call_backoffs
 from actors.pod.status.phase import TERMINAL
 from api.ids import Instant, Path, WallNs

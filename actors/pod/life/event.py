@@ -6,8 +6,6 @@ the exit code belongs into the event of the death itself.
 
 from msgspec.structs import replace
 
-from actors.pod.life.stage import Stage
-from actors.pod.spec.problem import CONTAINER, SANDBOX
 from actors.pod.state import EVENT_LIMIT, PodEvent, PodState
 from actors.pod.status.history import status_named
 from actors.rules.container.instance import running
@@ -58,19 +56,6 @@ def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
             text = f"Container {one.name} exited with code {one.exit_code} ({reason}){left}"
             after = with_event(after, wall, "Normal", "Exited", text, one.name)
     return after
-
-
-def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
-    """Return the state with an event for each definition that the stage found it can not carry out, told once."""
-    for name, reason, message in stage.waiting:
-        old = status_named(state.base, name)
-        known = old.state.waiting if old is not None else None
-        if reason == CONTAINER and (known is None or (known.reason, known.message) != (reason, message)):
-            state = with_event(state, wall, "Warning", "Failed", f"Error: {message}", name)
-    if stage.pod_reason == SANDBOX and state.base.message != stage.pod_message:
-        text = f"Failed to create pod sandbox: {stage.pod_message}"
-        state = with_event(state, wall, "Warning", "FailedCreatePodSandBox", text)
-    return state
 
 
 def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:

@@ -1,14 +1,17 @@
 """A pod that was not admitted: it goes straight to its end, and says why (reference ``pod-lifecycle`` section 12).
 
 Nothing is ever made for it. Its end is remembered and proven like any other, and its status has phase, reason, message
-and class alone: no conditions, no containers.
+and class alone: no conditions, no containers. A definition that cannot be carried out is refused too: an event says so.
 """
 
 from msgspec.structs import replace
 
 from actors.pod.life.event import with_event
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.life.stage import Stage
+from actors.pod.spec.identity import own_grace_s
+from actors.pod.spec.problem import CONTAINER, SANDBOX
 from actors.pod.state import Kill, PodState, Terminating
+from actors.pod.status.history import status_named
 from actors.pod.status.phase import TERMINAL
 from actors.rules.resources.qos import qos_class
 from api import paths
@@ -64,6 +67,19 @@ def rejected_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> P
         start_time=base.start_time or rfc3339(wall),
         observed_generation=max(pod.metadata.generation, base.observed_generation),
     )
+
+
+def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
+    """Return the state with an event for each definition that the stage found it can not carry out, told once."""
+    for name, reason, message in stage.waiting:
+        old = status_named(state.base, name)
+        known = old.state.waiting if old is not None else None
+        if reason == CONTAINER and (known is None or (known.reason, known.message) != (reason, message)):
+            state = with_event(state, wall, "Warning", "Failed", f"Error: {message}", name)
+    if stage.pod_reason == SANDBOX and state.base.message != stage.pod_message:
+        text = f"Failed to create pod sandbox: {stage.pod_message}"
+        state = with_event(state, wall, "Warning", "FailedCreatePodSandBox", text)
+    return state
 
 
 def what_next(refusal: Refusal, source: str) -> str:

@@ -17,14 +17,15 @@ from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage
 from actors.pod.state import PodState, PortCall, Repeat, change_calls
+from actors.rules.retry import RetryPolicy
 from api.ids import Instant
 from api.ports.ledger import Remember
 from api.ports.logs import RemoveContainerLogs
 from api.ports.podfiles import ReadNodeFiles
 from api.ports.runtime import InspectPod, RemoveContainer, RemoveSandbox, StopContainer
 
-FIRST_WAIT_S = 0.25
-WAIT_LIMIT_S = 30.0
+SPACING = RetryPolicy(base_s=0.25, limit_s=30.0)
+"""From the second answer on."""
 FORGET_S = 120.0
 REPEAT_LIMIT = 256
 UNSPACED = (InspectPod, ReadNodeFiles, Remember)
@@ -49,7 +50,7 @@ def with_answer(state: PodState, call: msgspec.Struct, now: Instant) -> PodState
 
 def wait_after(times: int) -> float:
     """Return how long an equal call waits after this many answers, in seconds."""
-    return 0.0 if times < 2 else float(min(FIRST_WAIT_S * 2 ** min(times - 2, 10), WAIT_LIMIT_S))
+    return 0.0 if times < 2 else SPACING.wait_s(times - 1)
 
 
 def bare(call: msgspec.Struct) -> msgspec.Struct:

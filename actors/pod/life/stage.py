@@ -7,11 +7,8 @@ import math
 
 import msgspec
 
-from actors.pod.cgroup.parent import settled_parent
-from actors.pod.spec.containerconfig import (
-    container_hash,
-    log_directory,
-)
+from actors.pod.spec.cgroup import settled_parent
+from actors.pod.spec.identity import container_hash, log_directory
 from actors.pod.spec.support import refused_host_image, unsupported_paths
 from actors.pod.state import (
     MEMO_SECTION,
@@ -104,13 +101,13 @@ def refusal(state: PodState) -> Stage | None:
 def paused(state: PodState, now: Instant) -> Stage | None:
     """Return the wait after a failed try of the pod as a whole, None when there is none."""
     backoff = state.call_backoff("")
-    if backoff is None or now >= backoff.until:
+    if backoff is None or now >= backoff.retry.at:
         return None
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
     waiting = tuple((name, backoff.reason, backoff.message) for name in names)
     return Stage(
-        why=f"waiting: retrying ({failures_text(backoff.failures)}): {backoff.message}",
-        wake_at=backoff.until,
+        why=f"waiting: retrying ({failures_text(backoff.retry.failures)}): {backoff.message}",
+        wake_at=backoff.retry.at,
         since_s=max(0.0, now - backoff.since),
         waiting=waiting,
     )

@@ -9,20 +9,27 @@ The parts are in `actors.pod.spec`; the rules are those of the reference ``runti
 
 import msgspec
 
-from actors.pod.cgroup.parent import cgroup_parent
+from actors.pod.spec.cgroup import cgroup_parent
 from actors.pod.spec.dns import resolver
 from actors.pod.spec.environment import environment, expand
 from actors.pod.spec.hostname import LONGEST_LABEL, hosts_text, sandbox_hostname
 from actors.pod.spec.identity import (
     container_annotations,
-    container_hash,
     container_labels,
     log_directory,
     log_path,
     own_grace_s,
-    recorded_grace_s,
     sandbox_annotations,
     sandbox_labels,
+)
+from actors.pod.spec.mount import (
+    SubPath,
+    VolumePath,
+    devices,
+    manages_hosts,
+    mounts,
+    port_mappings,
+    volume_mounts,
 )
 from actors.pod.spec.problem import CONTAINER, SANDBOX, ConfigProblem, ConfigWarning, Unfit, refuse
 from actors.pod.spec.resource import container_resources, overhead_resources, sandbox_resources
@@ -35,8 +42,7 @@ from actors.pod.spec.security import (
     run_as,
     sandbox_security,
 )
-from actors.pod.volume.mount import devices, manages_hosts, mounts, port_mappings, volume_mounts
-from actors.pod.volume.spec import SubPath, VolumePath, sub_path_calls
+from actors.pod.spec.volume import sub_path_calls
 from actors.rules.container.sysctl import forbidden_sysctl
 from api.ids import Uid
 from api.kube.objects.container import Container, EphemeralContainer
@@ -47,23 +53,6 @@ from api.ports.node import NodeFacts, NodeFiles
 from api.ports.podfiles import PrepareContainer
 from api.ports.runtime import ContainerSpec, SandboxSpec
 from api.ports.volumes import PrepareSubPath
-
-__all__ = [
-    "ConfigProblem",
-    "ConfigWarning",
-    "RunImage",
-    "SubPath",
-    "VolumePath",
-    "container_files",
-    "container_hash",
-    "container_spec",
-    "container_sub_paths",
-    "log_directory",
-    "own_grace_s",
-    "recorded_grace_s",
-    "sandbox_spec",
-    "sandbox_warnings",
-]
 
 NO_FILES = NodeFiles()
 

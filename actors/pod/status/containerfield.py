@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from actors.pod.spec.mount import recursive_read_only
 from actors.pod.spec.problem import Unfit
-from actors.pod.volume.mount import recursive_read_only
 from api.kube.objects.container import Container, EphemeralContainer, ResourceRequirements, VolumeMount
 from api.kube.objects.pod import Pod
 from api.kube.objects.podstatus import ContainerUser, LinuxContainerUser, VolumeMountStatus

@@ -13,6 +13,7 @@ import hashlib
 
 import msgspec
 
+from actors.rules.retry import RetryPolicy
 from api.ids import WallNs
 from api.kube.objects.container import Container, EphemeralContainer
 
@@ -70,10 +71,11 @@ def counted(
     """Return the entry that counts the start number `attempt`; counting one start twice changes nothing."""
     if entry is not None and entry.for_attempt >= attempt:
         return entry
+    policy = RetryPolicy(base_s=FIRST_S, limit_s=limit_s)
     if entry is None or forgotten(entry, finished_at, wall):
-        delay_s = min(FIRST_S, limit_s)
+        delay_s = policy.wait_s(1)
     else:
-        delay_s = min(entry.delay_s * 2, limit_s)
+        delay_s = policy.wait_after_s(entry.delay_s)
     return Backoff(
         container=container.name,
         delay_s=delay_s,

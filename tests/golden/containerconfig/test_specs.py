@@ -13,16 +13,17 @@ import pytest
 import yaml
 
 from actors.pod.spec.containerconfig import (
-    ConfigProblem,
-    RunImage,
     container_files,
     container_spec,
     container_sub_paths,
     sandbox_spec,
     sandbox_warnings,
 )
+from actors.pod.spec.mount import SubPath
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.security import RunImage
 from actors.pod.spec.support import unsupported_paths
-from actors.pod.volume.spec import SubPath, volume_path, volume_plans
+from actors.pod.spec.volume import volume_path, volume_plans
 from api.kube.objects.pod import Pod
 from api.kube.poddefault import default_pod
 from api.kube.validation.pod import validate_pod

@@ -9,10 +9,13 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.pod.container.mark import HookKind, HookRecord
 from actors.pod.core import advance, decide, with_status
-from actors.pod.life.outcome import with_view
+from actors.pod.hookrecord import HookKind, HookRecord
 from actors.pod.life.stage import fresh_memo
+from actors.pod.life.volume import with_volumes
+from actors.pod.outcome import with_view
+from actors.pod.spec.mount import SubPath
+from actors.pod.spec.volume import volume_plans
 from actors.pod.state import (
     BoundPart,
     ContainerRecord,
@@ -32,8 +35,6 @@ from actors.pod.state import (
     with_container,
     with_instance,
 )
-from actors.pod.volume.spec import SubPath, volume_plans
-from actors.pod.volume.volume import with_volumes
 from actors.rules.container.backoff import Backoff, backoff_key
 from api.ids import Path
 from api.kube.objects.container import ResourceRequirements

@@ -16,8 +16,8 @@ from actors.eviction.state import EvictionState
 from actors.images.state import Fetching, ImagesState
 from actors.oom.state import OomState
 from actors.pod.container.hook import instance_of
-from actors.pod.container.mark import HookKind
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.hookrecord import HookKind
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import (
     Gone,
     Kill,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.pod.container.mark import HookKind, HookRun, hook_record_of
+from actors.pod.hookrecord import HookKind, HookRun, hook_record_of
 from actors.pod.state import Flight, PodState, Syncing, Terminating
 from api.kube.objects.container import Lifecycle
 from api.ports.runtime import CreateContainer, RuntimeContainerState, StartContainer, StopContainer

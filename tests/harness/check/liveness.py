@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actors.events.state import EventsState
-from actors.pod.cgroup.parent import asked_milli
-from actors.pod.container.mark import HookKind
 from actors.pod.explain import age_s
+from actors.pod.hookrecord import HookKind
+from actors.pod.spec.cgroup import asked_milli
 from actors.pod.spec.support import unsupported_paths
 from actors.pod.state import Finished, PodState, Syncing, Terminating
 from actors.rules.container.restart import restarts_after

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.pod.spec.containerconfig import own_grace_s
+from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import (
     Finished,
     Gone,

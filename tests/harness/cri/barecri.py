@@ -11,7 +11,8 @@ import grpc
 import msgspec
 from msgspec.structs import replace
 
-from actors.pod.spec.containerconfig import RunImage, container_files, container_spec, sandbox_spec
+from actors.pod.spec.containerconfig import container_files, container_spec, sandbox_spec
+from actors.pod.spec.security import RunImage
 from api.kube.objects.pod import Pod
 from api.kube.poddefault import default_pod
 from api.ports.node import NodeFacts, NodeFiles

@@ -1,6 +1,8 @@
 """Pods and what a runtime shows of them, as short as a test needs them."""
 
-from actors.pod.spec.containerconfig import container_hash
+import msgspec
+
+from actors.pod.spec.identity import container_hash
 from api.ids import Uid
 from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.pod import Container as Wanted
@@ -39,6 +41,24 @@ def wanted(*containers, policy="Always", grace=30, uid=UID, name="web", source="
             ),
         )
     )
+
+
+def from_fields(*containers, name="p", uid=UID, labels=None, annotations=None, **spec):
+    """Return a defaulted pod from fields as a manifest has them; a container is `c` of image `x` unless its fields say else."""
+    metadata = {
+        "name": name,
+        "namespace": "n",
+        "uid": uid,
+        "labels": labels or {},
+        "annotations": annotations or {},
+    }
+    whole = [{"name": "c", "image": "x", **fields} for fields in containers]
+    return default_pod(msgspec.convert({"metadata": metadata, "spec": {"containers": whole, **spec}}, Pod))
+
+
+def init(name, policy=""):
+    """Return an init container."""
+    return Wanted(name=name, image=IMAGE, restart_policy=policy)
 
 
 def instance(name="a", state="running", attempt=0, *, code=None, at=0, sandbox="s0", grace=30, **more):

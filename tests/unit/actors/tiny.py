@@ -360,3 +360,33 @@ def running_pod(pod, **settings):
 
 
 __all__ = ["ASKER", "STARTING", "Hand", "RuntimePod", "TinyWorld", "running_pod"]
+
+
+def crashed(hand, name="a", code=3):
+    """Let a container end with this code, the runtime show it, and what follows happen."""
+    hand.wait(1)
+    hand.world.exit(name, code, hand.wall)
+    hand.wait(0.01)
+    hand.observe()
+    return hand.settle()
+
+
+def calls(hand, *kinds):
+    """Return the calls of these kinds that were started, oldest first."""
+    return [call for call in hand.started if isinstance(call, kinds)]
+
+
+def made(hand):
+    """Return name and number of each instance that was made."""
+    return [f"{call.spec.name}{call.spec.attempt}" for call in calls(hand, CreateContainer)]
+
+
+def stopped(hand):
+    """Return container and grace of every stop so far."""
+    return [(name_in(call.container_id), call.grace_s) for call in calls(hand, StopContainer)]
+
+
+def name_in(identity):
+    """Return the container's name in an id of the tiny world."""
+    bare = identity.removeprefix("tiny://")
+    return bare.partition("-")[0] if "-" in bare else bare[:-1]

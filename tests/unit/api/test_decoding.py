@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[3]
 AT_ONCE = """
 import sys, threading
 import msgspec
-from actors.pod.life.outcome import decoded
+from actors.pod.outcome import decoded
 from actors.pod.state import PodMemo
 from api.kube.scheme import SCHEME
 

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.node.core import PERIOD_S, RETRY_LIMIT_S
+from actors.node.core import PERIOD_S, RETRY
 from actors.node.state import NodeState
 from api.ids import Path
 from api.messages.kernel import Restarted
@@ -32,7 +32,7 @@ def test_a_runtime_that_does_not_answer_is_asked_again_with_back_off():
             hand.wake()
             if "DescribeNode" in hand.open:
                 hand.machine()
-    assert waits == pytest.approx([1, 2, 4, RETRY_LIMIT_S, RETRY_LIMIT_S])
+    assert waits == pytest.approx([1, 2, 4, RETRY.limit_s, RETRY.limit_s])
     assert hand.news() == [], "half of the facts are none"
     hand.runtime()
     assert [to for to, _ in hand.news()] == [PODS]

@@ -48,19 +48,11 @@ from api.ports.runtime import (
 )
 from runtime.drivers.memory.host import MemoryLedger
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
-from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, running_pod
+from tests.unit.actors.tiny import ASKER, STARTING, Hand, TinyWorld, crashed, running_pod
 
 
 def kinds(calls):
     return [type(call) for call in calls]
-
-
-def crashed(hand, name="a", code=3):
-    hand.wait(1)
-    hand.world.exit(name, code, hand.wall)
-    hand.wait(0.01)
-    hand.observe()
-    return hand.settle()
 
 
 def test_a_pod_is_brought_up_one_stage_at_a_time():

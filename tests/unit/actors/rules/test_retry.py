@@ -9,6 +9,10 @@ def test_each_failure_doubles_the_wait_up_to_the_limit():
     assert [POLICY.wait_s(failures) for failures in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
+def test_the_next_wait_follows_from_the_last_one():
+    assert [POLICY.wait_after_s(wait_s) for wait_s in (1.0, 16.0, 32.0, 60.0, 90.0)] == [2, 32, 60, 60, 60]
+
+
 def test_a_limit_below_the_base_holds_from_the_first_failure():
     assert RetryPolicy(base_s=10.0, limit_s=3.0).wait_s(1) == 3.0
 

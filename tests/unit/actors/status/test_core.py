@@ -11,14 +11,14 @@ from actors.status.core import decide
 from actors.status.core import unwritten as lacking
 from actors.status.ledger import GATHER_S
 from actors.status.state import StatusState
-from api.errors import Failure, FailureKind
+from api.errors import FailureKind
 from api.ids import Uid
 from api.kube.objects.podstatus import ContainerStatus, PodCondition, PodStatus
 from api.lifecycle import Start
-from api.messages.kernel import Alarm, Outcome
+from api.messages.kernel import Alarm
 from api.messages.status import ForgetPodStatus, PodStatusComposed
-from api.ports.call import Done
 from api.ports.ledger import Forget, Remember
+from tests.unit.actors.status.answer import answer
 
 
 class Desk:
@@ -57,21 +57,11 @@ class Desk:
     def end(self, *, fails=False, kind=FailureKind.UNAVAILABLE):
         op, call = self.open.popitem()
         self.now += 0.01
-        failure = Failure(kind=kind, message="it cannot be written") if fails else None
         if isinstance(call, Forget) and not fails:
             self.disk.pop(call.key, None)
         elif not fails:
             self.disk[call.key] = msgspec.msgpack.decode(call.data, type=PodStatus).phase
-        return self.give(
-            Outcome(
-                op=op,
-                call=type(call).__name__,
-                result=None if fails else Done(),
-                failure=failure,
-                started_at=self.now,
-                ended_at=self.now,
-            )
-        )
+        return self.give(answer(op, type(call).__name__, self.now, kind if fails else None))
 
     def ring(self):
         self.now = self.wake_at
@@ -279,8 +269,7 @@ def test_a_message_of_one_pod_looks_at_no_other():
     fact = PodStatusComposed(uid=Uid("u7"), namespace="d", name="n", status=PodStatus(phase="Running"))
     assert [call.key for call in give(fact)] == ["u7"]
     (op,) = desk.open
-    ended = Outcome(op=op, call="Remember", result=Done(), started_at=desk.now, ended_at=desk.now)
-    assert give(ended) == []
+    assert give(answer(op, "Remember", desk.now)) == []
     assert desk.state.pods[Uid("u7")].progress[0].stored == 2
     assert desk.wake_at == GATHER_S
     desk.open.clear()

@@ -5,12 +5,11 @@ import pytest
 
 from actors.status import ledger
 from actors.status.state import PodStatusVersion, SinkProgress
-from api.errors import Failure, FailureKind
+from api.errors import FailureKind
 from api.ids import OpId, Uid
 from api.kube.objects.podstatus import PodCondition, PodStatus
-from api.messages.kernel import Outcome
-from api.ports.call import Done
 from api.ports.ledger import Forget, Remember
+from tests.unit.actors.status.answer import answer
 
 
 def version(phase="Running", **fields):
@@ -18,9 +17,7 @@ def version(phase="Running", **fields):
 
 
 def outcome(kind=None):
-    failure = Failure(kind=kind, message="it cannot be written") if kind else None
-    result = None if kind else Done()
-    return Outcome(op=OpId(1), call="Remember", result=result, failure=failure, started_at=0.0, ended_at=0.0)
+    return answer(OpId(1), "Remember", 0.0, kind)
 
 
 def test_a_change_of_the_status_is_taken_and_one_of_finished_is_not():

@@ -10,14 +10,14 @@ from actors.status import ledger
 from actors.status.core import decide, unwritten
 from actors.status.sink import Sink
 from actors.status.state import StatusState
-from api.errors import Failure, FailureKind
+from api.errors import FailureKind
 from api.ids import Uid
 from api.kube.objects.podstatus import PodStatus
 from api.lifecycle import Start
-from api.messages.kernel import Alarm, Outcome
+from api.messages.kernel import Alarm
 from api.messages.status import ForgetPodStatus, PodStatusComposed
-from api.ports.call import Done
 from api.ports.ledger import Forget, Remember
+from tests.unit.actors.status.answer import answer
 
 
 class Post(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,17 +87,7 @@ class Office:
         """End the one call that a port has in flight."""
         ((op, call),) = self.open[port].items()
         del self.open[port][op]
-        failure = Failure(kind=kind, message="no") if kind else None
-        return self.give(
-            Outcome(
-                op=op,
-                call=type(call).__name__,
-                result=None if kind else Done(),
-                failure=failure,
-                started_at=self.now,
-                ended_at=self.now,
-            )
-        )
+        return self.give(answer(op, type(call).__name__, self.now, kind))
 
     def ring(self):
         self.now = self.wake_at

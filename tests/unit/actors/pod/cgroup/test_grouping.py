@@ -4,13 +4,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from actors.pod.cgroup.parent import cgroup_parent, pod_limits
 from actors.pod.explain import explain
+from actors.pod.spec.cgroup import cgroup_parent, pod_limits
 from api import paths
 from api.errors import FailureKind
 from api.kube.objects.container import Container, ResourceRequirements
 from api.kube.objects.pod import Pod
-from api.kube.poddefault import default_pod
 from api.messages.cgroups import PodCpuAsked
 from api.messages.kernel import Restarted
 from api.messages.pod import ClearPod, KillCause
@@ -18,7 +17,7 @@ from api.ports.cgroups import UNLIMITED, EnsurePodCgroup, PodCgroupMade, RemoveP
 from api.ports.node import CgroupDriver, NodeFacts
 from api.ports.podfiles import MakePodFolders, RemovePodFolders
 from api.ports.runtime import RunSandbox, UpdateContainer
-from tests.unit.actors.pods import IMAGE, box, wanted
+from tests.unit.actors.pods import IMAGE, box, from_fields, wanted
 from tests.unit.actors.tiny import FACTS, Hand
 
 MI, GI = 1 << 20, 1 << 30
@@ -27,12 +26,9 @@ PATH = "/kubepods/burstable/podu1"
 
 
 def pod_of(*resources, inits=(), **spec):
-    containers = [{"name": f"c{n}", "image": "x", "resources": one} for n, one in enumerate(resources)]
-    raw = {"metadata": {"name": "p", "uid": "u1"}, "spec": {"containers": containers, **spec}}
-    raw["spec"]["initContainers"] = [
-        {"name": f"i{n}", "image": "x", "resources": one} for n, one in enumerate(inits)
-    ]
-    return default_pod(msgspec.convert(raw, Pod))
+    containers = ({"name": f"c{n}", "resources": one} for n, one in enumerate(resources))
+    first = [{"name": f"i{n}", "image": "x", "resources": one} for n, one in enumerate(inits)]
+    return from_fields(*containers, initContainers=first, **spec)
 
 
 def limits(cpu, memory, **more):

@@ -17,21 +17,13 @@ from api.messages.pod import ProbeChanged, ProbeResult
 from api.messages.probes import ProbeKind, ProbePod
 from api.ports.runtime import CreateContainer, RuntimeContainerState, StopContainer
 from tests.unit.actors.pods import IMAGE, UID, wanted
-from tests.unit.actors.tiny import FACTS, Hand, running_pod
+from tests.unit.actors.tiny import FACTS, Hand, crashed, running_pod
 
 CORRECTED = "example/app:2"
 
 
 def of(image=IMAGE, **more):
     return Container(name="a", image=image, **more)
-
-
-def crashed(hand, code=3):
-    hand.wait(1)
-    hand.world.exit("a", code, hand.wall)
-    hand.wait(0.01)
-    hand.observe()
-    return hand.settle()
 
 
 def looping(container):

@@ -17,8 +17,8 @@ from api.ports.runtime import (
     StartContainer,
     StopContainer,
 )
-from tests.unit.actors.pods import IMAGE, box, instance, shown, wanted
-from tests.unit.actors.tiny import Hand, TinyWorld, running_pod
+from tests.unit.actors.pods import IMAGE, box, init, instance, shown, wanted
+from tests.unit.actors.tiny import Hand, TinyWorld, calls, made, running_pod, stopped
 
 WAKE, DRAIN = ("wake",), ("drain",)
 
@@ -26,25 +26,6 @@ WAKE, DRAIN = ("wake",), ("drain",)
 def hooked(name, *, start=None, stop=None):
     start, stop = (LifecycleHandler(exec=ExecAction(command=c)) if c else None for c in (start, stop))
     return Container(name=name, image=IMAGE, lifecycle=Lifecycle(post_start=start, pre_stop=stop))
-
-
-def init(name, policy=""):
-    return Container(name=name, image=IMAGE, restart_policy=policy)
-
-
-def calls(hand, kind):
-    return [c for c in hand.started if isinstance(c, kind)]
-
-
-def stopped(hand):
-    return [
-        (c.container_id.removeprefix("tiny://").partition("-")[0], c.grace_s)
-        for c in calls(hand, StopContainer)
-    ]
-
-
-def made(hand):
-    return [f"{c.spec.name}{c.spec.attempt}" for c in calls(hand, CreateContainer)]
 
 
 def names(hand):

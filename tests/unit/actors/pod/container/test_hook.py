@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from actors.pod.container.hook import POST_START_LIMIT_S
-from actors.pod.container.mark import HookKind, HookRecord, recalled_hook_records
 from actors.pod.core import begin
 from actors.pod.explain import explain
+from actors.pod.hookrecord import HookKind, HookRecord, recalled_hook_records
 from actors.pod.state import MEMO_SECTION, PodMemo, PodSettings, PodState, Syncing, Terminated, Terminating
 from api.errors import FailureKind
 from api.kube.objects.container import (
@@ -38,7 +38,7 @@ from api.ports.runtime import (
     StopSandbox,
 )
 from tests.unit.actors.pods import IMAGE, UID, box, instance, shown, wanted
-from tests.unit.actors.tiny import Hand, TinyWorld, running_pod
+from tests.unit.actors.tiny import Hand, TinyWorld, calls, running_pod, stopped
 
 WAKE, DRAIN = ("wake", "up"), ("drain",)
 
@@ -57,21 +57,6 @@ def gets(port=8080, **more):
 
 def hooked(name="a", *, start=None, stop=None, **more):
     return Container(name=name, image=IMAGE, lifecycle=Lifecycle(post_start=start, pre_stop=stop), **more)
-
-
-def calls(hand, *kinds):
-    return [c for c in hand.started if isinstance(c, kinds)]
-
-
-def stopped(hand):
-    """Return (container, grace) of every stop so far."""
-    return [(name_in(c.container_id), c.grace_s) for c in calls(hand, StopContainer)]
-
-
-def name_in(identity):
-    """Return the container's name in an id of the tiny world."""
-    bare = identity.removeprefix("tiny://")
-    return bare.partition("-")[0] if "-" in bare else bare[:-1]
 
 
 def events(hand, *reasons):

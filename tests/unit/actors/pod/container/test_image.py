@@ -17,7 +17,7 @@ from api.ports.logs import LinkContainerLog, RemoveContainerLogs
 from api.ports.podfiles import PrepareContainer, ReadEnding
 from api.ports.runtime import CreateContainer, RunSandbox, StartContainer
 from tests.unit.actors.pods import IMAGE, wanted
-from tests.unit.actors.tiny import FACTS, Hand
+from tests.unit.actors.tiny import FACTS, Hand, calls
 
 
 def asked(**settings):
@@ -25,10 +25,6 @@ def asked(**settings):
     hand = Hand(answer_images=False, **settings)
     hand.update(wanted())
     return hand.settle()
-
-
-def calls(hand, kind):
-    return [call for call in hand.started if isinstance(call, kind)]
 
 
 def reasons(hand):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.pod.core import decide
 from actors.pod.life.event import field_path, new_events, with_event
-from actors.pod.life.outcome import absorb_outcome
+from actors.pod.outcome import absorb_outcome
 from actors.pod.report import report
 from actors.pod.state import (
     Finished,

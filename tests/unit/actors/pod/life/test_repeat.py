@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.pod.explain import explain
-from actors.pod.life.repeat import REPEAT_LIMIT, WAIT_LIMIT_S, spaced, wait_after, with_answer
+from actors.pod.life.repeat import REPEAT_LIMIT, SPACING, spaced, wait_after, with_answer
 from actors.pod.life.stage import Stage
 from actors.pod.state import Gone, PodSettings, PodState, PortCall
 from api.ports.podfiles import RemovePodFolders
@@ -59,7 +59,7 @@ def is_spaced(made):
     """Tell whether calls came more than twice, a few in the first second, then ever more rarely."""
     gaps = [round(later - sooner, 1) for sooner, later in pairwise(made)]
     few = sum(at - made[0] < 1.0 for at in made) <= 4
-    return few and 4 <= len(made) <= 12 and gaps == sorted(gaps) and 10 <= gaps[-1] <= WAIT_LIMIT_S + 0.1
+    return few and 4 <= len(made) <= 12 and gaps == sorted(gaps) and 10 <= gaps[-1] <= SPACING.limit_s + 0.1
 
 
 def removed_from(world):
@@ -133,7 +133,7 @@ def test_the_grace_that_is_left_makes_no_other_call_of_a_stop():
 def test_waits_begin_with_the_second_answer_and_double_up_to_half_a_minute():
     waits = [wait_after(times) for times in range(1, 12)]
     assert waits[:5] == [0.0, 0.25, 0.5, 1.0, 2.0]
-    assert waits[-1] == WAIT_LIMIT_S
+    assert waits[-1] == SPACING.limit_s
     assert waits == sorted(waits)
 
 

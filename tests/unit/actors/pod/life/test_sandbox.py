@@ -5,24 +5,20 @@ from msgspec.structs import replace
 from actors.pod.state import Gone
 from api.ports.runtime import RunSandbox, RuntimeContainerState, SandboxState, StopSandbox
 from tests.unit.actors.pods import box, instance, shown, wanted
-from tests.unit.actors.tiny import Hand, TinyWorld, running_pod
-
-
-def asked(hand, kind):
-    return [call for call in hand.started if isinstance(call, kind)]
+from tests.unit.actors.tiny import Hand, TinyWorld, calls, running_pod
 
 
 def test_a_dead_sandbox_is_stopped_until_that_went_well_and_then_no_more():
     hand = Hand(TinyWorld(shown(box(state="not-ready"), instance("a", "exited", code=137))))
     hand.update(wanted()), hand.settle_until(StopSandbox)
     hand.fail(StopSandbox), hand.settle()
-    assert not asked(hand, RunSandbox)
+    assert not calls(hand, RunSandbox)
     assert hand.state.call_backoff("").reason == "KillPodSandboxError"
     hand.ring(), hand.settle()
-    assert len(asked(hand, StopSandbox)) == 2
-    assert [call.spec.attempt for call in asked(hand, RunSandbox)] == [1]
+    assert len(calls(hand, StopSandbox)) == 2
+    assert [call.spec.attempt for call in calls(hand, RunSandbox)] == [1]
     hand.kill(), hand.settle()
-    assert [call.sandbox_id for call in asked(hand, StopSandbox)] == ["s0", "s0", "box1"]
+    assert [call.sandbox_id for call in calls(hand, StopSandbox)] == ["s0", "s0", "box1"]
 
 
 def test_a_dead_sandbox_that_was_seen_dead_is_stopped_before_its_pod_counts_as_stopped():
@@ -33,5 +29,5 @@ def test_a_dead_sandbox_that_was_seen_dead_is_stopped_before_its_pod_counts_as_s
     )
     hand.world.view = replace(hand.world.view, sandboxes=boxes, containers=gone)
     hand.kill(), hand.observe(), hand.settle()
-    assert len(asked(hand, StopSandbox)) == 1
+    assert len(calls(hand, StopSandbox)) == 1
     assert isinstance(hand.state.life, Gone)

@@ -4,13 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.pod.spec.containerconfig import (
-    container_hash,
-    container_spec,
-    recorded_grace_s,
-    sandbox_spec,
-)
+from actors.pod.spec.containerconfig import container_spec, sandbox_spec
 from actors.pod.spec.environment import environment, expand
+from actors.pod.spec.identity import container_hash, recorded_grace_s
 from api.kube.objects.container import Lifecycle
 from api.kube.objects.pod import Container, EnvVar, PodSecurityContext, SecurityContext
 from api.ports.node import NodeFacts

@@ -5,15 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.pod.spec.containerconfig import ConfigProblem, container_files, sandbox_spec, sandbox_warnings
+from actors.pod.spec.containerconfig import container_files, sandbox_spec, sandbox_warnings
 from actors.pod.spec.dns import resolver, within_limits
 from actors.pod.spec.hostname import host_name, hosts_text, sandbox_hostname
-from actors.pod.spec.problem import Unfit
-from api.kube.objects.pod import Pod
-from api.kube.poddefault import default_pod
+from actors.pod.spec.problem import ConfigProblem, Unfit
 from api.ports.confinement import Dns
 from api.ports.manifests import Problem
 from api.ports.node import NodeFacts, NodeFiles, ResolverFile, parse_resolver
+from tests.unit.actors.pods import from_fields
 
 NODE = NodeFacts(
     confined=True, ips=("192.0.2.10",), cluster_dns=("10.96.0.10",), cluster_domain="cluster.local"
@@ -29,11 +28,7 @@ NODES_OWN = (("192.0.2.53",), ("example.org",), ("timeout:1",))
 
 
 def pod_of(name="web", **spec):
-    raw = {
-        "metadata": {"name": name, "namespace": "n", "uid": "u1"},
-        "spec": {"containers": [{"name": "c", "image": "x"}], **spec},
-    }
-    return default_pod(msgspec.convert(raw, Pod))
+    return from_fields({}, name=name, **spec)
 
 
 def lists(found):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.pod.cgroup.parent import cgroup_parent
+from actors.pod.spec.cgroup import cgroup_parent
 from actors.pod.spec.resource import (
     container_resources,
     is_critical,
@@ -15,9 +15,8 @@ from actors.pod.spec.resource import (
     quota_us,
     shares_of,
 )
-from api.kube.objects.pod import Pod
-from api.kube.poddefault import default_pod
 from api.ports.node import NodeFacts
+from tests.unit.actors.pods import from_fields
 
 GI = 1 << 30
 UID = "b5b6a5c0-1111-2222-3333-444455556666"
@@ -25,12 +24,8 @@ NODE = NodeFacts(confined=True, memory_bytes=16 * GI, cgroup_version=2, swap_con
 
 
 def pod_of(*resources, annotations=None, inits=(), **spec):
-    containers = [{"name": f"c{n}", "image": "x", "resources": one} for n, one in enumerate(resources)]
-    raw = {
-        "metadata": {"name": "p", "namespace": "n", "uid": UID, "annotations": annotations or {}},
-        "spec": {"containers": containers, "initContainers": list(inits), **spec},
-    }
-    return default_pod(msgspec.convert(raw, Pod))
+    containers = ({"name": f"c{n}", "resources": one} for n, one in enumerate(resources))
+    return from_fields(*containers, uid=UID, annotations=annotations, initContainers=list(inits), **spec)
 
 
 def needs(pod, node=NODE, index=0):

@@ -5,29 +5,26 @@ import itertools
 import msgspec
 import pytest
 
-from actors.pod.spec.containerconfig import ConfigProblem, RunImage, container_spec, sandbox_spec
+from actors.pod.spec.containerconfig import container_spec, sandbox_spec
 from actors.pod.spec.identity import go_json, handler_fields
-from actors.pod.spec.security import MASKED, READ_ONLY
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.security import MASKED, READ_ONLY, RunImage
 from actors.rules.container.sysctl import SAFE, forbidden_sysctl
 from api.kube.objects.container import EphemeralContainer, LifecycleHandler
-from api.kube.objects.pod import Pod
-from api.kube.poddefault import default_pod
 from api.kube.validation.security import dotted
 from api.ports.confinement import IdMapping, NamespaceMode, ProfileKind, SecurityProfile
 from api.ports.node import NodeFacts
 from api.ports.runtime import RuntimeHandler
+from tests.unit.actors.pods import from_fields
 
 NODE = NodeFacts(confined=True, root_dir="/r", apparmor=True, strict_groups=True)
 OWN_USERS = (IdMapping(host_id=65536, length=65536),)
 
 
 def pod_of(own=None, pods=None, annotations=None, **spec):
-    container = {"name": "c", "image": "x", "securityContext": own or {}}
-    raw = {
-        "metadata": {"name": "p", "namespace": "n", "uid": "u1", "annotations": annotations or {}},
-        "spec": {"containers": [container], "securityContext": pods or {}, **spec},
-    }
-    return default_pod(msgspec.convert(raw, Pod))
+    return from_fields(
+        {"securityContext": own or {}}, annotations=annotations, securityContext=pods or {}, **spec
+    )
 
 
 def made(pod, node=NODE, **more):

@@ -8,38 +8,23 @@ from actors.pod.status.condition import conditions
 from api.kube.objects.pod import ContainerState as State
 from api.kube.objects.pod import (
     ContainerStateRunning,
-    ContainerStateTerminated,
     ContainerStateWaiting,
-    ContainerStatus,
     PodCondition,
     PodReadinessGate,
     PodStatus,
 )
 from api.wallclock import rfc3339
+from tests.unit.actors.pod.status.statuses import ended, started, status
 from tests.unit.actors.pods import NS, WALL, wanted
 
 RUNS = State(running=ContainerStateRunning())
 WAITS = State(waiting=ContainerStateWaiting(reason="ContainerCreating"))
 
 
-def ended(code):
-    return State(terminated=ContainerStateTerminated(exit_code=code))
-
-
 PLAIN, BESIDE = (
     wanted("i").spec.containers[0],
     replace(wanted("s").spec.containers[0], restart_policy="Always"),
 )
-
-
-def started(one):
-    return replace(one, started=one.state.running is not None)
-
-
-def status(name, state, last=None):
-    return ContainerStatus(
-        name=name, state=state, last_state=last or State(), ready=state.running is not None
-    )
 
 
 def named(found):

@@ -21,12 +21,8 @@ from api.ports.runtime import (
     StartContainer,
     StopContainer,
 )
-from tests.unit.actors.pods import IMAGE, UID, wanted
-from tests.unit.actors.tiny import Hand, running_pod
-
-
-def init(name, policy=""):
-    return Container(name=name, image=IMAGE, restart_policy=policy)
+from tests.unit.actors.pods import IMAGE, UID, init, wanted
+from tests.unit.actors.tiny import Hand, crashed, made, running_pod
 
 
 def staged(*inits, policy="Always", mains=("a",), source="api"):
@@ -34,15 +30,7 @@ def staged(*inits, policy="Always", mains=("a",), source="api"):
 
 
 def ended(hand, name, code=0):
-    hand.wait(1)
-    hand.world.exit(name, code, hand.wall)
-    hand.wait(0.01)
-    hand.observe()
-    return hand.settle()
-
-
-def made(hand):
-    return [f"{c.spec.name}{c.spec.attempt}" for c in hand.started if isinstance(c, CreateContainer)]
+    return crashed(hand, name, code)
 
 
 def row(hand):

@@ -7,24 +7,13 @@ from actors.pod.status.phase import phase_of
 from api.kube.objects.pod import ContainerState as State
 from api.kube.objects.pod import (
     ContainerStateRunning,
-    ContainerStateTerminated,
     ContainerStateWaiting,
-    ContainerStatus,
 )
+from tests.unit.actors.pod.status.statuses import ended, started, status
 from tests.unit.actors.pods import wanted
 
 RUNS = State(running=ContainerStateRunning())
 WAITS = State(waiting=ContainerStateWaiting(reason="ContainerCreating"))
-
-
-def ended(code):
-    return State(terminated=ContainerStateTerminated(exit_code=code))
-
-
-def status(name, state, last=None):
-    return ContainerStatus(
-        name=name, state=state, last_state=last or State(), ready=state.running is not None
-    )
 
 
 @pytest.mark.parametrize(
@@ -97,10 +86,6 @@ def test_the_phase_follows_from_init_containers_first(policy, init, sidecar, mai
         initialised=initialised,
     )
     assert found == phase
-
-
-def started(one):
-    return msgspec.structs.replace(one, started=one.state.running is not None)
 
 
 def test_a_sidecar_that_is_not_started_keeps_a_pod_pending_until_it_is_initialised():

@@ -3,9 +3,8 @@
 Reference ``volumes`` sections 3, 10, 11, 17 and 18, ``runtime-cri`` section 5.3.
 """
 
-import msgspec
-
 from actors.pod.spec.environment import REFERENCE
+from actors.pod.spec.mount import VolumePath
 from actors.pod.spec.problem import refuse
 from actors.rules.resources.request import pod_total
 from api.ids import Uid
@@ -17,23 +16,6 @@ from api.ports.node import NodeFacts
 from api.ports.volumes import EmptyDir, HostPath, Medium, PrepareSubPath, VolumePlan
 
 PROPAGATING = ("HostToContainer", "Bidirectional")
-
-
-class VolumePath(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a volume of the pod is on the host: a folder or file, or the device of a block volume."""
-
-    volume: str
-    host_path: str
-    read_only: bool = False
-    relabel: bool = False
-    """Whether its files take the container's SELinux label."""
-
-
-class SubPath(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the part of a volume is bound that one mount of a container asks for."""
-
-    index: int
-    host_path: str
 
 
 def has_volumes(pod: Pod) -> bool:

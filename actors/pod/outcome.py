@@ -7,18 +7,27 @@ from msgspec.structs import replace
 
 from actors.pod.cgroup.grouping import grouped, ungrouped
 from actors.pod.cgroup.resize import after_failed_update, after_update
+from actors.pod.container.due import used_after
 from actors.pod.container.hook import absorb_hook
 from actors.pod.container.image import without_image
-from actors.pod.container.turn import used_after
 from actors.pod.life.event import with_event
 from actors.pod.life.repeat import with_answer
 from actors.pod.life.stage import sandbox_stops
+from actors.pod.life.volume import (
+    VOLUME_CALLS,
+    VOLUME_RETRY,
+    concealed,
+    event_prefix,
+    volume_answered,
+    without_parts,
+)
 from actors.pod.spec.containerconfig import sandbox_warnings
 from actors.pod.spec.ending import termination_message_call
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
     RESIZING,
+    RETRY,
     STATUS_SECTION,
     TRIED_LIMIT,
     CallBackoff,
@@ -40,16 +49,9 @@ from actors.pod.state import (
     without_call_backoff,
 )
 from actors.pod.status.history import never_started
-from actors.pod.volume.volume import (
-    VOLUME_CALLS,
-    concealed,
-    event_prefix,
-    volume_answered,
-    volume_wait_s,
-    without_parts,
-)
 from actors.rules.container.instance import is_alive, newest_of, not_back
 from actors.rules.container.knownend import with_known_ends
+from actors.rules.retry import Retry, RetryPolicy
 from api.decoding import ready
 from api.errors import Failure, FailureKind
 from api.ids import Instant, WallNs
@@ -91,12 +93,10 @@ LOST = {
 }
 """What a page of each section that cannot be read means to its pod."""
 
-FIRST_BACKOFF_S = 1.0
-BACKOFF_LIMIT_S = 30.0
 REWRITE_S = 10.0
 """Between tries to write to a ledger that takes nothing."""
-FIRST_REFUSED_BACKOFF_S = 10.0
-REFUSED_BACKOFF_LIMIT_S = 300.0
+REFUSED_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
+"""Of a call that the runtime refused: what is to change first takes its time."""
 
 UNCHANGING_CALLS = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
@@ -203,7 +203,7 @@ def without_past_failures(state: PodState, flight: Flight) -> PodState:
     held = backoff_key_of(state, flight)
     key = held if held in (PRUNING, RESIZING) else ""
     backoff = state.call_backoff(key)
-    if backoff is None or state.calls.inflight or backoff.until > flight.since:
+    if backoff is None or state.calls.inflight or backoff.retry.at > flight.since:
         return state
     looked = isinstance(flight.what.call, UNCHANGING_CALLS)
     if looked and backoff.call not in {kind.__name__ for kind in UNCHANGING_CALLS}:
@@ -390,15 +390,15 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     state = told
     held = backoff_key_of(state, flight)
     before = state.call_backoff(held)
-    # Volumes are made side by side: those that fail in one stage are one failure.
-    again = before is not None and isinstance(call, PrepareVolume) and before.until > flight.since
-    failures = (before.failures if before else 0) + (0 if again else 1)
+    retry = before.retry if before else Retry()
+    if isinstance(call, PrepareVolume) and retry.at > flight.since:
+        # Volumes are made side by side: those that fail in one stage are one failure.
+        retry = replace(retry, failures=retry.failures - 1)
     backoff = CallBackoff(
         container=held,
         call=type(call).__name__,
         since=before.since if before else now,
-        until=now + wait_after(call, failure, failures),
-        failures=failures,
+        retry=next_try(retry, call, failure, now),
         reason=reason or "ContainerCreating",
         message=failure.message,
         instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
@@ -428,20 +428,18 @@ def unnumbered(text: str, call: msgspec.Struct, name: str) -> str:
     return text.replace(identity, name) if identity and name else text
 
 
-def wait_after(call: msgspec.Struct, failure: Failure, failures: int) -> float:
-    """Return how long to wait before a call that failed is made again."""
+def next_try(before: Retry, call: msgspec.Struct, failure: Failure, now: Instant) -> Retry:
+    """Return when a call that failed is made again, `before` being the failures in a row before this one."""
+    retry = before.after(now, retry_policy(call, failure))
+    return replace(retry, at=now) if is_image_gone(failure) and retry.failures == 1 else retry
+
+
+def retry_policy(call: msgspec.Struct, failure: Failure) -> RetryPolicy:
+    """Return how a call that failed is repeated: what was refused slowly, the rest soon."""
     if isinstance(call, VOLUME_CALLS):
-        return volume_wait_s(failures)
-    return 0.0 if is_image_gone(failure) and failures == 1 else backoff_s(failure, failures)
-
-
-def backoff_s(failure: Failure, failures: int) -> float:
-    """Return how long to wait after this many failures in a row: images and refusals slowly, the rest soon."""
-    slow = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED) and not is_image_gone(failure)
-    first, limit = (
-        (FIRST_REFUSED_BACKOFF_S, REFUSED_BACKOFF_LIMIT_S) if slow else (FIRST_BACKOFF_S, BACKOFF_LIMIT_S)
-    )
-    return float(min(first * 2 ** min(failures - 1, 10), limit))
+        return VOLUME_RETRY
+    refused = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED) and not is_image_gone(failure)
+    return REFUSED_RETRY if refused else RETRY
 
 
 def is_image_gone(failure: Failure) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from actors.pod.cgroup.parent import possible_parents
+from actors.pod.spec.cgroup import possible_parents
 from api.errors import RejectedError
 from api.ports.cgroups import check_pod_cgroup
 from api.ports.node import NodeFacts

@@ -6,7 +6,10 @@ Reference ``volumes`` sections 7, 8, 10, 18 and 27, ``pod-lifecycle`` sections 5
 from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage, host_call
-from actors.pod.spec.containerconfig import ConfigProblem, container_sub_paths
+from actors.pod.spec.containerconfig import container_sub_paths
+from actors.pod.spec.mount import SubPath, VolumePath, sub_path_error
+from actors.pod.spec.problem import ConfigProblem
+from actors.pod.spec.volume import has_volumes, volume_path, volume_plans
 from actors.pod.state import (
     BoundPart,
     Finished,
@@ -19,9 +22,8 @@ from actors.pod.state import (
     with_container,
 )
 from actors.pod.status.initstatus import rows_being_created
-from actors.pod.volume.mount import sub_path_error
-from actors.pod.volume.spec import SubPath, VolumePath, has_volumes, volume_path, volume_plans
 from actors.rules.container.instance import is_alive
+from actors.rules.retry import RetryPolicy
 from api.errors import Failure
 from api.kube.objects.container import Container, EphemeralContainer
 from api.kube.objects.pod import Pod
@@ -34,9 +36,8 @@ from api.ports.volumes import (
     VolumesRemoved,
 )
 
-FIRST_TRY_AGAIN_S = 0.5
-LAST_TRY_AGAIN_S = 122.0
-"""Back-off of a volume's calls: a kubelet's, doubled with each failure."""
+VOLUME_RETRY = RetryPolicy(base_s=0.5, limit_s=122.0)
+"""Back-off of a volume's calls: a kubelet's."""
 REMOVAL_DEADLINE_S = 123.0
 """So long a pod's volumes may take to be removed: a kubelet's wait, since there may be many files in them."""
 
@@ -162,8 +163,3 @@ def event_prefix(call: object) -> str:
             return "UnmountVolume.TearDown failed: "
         case _:
             return ""
-
-
-def volume_wait_s(failures: int) -> float:
-    """Return how long to wait after this many failures in a row."""
-    return float(min(FIRST_TRY_AGAIN_S * 2 ** min(failures - 1, 10), LAST_TRY_AGAIN_S))

@@ -3,22 +3,15 @@
 import msgspec
 import pytest
 
-from actors.pod.spec.containerconfig import (
-    ConfigProblem,
-    VolumePath,
-    container_files,
-    container_spec,
-    sandbox_spec,
-)
+from actors.pod.spec.containerconfig import container_files, container_spec, sandbox_spec
 from actors.pod.spec.ending import cut_message, termination_message, termination_message_call
-from actors.pod.volume.mount import clean
-from api.kube.objects.pod import Pod
-from api.kube.poddefault import default_pod
+from actors.pod.spec.mount import VolumePath, clean
+from actors.pod.spec.problem import ConfigProblem
 from api.ports.confinement import Device, Mount, MountPropagation
 from api.ports.node import NodeFacts, NodeFiles
 from api.ports.podfiles import ReadEnding
 from api.ports.runtime import ANNOTATION_TERMINATION_PATH, ANNOTATION_TERMINATION_POLICY, RuntimeHandler
-from tests.unit.actors.pods import instance
+from tests.unit.actors.pods import from_fields, instance
 
 IPS = ("10.0.0.7",)
 ABLE = NodeFacts(
@@ -35,12 +28,7 @@ VOLUMES = (
 
 
 def pod_of(container=None, others=(), **spec):
-    containers = [{"name": "c", "image": "x", **(container or {})}, *others]
-    raw = {
-        "metadata": {"name": "p", "namespace": "n", "uid": "u1", "labels": {"UPPER": "x"}},
-        "spec": {"containers": containers, **spec},
-    }
-    return default_pod(msgspec.convert(raw, Pod))
+    return from_fields(container or {}, *others, labels={"UPPER": "x"}, **spec)
 
 
 def made(pod, node=ABLE, ips=IPS, **more):

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.pod import planned, situation
+from actors.pod import planned
+from actors.pod.container import situation
 from actors.pod.explain import explain
 from actors.pod.plan import SYNC_STEPS
 from api.ids import Path as ActorPath
@@ -28,7 +29,7 @@ WHOLE = (
 )
 EACH = ("must_start", "next_attempt", "crash_wait_s", "want_of")
 """Questions about the whole pod, and about each container that is asked about."""
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 
 
 class Questions:

@@ -8,7 +8,6 @@ import posixpath
 import msgspec
 
 from actors.pod.spec.problem import refuse
-from actors.pod.volume.spec import SubPath, VolumePath
 from api.kube.objects.container import Container, EphemeralContainer, VolumeMount
 from api.kube.objects.pod import Pod
 from api.ports.confinement import Device, Mount, MountPropagation, PortMapping, Protocol
@@ -25,6 +24,23 @@ PROPAGATION = {
 }
 
 AnyContainer = Container | EphemeralContainer
+
+
+class VolumePath(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a volume of the pod is on the host: a folder or file, or the device of a block volume."""
+
+    volume: str
+    host_path: str
+    read_only: bool = False
+    relabel: bool = False
+    """Whether its files take the container's SELinux label."""
+
+
+class SubPath(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the part of a volume is bound that one mount of a container asks for."""
+
+    index: int
+    host_path: str
 
 
 def clean(path: str) -> str:

@@ -10,8 +10,8 @@ Unlike a kubelet's, ours waits for the crash-loop back-off of the container that
 
 import msgspec
 
-from actors.pod.container.due import next_attempt
-from actors.pod.container.turn import used_after
+from actors.pod.container.due import next_attempt, used_after
+from actors.pod.container.situation import Situation
 from actors.pod.life.stage import (
     Stage,
     counted_memo,
@@ -20,7 +20,6 @@ from actors.pod.life.stage import (
     runtime_call,
     stop,
 )
-from actors.pod.situation import Situation
 from actors.pod.state import PRUNING, PodState
 from actors.pod.status.initstatus import may_restart_all
 from actors.rules.container.instance import newest_of
@@ -54,9 +53,9 @@ def restart_all(situation: Situation) -> Stage | None:
         calls = tuple(stop(state, one, 0) for one in alive)
         return Stage(calls=calls, why="stopping all containers to restart them")
     pruning = state.call_backoff(PRUNING)
-    if pruning is not None and situation.now < pruning.until:
+    if pruning is not None and situation.now < pruning.retry.at:
         why = f"waiting: retrying to remove all containers before their restart: {pruning.message}"
-        return Stage(why=why, wake_at=pruning.until)
+        return Stage(why=why, wake_at=pruning.retry.at)
     first = min(rank(pod.spec, one, askers) for one in left)
     chosen = [one for one in left if rank(pod.spec, one, askers) == first]
     removals = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in chosen)
