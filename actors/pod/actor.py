@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from actors.pod.container.hookcall import HOOK_CALLS
 from actors.pod.core import begin, blank, decide
-from actors.pod.life.event import named
+from actors.pod.life.event import namespace_and_name
 from actors.pod.plan import rewriting
 from actors.pod.state import PodState
 from api import paths
@@ -72,7 +72,7 @@ class PodActor(CoreActor[PodMessage]):
             # One that repeats is told again each time the count has doubled.
             if event in known or event.count & (event.count - 1):
                 continue
-            _, name = named(after)
+            _, name = namespace_and_name(after)
             tell = ctx.log.warning if event.type == "Warning" else ctx.log.info
             if event.reason in STEPS:
                 tell = ctx.log.debug

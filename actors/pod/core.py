@@ -10,19 +10,18 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
-from actors.pod.cgroup.grouping import cpu_told
+from actors.pod.cgroup.grouping import cpu_messages
 from actors.pod.cgroup.resize import with_confined, with_resize_events
 from actors.pod.container.dropped import without_dropped
-from actors.pod.container.hook import begun, progressed
-from actors.pod.container.hook import wake_at as hook_wake_at
-from actors.pod.container.image import absorb_report, reask_at, with_wants
+from actors.pod.container.hook import begin_due_hooks, hook_wake_at, progressed
+from actors.pod.container.image import absorb_image_report, resend_wants_at, with_wants
 from actors.pod.container.probe import absorb_probe, with_probes
 from actors.pod.container.renewal import with_renewed, without_renewed
 from actors.pod.container.stop import is_stopping, joining, stop_messages
-from actors.pod.hookrecord import recalled_marks
+from actors.pod.hookrecord import recalled_hook_records
 from actors.pod.life.deadline import deadline_wake_at, past_deadline
 from actors.pod.life.event import with_changes, with_ends, with_event
-from actors.pod.life.refusal import turned_away, with_refusals
+from actors.pod.life.refusal import rejected, with_refusals
 from actors.pod.life.repeat import next_removal
 from actors.pod.life.stage import MIN_STOP_S, NS, fresh_memo
 from actors.pod.life.volume import removal_is_due, with_volumes
@@ -31,8 +30,8 @@ from actors.pod.planned import Planned
 from actors.pod.report import is_stopped, report
 from actors.pod.spec.identity import own_grace_s, recorded_grace_s
 from actors.pod.state import (
-    BESIDE,
     NO_CONTAINER,
+    NON_BLOCKING,
     Finished,
     Flight,
     Gone,
@@ -48,10 +47,10 @@ from actors.pod.state import (
     change_calls,
     change_setup,
     change_view,
+    with_call_backoff,
     with_container,
-    with_hold,
-    without_hold,
-    without_holds,
+    without_call_backoff,
+    without_call_backoffs,
 )
 from actors.pod.status.phase import TERMINAL, is_static, phase_of
 from actors.rules.container.instance import is_alive, newest_of
@@ -97,12 +96,12 @@ def decide(
     """Take in a message (None: only look again) and choose what to do."""
     state = with_ends(before, entered(before, absorb(before, message, now, wall), now), wall)
     planned = advance(state, now, wall)
-    after = told_who_stops(before, published(planned, stopped=state.killed is not None), wall)
+    after = with_stopping_event(before, with_status(planned, stopped=state.killed is not None), wall)
     decision = plan(after, planned, new_op)
     facts = report(before, decision.state, resend=resend(message))
     if is_stopped(decision.state):
         decision = replace(decision, state=replace(decision.state, askers=()))
-    facts += cpu_told(before, decision.state, message)
+    facts += cpu_messages(before, decision.state, message)
     return replace(decision, actions=(*facts, *decision.actions))
 
 
@@ -131,7 +130,7 @@ def absorb(  # noqa: C901  # one case per message
             # A new supervisor counts its updates from the beginning.
             return replace(state, wanted=replace(state.wanted, generation=0))
         case ImageReport():
-            return absorb_report(state, message, wall)
+            return absorb_image_report(state, message, wall)
         case ProbeChanged():
             return absorb_probe(state, message, wall)
         case Alarm():
@@ -148,8 +147,8 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
     if message.generation < state.wanted.generation:
         return state
     for name, record in state.containers.items():
-        if record.hold is not None and is_redefined(state.desired, message.pod, name):
-            state = with_hold(state, replace(record.hold, since=now, retry=Retry(at=now)))
+        if record.call_backoff is not None and is_redefined(state.desired, message.pod, name):
+            state = with_call_backoff(state, replace(record.call_backoff, since=now, retry=Retry(at=now)))
     wanted = WantedPod(
         pod=message.pod,
         source=message.source,
@@ -198,16 +197,16 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
                 # What it has for its grace is a guess.
                 kill = replace(kill, grace_s=asked.grace_s, stop_by=asked.stop_by)
             life: Recalling | Terminating | Terminated | Finished | Gone = replace(
-                state.life, kill=merged(kill, asked)
+                state.life, kill=merged_kill(kill, asked)
             )
         case Syncing():
             life = Terminating(kill=asked)
         case Terminating(kill=kill):
-            life = replace(state.life, kill=merged(kill, asked))
+            life = replace(state.life, kill=merged_kill(kill, asked))
         case Terminated(kill=kill):
-            life = replace(state.life, kill=merged(kill, asked))
+            life = replace(state.life, kill=merged_kill(kill, asked))
         case Finished(kill=kill):
-            life = replace(state.life, kill=merged(kill, asked))
+            life = replace(state.life, kill=merged_kill(kill, asked))
         case Gone():
             life = state.life
         case _:
@@ -218,8 +217,8 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
 def first_grace_s(state: PodState, override_s: int | None) -> int:
     """Return the grace of a kill: the pod's own, or the override if smaller, which is found out once the pod is known."""
     if override_s is None:
-        return granted_s(state)
-    return floored(min(granted_s(state), override_s) if is_known(state) else override_s)
+        return pod_grace_s(state)
+    return floored(min(pod_grace_s(state), override_s) if is_known(state) else override_s)
 
 
 def is_known(state: PodState) -> bool:
@@ -227,7 +226,7 @@ def is_known(state: PodState) -> bool:
     return state.desired is not None or state.observed is not None
 
 
-def granted_s(state: PodState) -> int:
+def pod_grace_s(state: PodState) -> int:
     """Return the pod's own grace: as its source says, else as its containers were made with, else a kubelet's default."""
     desired = state.desired
     return floored(own_grace_s(desired) if desired is not None else recorded_grace_s(state.observed))
@@ -238,7 +237,7 @@ def floored(grace_s: int) -> int:
     return grace_s if grace_s >= 1 else MIN_STOP_S
 
 
-def merged(kill: Kill | None, asked: Kill) -> Kill:
+def merged_kill(kill: Kill | None, asked: Kill) -> Kill:
     """Return the kill in force after another one was asked for; one that asks for no grace of its own changes none."""
     if kill is None:
         return asked
@@ -271,13 +270,13 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
 def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
     """Return the situation without what is remembered of what is no more."""
     memo = without_dropped(with_volumes(fresh_memo(state), state.desired), state)
-    state = without_past(replace(state, memo=memo) if memo != state.memo else state)
+    state = without_stale_records(replace(state, memo=memo) if memo != state.memo else state)
     planned = Planned(state, now, wall)
     after = without_renewed(planned)
     return planned if after is state else Planned(after, now, wall)
 
 
-def published(planned: Planned, *, stopped: bool) -> PodState:
+def with_status(planned: Planned, *, stopped: bool) -> PodState:
     """Return the state with the status that follows, and with what others are to be told that follows from that.
 
     `stopped`: the pod was being stopped before this moment, so that ends of its containers are nothing to warn of.
@@ -288,7 +287,7 @@ def published(planned: Planned, *, stopped: bool) -> PodState:
     if status != state.base:
         state = with_resize_events(with_changes(state, status, wall, stopped=stopped), status, wall)
         state = replace(state, base=status)
-    return with_probes(with_confined(with_wants(state, planned), planned.changes))
+    return with_probes(with_confined(with_wants(state, planned), planned.resize_steps))
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
@@ -298,21 +297,20 @@ def entered(before: PodState, after: PodState, now: Instant) -> PodState:
     """
     if type(before.life) is type(after.life):
         return after
-    return replace(without_holds(after), life_since=now)
+    return replace(without_call_backoffs(after), life_since=now)
 
 
-def told_who_stops(before: PodState, after: PodState, wall: WallNs) -> PodState:
+def with_stopping_event(before: PodState, after: PodState, wall: WallNs) -> PodState:
     """Return the state with an event of ours when the pod begins to be stopped for good: who asked, and why."""
     kill = after.killed
     begins = isinstance(after.life, Terminating) and not isinstance(before.life, Terminating)
     if not begins or kill is None or kill.cause is KillCause.COMPLETED or not is_alive(after.observed):
         return after
-    who = f", asked for by {kill.asked_by}" if kill.asked_by else ""
-    text = f"Stopping the pod: {kill.cause.value}{who}, with {kill.grace_s} s of grace"
+    text = f"Stopping the pod: {kill.cause.value}, grace period {kill.grace_s} s"
     return with_event(after, wall, "Normal", "Stopping", text)
 
 
-def without_past(state: PodState) -> PodState:
+def without_stale_records(state: PodState) -> PodState:
     """Return the state without records of containers that are no more, and without holds of those that run after all.
 
     A container runs after all as after a start of unknown outcome.
@@ -322,8 +320,12 @@ def without_past(state: PodState) -> PodState:
         newest = newest_of(state.observed, name)
         if newest is None and name not in names and state.desired is not None:
             state = with_container(state, name, NO_CONTAINER)
-        elif record.hold is not None and newest is not None and newest.state is RuntimeContainerState.RUNNING:
-            state = without_hold(state, name)
+        elif (
+            record.call_backoff is not None
+            and newest is not None
+            and newest.state is RuntimeContainerState.RUNNING
+        ):
+            state = without_call_backoff(state, name)
     return state
 
 
@@ -336,7 +338,7 @@ def step_of_life(planned: Planned) -> PodState:
         case Recalling(kill=kill):
             return end_of_recall(state, kill, wall)
         case Syncing() if state.desired is not None and state.wanted.refusal is not None:
-            return turned_away(state, state.wanted.refusal, state.desired, wall)
+            return rejected(state, state.wanted.refusal, state.desired, wall)
         case Syncing():
             if state.desired is None or not has_ended(planned):
                 return state
@@ -350,7 +352,7 @@ def step_of_life(planned: Planned) -> PodState:
             )
             return replace(state, life=Terminating(kill=kill))
         case Terminating(kill=kill, proven_at=proven_at):
-            if proven_at is None or is_alive(state.observed) or state.view.look:
+            if proven_at is None or is_alive(state.observed) or state.view.must_inspect:
                 return state
             return replace(state, life=Terminated(kill=kill))
         case Terminated(kill=kill, unmounted=unmounted):
@@ -364,11 +366,11 @@ def step_of_life(planned: Planned) -> PodState:
 
 def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
     """Return the state in which the pod goes on once ledger and runtime have answered, or the same."""
-    if state.observed is None or state.view.look:
+    if state.observed is None or state.view.must_inspect:
         return state
     if isinstance(state.life, Recalling) and state.life.failures >= RECALL_TRIES:
         return recalled(without_ledger(state, wall), kill)
-    if state.remembered is None or state.hold("") is not None:
+    if state.remembered is None or state.call_backoff("") is not None:
         return state
     return recalled(state, kill)
 
@@ -376,7 +378,7 @@ def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
 def has_ended(planned: Planned) -> bool:
     """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
     state = planned.state
-    if state.observed is None or state.view.look:
+    if state.observed is None or state.view.must_inspect:
         return False
     if planned.stage.ended:
         return True
@@ -395,7 +397,7 @@ def has_ended(planned: Planned) -> bool:
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
     """Go on without what the ledger may know, and say so."""
-    text = "the ledger could not be read: restart counts, back-off and kills in progress may be forgotten"
+    text = "cannot read the ledger: restart counts, back-off and kills in progress may be forgotten"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     return state if state.remembered is not None else replace(state, remembered=PodMemo())
 
@@ -410,12 +412,12 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
     elif state.memo.outdated and state.base.start_time == state.memo.outdated:
         state = replace(state, base=PodStatus())
     before = state.memo.kill
-    marks = recalled_marks(state.memo.hooks, killed=before is not None)
+    marks = recalled_hook_records(state.memo.hooks, killed=before is not None)
     state = replace(state, memo=replace(state.memo, hooks=marks))
     # Only the actor of an earlier life knew what the pod was promised when its source let go of it.
-    kill = merged(before, asked) if before is not None and asked is not None else before or asked
+    kill = merged_kill(before, asked) if before is not None and asked is not None else before or asked
     if before is None and kill is not None:
-        kill = with_known_grace(kill, granted_s(state))
+        kill = with_known_grace(kill, pod_grace_s(state))
     if before is not None and not state.memo.terminated and before.asked_by != SELF:
         # Whoever asked an earlier incarnation still waits.
         state = replace(state, askers=tuple(sorted({*state.askers, before.asked_by})))
@@ -440,7 +442,7 @@ def with_known_grace(kill: Kill, own_s: int) -> Kill:
 def plan(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
     """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
     now, wall, memo = planned.now, planned.wall, state.memo
-    state, hooks = begun(state, now, wall, new_op)
+    state, hooks = begin_due_hooks(state, now, wall, new_op)
     if state.memo is not memo:
         # A hook that could not be called is over at once.
         planned = Planned(state, now, wall)
@@ -458,10 +460,10 @@ def plan_stage(state: PodState, planned: Planned, new_op: Callable[[], OpId]) ->
         stage = planned.stage
         if stage.calls:
             return started(state, planned, stage.calls, new_op)
-        return Decision(state=state, wake_at=earliest(stage.wake_at, reask_at(state)))
+        return Decision(state=state, wake_at=earliest(stage.wake_at, resend_wants_at(state)))
     cancelled = cancel_overtaken(state)
     state = cancelled.state
-    if not is_stopping(state) or state.view.look or state.hold("") is not None:
+    if not is_stopping(state) or state.view.must_inspect or state.call_backoff("") is not None:
         return cancelled
     calls = joining(state, planned.stage)
     joined = started(state, planned, calls, new_op) if calls else cancelled
@@ -480,7 +482,7 @@ def started(
         memo = state.memo
     for name, message in stop_messages(state, calls, memo):
         state = with_event(state, wall, "Normal", "Killing", message, name)
-    state = with_renewed(replace(state, memo=memo), calls, planned.renewals)
+    state = with_renewed(replace(state, memo=memo), calls, planned.restarts)
     starts: tuple[Action, ...] = tuple(
         Start(op=f.op, port=f.what.port, call=f.what.call, deadline_s=f.what.deadline_s) for f in flights
     )
@@ -513,7 +515,11 @@ def retry_at(state: PodState, now: Instant) -> Instant | None:
     """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
     if not isinstance(state.life, Syncing):
         return None
-    held = (hold.retry.at for hold in state.holds if hold.container in BESIDE and hold.retry.at > now)
+    held = (
+        backoff.retry.at
+        for backoff in state.call_backoffs
+        if backoff.container in NON_BLOCKING and backoff.retry.at > now
+    )
     return earliest(*held, next_removal(state, now))
 
 

@@ -2,18 +2,18 @@
 
 from actors.pod.cgroup.resize import resize_problems
 from actors.pod.container.due import AnyContainer
-from actors.pod.container.hook import sentences
+from actors.pod.container.hook import hooks_text
 from actors.pod.container.situation import Situation
-from actors.pod.container.stop import queued
-from actors.pod.life.deadline import left_s
-from actors.pod.life.event import named
+from actors.pod.container.stop import waiting_stops
+from actors.pod.life.deadline import deadline_left_s
+from actors.pod.life.event import namespace_and_name
 from actors.pod.life.refusal import what_next
 from actors.pod.life.stage import Stage
 from actors.pod.plan import SYNC_STEPS
 from actors.pod.planned import Planned
 from actors.pod.state import (
-    BESIDE,
     LIMITING,
+    NON_BLOCKING,
     Finished,
     Gone,
     Kill,
@@ -44,7 +44,7 @@ PAST_S = 0.001
 
 def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
     """Return the answer to ``explain pod``."""
-    namespace, name = named(state)
+    namespace, name = namespace_and_name(state)
     planned = Planned(state, now, wall)
     waits, since, coming = outlook(planned)
     kill = state.killed
@@ -70,7 +70,7 @@ def problems_of(state: PodState) -> tuple[str, ...]:
     said = [state.base.message] if state.base.message else []
     said += state.wanted.refusal.advice if state.wanted.refusal is not None else ()
     said += resize_problems(state)
-    limits = state.hold(LIMITING)
+    limits = state.call_backoff(LIMITING)
     said += [f"some limits of its cgroup are not set: {limits.message}"] if limits is not None else ()
     return tuple(said)
 
@@ -82,7 +82,9 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     if state.calls.inflight:
         oldest = min(f.since for f in state.calls.inflight)
         calls = ", ".join(call_sentence(f.what, now - f.since) for f in state.calls.inflight)
-        text = ", ".join(text for text in (calls, sentences(state, now), *queued(state, wall)) if text)
+        text = ", ".join(
+            text for text in (calls, hooks_text(state, now), *waiting_stops(state, wall)) if text
+        )
         return text, now - oldest, (Step(in_s=0.0, what=afterwards(state)),)
     if stage.calls:
         steps = tuple(Step(in_s=0.0, what=brief(c), result=stage.why) for c in stage.calls)
@@ -92,7 +94,7 @@ def outlook(planned: Planned) -> tuple[str, float | None, tuple[Step, ...]]:
     if stage.since_s is not None:
         return awaited(stage), stage.since_s, ()
     if state.hooks:
-        return sentences(state, now), now - min(run.since for run in state.hooks), ()
+        return hooks_text(state, now), now - min(run.since for run in state.hooks), ()
     if state.wanted.refusal is not None and isinstance(state.life, Finished):
         return what_next(state.wanted.refusal, state.wanted.source), max(0.0, now - state.life_since), ()
     if isinstance(state.life, Syncing) and state.desired is not None and not stage.pod_reason:
@@ -151,15 +153,15 @@ def retries(state: PodState, now: Instant) -> tuple[Step, ...]:
     if not isinstance(state.life, Syncing):
         return ()
     return tuple(
-        Step(in_s=max(0.0, hold.retry.at - now), what=f"retry {hold.call}", result=hold.message)
-        for hold in state.holds
-        if hold.container in BESIDE
+        Step(in_s=max(0.0, backoff.retry.at - now), what=f"retry {backoff.call}", result=backoff.message)
+        for backoff in state.call_backoffs
+        if backoff.container in NON_BLOCKING
     )
 
 
 def deadline_step(state: PodState, wall: WallNs) -> tuple[Step, ...]:
     """Return when the active deadline of the pod ends."""
-    left = left_s(state, wall)
+    left = deadline_left_s(state, wall)
     if left is None:
         return ()
     return (Step(in_s=max(0.0, left), what="active deadline exceeded: stop the pod, phase Failed"),)
@@ -181,7 +183,7 @@ def state_sentence(state: PodState) -> str:
     """Return the state of the pod in one sentence."""
     match state.life:
         case Recalling():
-            return "reading what the ledger and the container runtime know of it"
+            return "reading ledger and runtime"
         case Syncing():
             phase = state.base.phase or "Pending"
             ready, of = ready_count(state)
@@ -221,7 +223,7 @@ def container_sentence(situation: Situation, container: AnyContainer) -> str:
     said = said_while_running(newest)
     if said:
         parts.append(said)
-    if state.desired and ended and container not in situation.due:
+    if state.desired and ended and container not in situation.containers_to_start:
         parts.append("will not be started again")
     return "; ".join(parts)
 
@@ -254,7 +256,7 @@ def doing(status: ContainerStatus, wall: WallNs) -> str:
 
 def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
     """Return the pod's line of ``nodeagent pods``."""
-    namespace, name = named(state)
+    namespace, name = namespace_and_name(state)
     statuses = counted_statuses(state)
     ready, of = ready_count(state)
     ended = [
@@ -283,9 +285,10 @@ def pod_row(state: PodState, now: Instant, wall: WallNs) -> PodRow:
 
 def why(waits: str, coming: tuple[Step, ...]) -> str:
     """Return in a few words what the pod waits for, empty when it waits for nothing."""
-    if coming and coming[0].in_s > 0:
-        return f"{waits}, in {span(coming[0].in_s)}"
-    return waits
+    if not coming or coming[0].in_s <= 0:
+        return waits
+    what, colon, message = waits.partition(": ")
+    return f"{what}, next in {span(coming[0].in_s)}{colon}{message}"
 
 
 def trouble(state: PodState) -> str:

@@ -18,7 +18,7 @@ class HookKind(StrEnum):
     PRE_STOP = "preStop"
 
 
-class HookMark(msgspec.Struct, frozen=True, kw_only=True):
+class HookRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What has to be known of one hook of one instance, by container name and attempt.
 
     POST_START: there from before the container is made until the hook went well. PRE_STOP: there from before the hook
@@ -65,43 +65,43 @@ class HookRun(msgspec.Struct, frozen=True, kw_only=True):
     """An HTTPS request that was repeated as plain HTTP."""
 
 
-Marks = tuple[HookMark, ...]
+HookRecords = tuple[HookRecord, ...]
 
 
-def mark_of(marks: Marks, kind: HookKind, container: str, attempt: int) -> HookMark | None:
+def hook_record_of(records: HookRecords, kind: HookKind, container: str, attempt: int) -> HookRecord | None:
     """Return the mark of one instance's hook, None when there is none."""
-    for mark in marks:
-        if mark.container == container and mark.attempt == attempt and mark.kind is kind:
-            return mark
+    for record in records:
+        if record.container == container and record.attempt == attempt and record.kind is kind:
+            return record
     return None
 
 
-def with_mark(marks: Marks, mark: HookMark) -> Marks:
+def with_hook_record(records: HookRecords, record: HookRecord) -> HookRecords:
     """Return the marks with this one in place of its last version."""
-    return tuple(sorted((*without_mark(marks, mark), mark), key=order))
+    return tuple(sorted((*without_hook_record(records, record), record), key=order))
 
 
-def without_mark(marks: Marks, mark: HookMark) -> Marks:
+def without_hook_record(records: HookRecords, record: HookRecord) -> HookRecords:
     """Return the marks without the one of the same hook of the same instance."""
-    return tuple(other for other in marks if order(other) != order(mark))
+    return tuple(other for other in records if order(other) != order(record))
 
 
-def order(mark: HookMark) -> tuple[str, int, str]:
+def order(record: HookRecord) -> tuple[str, int, str]:
     """Return what tells marks apart."""
-    return mark.container, mark.attempt, mark.kind.value
+    return record.container, record.attempt, record.kind.value
 
 
-def recalled_marks(marks: Marks, *, killed: bool) -> Marks:
+def recalled_hook_records(records: HookRecords, *, killed: bool) -> HookRecords:
     """Return the marks as a new life of the agent takes them.
 
     A preStop hook that was under way is begun once more, as a kubelet does, but for the end of a pod no third time. A
     pause goes on where it was.
     """
-    kept: list[HookMark] = []
-    for mark in marks:
-        interrupted = mark.kind is HookKind.PRE_STOP and not mark.ended and not mark.pause
+    kept: list[HookRecord] = []
+    for record in records:
+        interrupted = record.kind is HookKind.PRE_STOP and not record.ended and not record.pause
         if not interrupted:
-            kept.append(mark)
+            kept.append(record)
         elif killed:
-            kept.append(msgspec.structs.replace(mark, again=True, ended=mark.again))
+            kept.append(msgspec.structs.replace(record, again=True, ended=record.again))
     return tuple(kept)

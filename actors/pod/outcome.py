@@ -22,7 +22,7 @@ from actors.pod.life.volume import (
     without_parts,
 )
 from actors.pod.spec.containerconfig import sandbox_warnings
-from actors.pod.spec.ending import ending_call
+from actors.pod.spec.ending import termination_message_call
 from actors.pod.state import (
     MEMO_SECTION,
     PRUNING,
@@ -30,10 +30,10 @@ from actors.pod.state import (
     RETRY,
     STATUS_SECTION,
     TRIED_LIMIT,
+    CallBackoff,
     Finished,
     Flight,
     Gone,
-    Hold,
     PodMemo,
     PodState,
     Recalling,
@@ -43,10 +43,10 @@ from actors.pod.state import (
     change_calls,
     change_setup,
     change_view,
+    with_call_backoff,
     with_container,
-    with_hold,
     with_instance,
-    without_hold,
+    without_call_backoff,
 )
 from actors.pod.status.history import never_started
 from actors.rules.container.instance import is_alive, newest_of, not_back
@@ -88,8 +88,8 @@ from api.ports.volumes import PrepareSubPath, PrepareVolume, RemoveVolumes
 
 T = TypeVar("T", bound=msgspec.Struct)
 LOST = {
-    MEMO_SECTION: "what the agent remembered of the pod is lost: restart counts and back-off may begin again",
-    STATUS_SECTION: "the last status of the pod is lost: it is composed again from what the runtime shows",
+    MEMO_SECTION: "the agent's record of the pod is lost: restart counts and back-off may start again",
+    STATUS_SECTION: "the last status of the pod is lost: it is rebuilt from what the runtime shows",
 }
 """What a page of each section that cannot be read means to its pod."""
 
@@ -98,7 +98,7 @@ REWRITE_S = 10.0
 REFUSED_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 """Of a call that the runtime refused: what is to change first takes its time."""
 
-LOOKING = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
+UNCHANGING_CALLS = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
 """Calls that change nothing of the pod: their success says nothing about a change that failed."""
 
 STARTING = (
@@ -144,14 +144,14 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
     if flight is None:
         left = tuple(op for op in state.calls.inherited if op != outcome.op)
         settled_at = max(state.view.settled_at, outcome.ended_at)
-        return change_view(change_calls(state, inherited=left), look=True, settled_at=settled_at)
+        return change_view(change_calls(state, inherited=left), must_inspect=True, settled_at=settled_at)
     state = change_calls(state, inflight=tuple(f for f in state.calls.inflight if f.op != outcome.op))
-    state = noted(state, flight, outcome, now)
+    state = with_tried(state, flight, outcome, now)
     if not flight.cancelled:
         state = with_answer(state, flight.what.call, now)
     if outcome.failure is not None:
         return failed(state, flight, outcome.failure, now, wall)
-    state = tried_well(state, flight)
+    state = without_past_failures(state, flight)
     if isinstance(outcome.result, RuntimePod):
         return runtime_answered(state, flight, outcome, outcome.result, wall)
     if isinstance(flight.what.call, LinkContainerLog):
@@ -177,7 +177,7 @@ def host_answered(  # noqa: C901  # one case per call
         case PrepareContainer(container=name, attempt=attempt):
             return with_container(state, name, replace(state.container(name), prepared=attempt))
         case ReadEnding() if isinstance(result, TerminationMessage):
-            return with_ending(state, call, result.message)
+            return with_message_read(state, call, result.message)
         case EnsurePodCgroup() if isinstance(result, PodCgroupMade):
             return grouped(state, call, result, now, wall)
         case RemovePodCgroup(cgroup_parent=parent) if isinstance(result, PodCgroupRemoved):
@@ -194,24 +194,24 @@ def host_answered(  # noqa: C901  # one case per call
             return state
 
 
-def tried_well(state: PodState, flight: Flight) -> PodState:
+def without_past_failures(state: PodState, flight: Flight) -> PodState:
     """Forget failed tries once a whole stage went well that shows that they are over.
 
     One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
     neither may make the next failure look like the first.
     """
-    held = hold_key(state, flight)
+    held = backoff_key_of(state, flight)
     key = held if held in (PRUNING, RESIZING) else ""
-    hold = state.hold(key)
-    if hold is None or state.calls.inflight or hold.retry.at > flight.since:
+    backoff = state.call_backoff(key)
+    if backoff is None or state.calls.inflight or backoff.retry.at > flight.since:
         return state
-    looked = isinstance(flight.what.call, LOOKING)
-    if looked and hold.call not in {kind.__name__ for kind in LOOKING}:
+    looked = isinstance(flight.what.call, UNCHANGING_CALLS)
+    if looked and backoff.call not in {kind.__name__ for kind in UNCHANGING_CALLS}:
         return state
-    return without_hold(state, key)
+    return without_call_backoff(state, key)
 
 
-def hold_key(state: PodState, flight: Flight) -> str:
+def backoff_key_of(state: PodState, flight: Flight) -> str:
     """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
     call, name = flight.what.call, flight.what.container
     if isinstance(call, ON_CONTAINER) and name:
@@ -252,7 +252,7 @@ def runtime_answered(  # noqa: C901  # one case per call
     if as_of >= state.view.as_of:
         state = with_view(state, view, as_of)
     if inspected:
-        state = change_view(state, look=False)
+        state = change_view(state, must_inspect=False)
         if isinstance(state.life, Terminating) and not is_alive(state.observed) and not sandbox_stops(state):
             state = replace(state, life=replace(state.life, proven_at=as_of))
     else:
@@ -276,8 +276,8 @@ def runtime_answered(  # noqa: C901  # one case per call
         case RemoveContainer(container_id=removed):
             if newest is not None and newest.id == removed and newest.state is RuntimeContainerState.CREATED:
                 state = replace(state, base=never_started(state.base, removed))
-            hold = state.hold(name)
-            return with_hold(state, replace(hold, instance="")) if hold else state
+            backoff = state.call_backoff(name)
+            return with_call_backoff(state, replace(backoff, instance="")) if backoff else state
         case _:
             return state
 
@@ -307,11 +307,11 @@ def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
     return state
 
 
-def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:
+def with_message_read(state: PodState, call: ReadEnding, message: str) -> PodState:
     """Return the state that knows the last words of the instance that left them."""
     for one in state.observed.containers if state.observed is not None else ():
         record = state.instance(one.id)
-        if record.termination_message is None and ending_call(state.uid, one) == call:
+        if record.termination_message is None and termination_message_call(state.uid, one) == call:
             state = with_instance(state, one.id, replace(record, termination_message=message))
     return state
 
@@ -319,7 +319,7 @@ def with_ending(state: PodState, call: ReadEnding, message: str) -> PodState:
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
     """Take in that a start returned: the container runs, or its command could not be run."""
     newest = newest_of(state.observed, name)
-    state = without_hold(state, name)
+    state = without_call_backoff(state, name)
     refused = (
         newest is not None and newest.state is RuntimeContainerState.EXITED and newest.reason == "StartError"
     )
@@ -366,19 +366,19 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     call, name = flight.what.call, flight.what.container
     cancelled = failure.kind is FailureKind.CANCELLED and flight.cancelled
     if flight.what.port == "runtime":
-        state = change_view(state, look=True)
+        state = change_view(state, must_inspect=True)
     if cancelled:
         return state
     if isinstance(call, Remember):
-        return unremembered(state, call, failure, now, wall)
+        return after_failed_write(state, call, failure, now, wall)
     if isinstance(call, Recall) and isinstance(state.life, Recalling):
         state = replace(state, life=replace(state.life, failures=state.life.failures + 1))
     if isinstance(call, LinkContainerLog):
         return linked_log(with_event(state, wall, "Warning", "FailedLinkLog", failure.message), name)
     if isinstance(call, ReadEnding):
         # Nobody waits for last words: that they cannot be read is all that is known of them.
-        return with_ending(state, call, f"Error on reading termination log: {failure.message}")
-    state = in_doubt(state, call, failure, name)
+        return with_message_read(state, call, f"Error on reading termination log: {failure.message}")
+    state = without_uncertain(state, call, failure, name)
     failure = concealed(call, failure)
     reason, event, text = FAILED_STEP.get(type(call), ("", "FailedSync", f"{type(call).__name__} failed: "))
     reason = failure.reason or reason
@@ -388,13 +388,13 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         # It was killed meanwhile: nobody is going to try that again, and a sandbox that is not needed is no trouble.
         return state if isinstance(call, RunSandbox) else told
     state = told
-    held = hold_key(state, flight)
-    before = state.hold(held)
+    held = backoff_key_of(state, flight)
+    before = state.call_backoff(held)
     retry = before.retry if before else Retry()
     if isinstance(call, PrepareVolume) and retry.at > flight.since:
         # Volumes are made side by side: those that fail in one stage are one failure.
         retry = replace(retry, failures=retry.failures - 1)
-    hold = Hold(
+    backoff = CallBackoff(
         container=held,
         call=type(call).__name__,
         since=before.since if before else now,
@@ -403,10 +403,10 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         message=failure.message,
         instance=call.container_id if isinstance(call, StartContainer) else before.instance if before else "",
     )
-    return with_hold(state, hold)
+    return with_call_backoff(state, backoff)
 
 
-def in_doubt(state: PodState, call: msgspec.Struct, failure: Failure, name: str) -> PodState:
+def without_uncertain(state: PodState, call: msgspec.Struct, failure: Failure, name: str) -> PodState:
     """Return the state without what is not sure any more after a call failed."""
     match call:
         case CreateContainer():
@@ -447,9 +447,11 @@ def is_image_gone(failure: Failure) -> bool:
     return failure.reason == IMAGE_MISSING
 
 
-def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs) -> PodState:
+def after_failed_write(
+    state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs
+) -> PodState:
     """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
-    text = f"the ledger could not be written, a restart of the agent may forget this step: {failure.message}"
+    text = f"cannot write the ledger; a restart of the agent may forget this step: {failure.message}"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     remembered = msgspec.msgpack.decode(call.data, type=ready(PodMemo))
     return replace(state, remembered=remembered, rewrite_at=now + REWRITE_S)
@@ -458,7 +460,7 @@ def unremembered(state: PodState, call: Remember, failure: Failure, now: Instant
 # ---------------------------------------------------------------- small changes of a state
 
 
-def noted(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> PodState:
+def with_tried(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> PodState:
     """Return the state that remembers this try, for `explain`."""
     brief = getattr(flight.what.call, "brief", None)
     what = brief() if callable(brief) else type(flight.what.call).__name__

@@ -22,28 +22,28 @@ from actors.pod.cgroup.grouping import (
     groups_to_remove,
     in_group,
     is_grouped,
-    limit_again,
+    retry_limits,
 )
 from actors.pod.cgroup.resize import ResizeStep, resize_stage
 from actors.pod.container.dropped import remove_dropped
-from actors.pod.container.hook import holding_up, sentences
+from actors.pod.container.hook import blocking_hook, hooks_text
 from actors.pod.container.launch import bring_up, waiting_stage
-from actors.pod.container.probe import unready_why
-from actors.pod.container.renewal import note_renewals
+from actors.pod.container.probe import unready_text
+from actors.pod.container.renewal import restarts_to_record
 from actors.pod.container.restartall import restart_all
 from actors.pod.container.situation import Situation
-from actors.pod.container.stop import leaving, marked, sidecar_names, stops
-from actors.pod.container.turn import awaited_stage, ended_stage, purge
+from actors.pod.container.stop import container_stop, sidecar_names, stops, with_pre_stop_records
+from actors.pod.container.turn import awaited_stage, ended_stage, purge_init_containers
 from actors.pod.life.repeat import spaced
 from actors.pod.life.stage import (
     HOST_DEADLINE_S,
     NS,
     Stage,
+    config_retry_at,
     grace_left_s,
     host_call,
     inspection,
-    look_first,
-    looked_at_anew,
+    inspection_stage,
     node_files,
     paused,
     prunable,
@@ -55,7 +55,7 @@ from actors.pod.life.stage import (
 )
 from actors.pod.life.volume import prepare_volumes, remove_volumes
 from actors.pod.spec.containerconfig import sandbox_spec
-from actors.pod.spec.ending import ending_call
+from actors.pod.spec.ending import termination_message_call
 from actors.pod.spec.identity import own_grace_s
 from actors.pod.spec.problem import ConfigProblem
 from actors.pod.state import (
@@ -72,7 +72,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
-from actors.pod.status.initstatus import begin_again
+from actors.pod.status.initstatus import rows_being_created
 from actors.rules.container.instance import is_alive, running
 from actors.rules.container.loglink import link_name
 from actors.rules.container.role import in_order, sidecars
@@ -109,7 +109,7 @@ def rewriting(state: PodState) -> Stage | None:
     """Return the stage that writes what the ledger did not take, None when it took all."""
     if state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
         return None
-    return remember(state, state.memo, "writing again what the ledger did not take")
+    return remember(state, state.memo, "retrying a failed write to the ledger")
 
 
 def stage_of_life(situation: Situation) -> Stage:
@@ -126,12 +126,12 @@ def stage_of_life(situation: Situation) -> Stage:
             held = paused(state, now)
             memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
             if held is None and memo == state.remembered:
-                return remove_volumes(state) or Stage(why="its end is durable")
-            return held or remember(state, memo, "making its end durable", durable=True)
+                return remove_volumes(state) or Stage(why="the end of the pod is recorded")
+            return held or remember(state, memo, "recording the end of the pod", durable=True)
         case Finished():
             return clean_up(state, state.life, now, wall)
         case Gone():
-            return Stage(why="nothing is left of it")
+            return Stage(why="everything is removed")
         case _:
             assert_never(state.life)
 
@@ -148,7 +148,7 @@ def recall(state: PodState, now: Instant) -> Stage:
         ),
         inspection(state),
     )
-    return Stage(calls=calls, why="asking the ledger and the runtime what they know of it")
+    return Stage(calls=calls, why="reading ledger and runtime")
 
 
 # ---------------------------------------------------------------- the steps of a sync
@@ -165,15 +165,15 @@ def sync(situation: Situation) -> Stage:
 
 def wait_for_spec(situation: Situation) -> Stage | None:
     """Wait for a source to say what the pod is to be."""
-    return Stage(why="waiting to be told what it should be") if situation.effective is None else None
+    return Stage(why="waiting for its spec") if situation.effective is None else None
 
 
 def inspect(situation: Situation) -> Stage | None:
     """Look at what the runtime shows, where that is not known for sure."""
     state = situation.state
-    if state.observed is not None and not state.view.look:
+    if state.observed is not None and not state.view.must_inspect:
         return None
-    return look_first(state, situation.now, "looking at what the runtime shows")
+    return inspection_stage(state, situation.now, "inspecting the runtime")
 
 
 def refuse_unsupported(situation: Situation) -> Stage | None:
@@ -188,7 +188,7 @@ def back_off(situation: Situation) -> Stage | None:
 
 def read_termination_messages(situation: Situation) -> Stage | None:
     """Read the last words of containers that ended."""
-    return read_endings(situation.state)
+    return termination_message_reads(situation.state)
 
 
 def leave_former_cgroup(situation: Situation) -> Stage | None:
@@ -200,11 +200,11 @@ def leave_former_cgroup(situation: Situation) -> Stage | None:
     old = former_group(state)
     if not old:
         return None
-    why = f"its cgroup is to be {state.memo.cgroup_parent}, not {old}"
+    why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
     # What is written meanwhile must go on naming the cgroup that is to be left.
     memo = msgspec.structs.replace(state.memo, cgroup_parent=old)
     there = msgspec.structs.replace(state, memo=memo)
-    leave = tuple(leaving(one, own_grace_s(situation.pod)) for one in running(situation.observed))
+    leave = tuple(container_stop(one, own_grace_s(situation.pod)) for one in running(situation.observed))
     stopping = stops(there, leave, now, wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
@@ -215,9 +215,9 @@ def leave_former_cgroup(situation: Situation) -> Stage | None:
 def set_up(situation: Situation) -> Stage | None:
     """Make the pod's folders and cgroup, write its first memo."""
     state = situation.state
-    if state.setup.folders and is_grouped(state, situation.changes):
+    if state.setup.folders and is_grouped(state, situation.resize_steps):
         return None
-    return settle_in(state, situation.changes)
+    return settle_in(state, situation.resize_steps)
 
 
 def mount_volumes(situation: Situation) -> Stage | None:
@@ -231,7 +231,7 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     if not verdict.needed:
         return None
     state, pod, observed, why = situation.state, situation.pod, situation.observed, verdict.why
-    leftovers = tuple(leaving(c, own_grace_s(pod)) for c in running(observed))
+    leftovers = tuple(container_stop(c, own_grace_s(pod)) for c in running(observed))
     stopping = stops(state, leftovers, situation.now, situation.wall, why=f"stopping its containers: {why}")
     if stopping is not None:
         return stopping
@@ -239,22 +239,22 @@ def renew_sandbox(situation: Situation) -> Stage | None:
     if old:
         return Stage(calls=old, why=f"stopping its sandbox: {why}")
     if not worth_making(pod.spec, observed, verdict.attempt):
-        return Stage(why="nothing of it is to run again", ended=True)
-    outdated = purge(situation, "")
+        return Stage(why="no container will run again", ended=True)
+    outdated = purge_init_containers(situation, "")
     if outdated:
         return outdated
     if state.node.confined and state.setup.files is None:
-        return Stage(calls=(node_files(state),), why="reading the node's resolver")
+        return Stage(calls=(node_files(state),), why="reading the node's resolv.conf")
     spec = sandbox_spec(pod, verdict.attempt, state.facts, state.setup.files or NodeFiles())
     if isinstance(spec, ConfigProblem):
         return Stage(
-            why=f"waiting for a sandbox that can be configured: {spec.message}",
-            wake_at=looked_at_anew(situation.now),
+            why=f"waiting for a valid configuration of its sandbox: {spec.message}",
+            wake_at=config_retry_at(situation.now),
             pod_reason=spec.reason,
             pod_message=spec.message,
         )
     call = runtime_call(state, RunSandbox(spec=in_group(spec, state)))
-    return Stage(calls=(call,), why=f"making its sandbox: {why}", waiting=begin_again(pod.spec))
+    return Stage(calls=(call,), why=f"creating its sandbox: {why}", waiting=rows_being_created(pod.spec))
 
 
 def restart_all_containers(situation: Situation) -> Stage | None:
@@ -269,7 +269,7 @@ def end_pod(situation: Situation) -> Stage | None:
 
 def remove_old_init_containers(situation: Situation) -> Stage | None:
     """Remove what init containers left in an earlier sandbox."""
-    return purge(situation, situation.sandbox.current_id)
+    return purge_init_containers(situation, situation.sandbox.current_id)
 
 
 def remove_dropped_containers(situation: Situation) -> Stage | None:
@@ -280,29 +280,29 @@ def remove_dropped_containers(situation: Situation) -> Stage | None:
 def prune_instances(situation: Situation) -> Stage | None:
     """Remove the records of what ended before the last instances."""
     state, now = situation.state, situation.now
-    pruning = state.hold(PRUNING)
+    pruning = state.call_backoff(PRUNING)
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
     if not outdated or (pruning is not None and now < pruning.retry.at):
         return None
-    stage = Stage(calls=outdated, why="removing containers that ended before the last one")
+    stage = Stage(calls=outdated, why="removing dead containers, except the last of each name")
     return stage if spaced(state, stage, now).calls else None
 
 
-def remember_restarts(situation: Situation) -> Stage | None:
+def record_restarts(situation: Situation) -> Stage | None:
     """Write down what is stopped only to be started again."""
-    return note_renewals(situation) if situation.outgoing else None
+    return restarts_to_record(situation) if situation.containers_to_stop else None
 
 
-def stop_outgoing(situation: Situation) -> Stage | None:
+def stop_containers(situation: Situation) -> Stage | None:
     """Stop containers that are not to run on: changed, ill, dropped, or to be restarted for a resize."""
-    stopping = stop_of_outgoing(situation)
+    stopping = outgoing_stops(situation)
     return stopping if stopping is not None and stopping.calls else None
 
 
 def resize_in_place(situation: Situation) -> Stage | None:
     """Give what runs, and the pod's cgroup, the amounts that they are to have now."""
-    state, now, due = situation.state, situation.now, situation.changes
-    confining = resize_stage(state, due, now) or limit_again(state, situation.pod, due, now)
+    state, now, due = situation.state, situation.now, situation.resize_steps
+    confining = resize_stage(state, due, now) or retry_limits(state, situation.pod, due, now)
     return confining if confining and spaced(state, confining, now).calls else None
 
 
@@ -313,7 +313,7 @@ def start_container(situation: Situation) -> Stage | None:
 
 def tidy_up(situation: Situation) -> Stage | None:
     """Link the logs of what runs, write down which hooks are done."""
-    return links_and_marks(situation.state, situation.observed)
+    return link_logs_and_record_hooks(situation.state, situation.observed)
 
 
 def await_start(situation: Situation) -> Stage | None:
@@ -324,18 +324,18 @@ def await_start(situation: Situation) -> Stage | None:
 
 def await_stops(situation: Situation) -> Stage | None:
     """Wait for hooks of what is to be stopped."""
-    return stop_of_outgoing(situation)
+    return outgoing_stops(situation)
 
 
 def rest(situation: Situation) -> Stage:
     """Do nothing: wait for an init container or a probe, if for anything."""
     awaited = awaited_stage(situation)
     beside = situation.progress.awaited in {one.name for one in sidecars(situation.pod.spec)}
-    unready = unready_why(situation.state, situation.now)
+    unready = unready_text(situation.state, situation.now)
     if unready is not None and (awaited is None or beside):
         return Stage(why=f"waiting: {unready[0]}", since_s=unready[1])
     runs = running(situation.observed)
-    return awaited or Stage(why="all its containers run" if runs else "nothing is due")
+    return awaited or Stage(why="all containers run" if runs else "nothing to do")
 
 
 SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
@@ -353,8 +353,8 @@ SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
     remove_old_init_containers,
     remove_dropped_containers,
     prune_instances,
-    remember_restarts,
-    stop_outgoing,
+    record_restarts,
+    stop_containers,
     resize_in_place,
     start_container,
     tidy_up,
@@ -370,7 +370,7 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
     state, now = situation.state, situation.now
     waiting = {wait.container for wait in situation.waits}
     reach, stuck = within_reach(state, situation.pod, now)
-    for container in situation.due:
+    for container in situation.containers_to_start:
         regular = not isinstance(container, EphemeralContainer)
         if container.name in waiting or (regular and container.name not in reach):
             continue
@@ -388,9 +388,9 @@ def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     The folder comes before the cgroup: on a full disk it is all that names the pod to the next life of the agent.
     """
     if not state.setup.folders:
-        why, calls = "making its folders", [host_call("podfiles", MakePodFolders(uid=state.uid))]
+        why, calls = "creating its folders", [host_call("podfiles", MakePodFolders(uid=state.uid))]
     else:
-        why = "giving its cgroup other limits" if state.setup.grouped else "making its cgroup"
+        why = "updating the limits of its cgroup" if state.setup.grouped else "creating its cgroup"
         calls = [*group_calls(state, due)]
     if state.node.confined and state.setup.files is None:
         calls.append(node_files(state))
@@ -401,7 +401,7 @@ def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     return msgspec.structs.replace(page, calls=(*page.calls, *calls))
 
 
-def read_endings(state: PodState) -> Stage | None:
+def termination_message_reads(state: PodState) -> Stage | None:
     """Return the stage that reads the last words of what ended, None when all are known."""
     if not state.node.confined or state.observed is None:
         return None
@@ -409,43 +409,45 @@ def read_endings(state: PodState) -> Stage | None:
         PortCall(port="podfiles", call=call, deadline_s=HOST_DEADLINE_S, container=instance.name)
         for instance in state.observed.containers
         if state.instance(instance.id).termination_message is None
-        and (call := ending_call(state.uid, instance)) is not None
+        and (call := termination_message_call(state.uid, instance)) is not None
     )
-    return Stage(calls=calls, why="reading the last words of what ended") if calls else None
+    return Stage(calls=calls, why="reading termination messages") if calls else None
 
 
-def stop_of_outgoing(situation: Situation) -> Stage | None:
+def outgoing_stops(situation: Situation) -> Stage | None:
     """Return the stop of what is not to run on, or the wait for its hooks; None when all is to run on.
 
     Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
     """
-    leave = situation.outgoing
-    why = "stopping containers that are not to run on"
-    return stops(situation.state, leave, situation.now, situation.wall, why=why, in_turn=False)
+    leave = situation.containers_to_stop
+    why = "stopping containers that must not run on"
+    return stops(situation.state, leave, situation.now, situation.wall, why=why, sidecars_last=False)
 
 
 def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[str], list[Stage]]:
     """Return the containers that may be started, and the wait of the others: for the postStart hook of one before them."""
     containers = in_order(pod.spec)
     for index, container in enumerate(containers):
-        mark = holding_up(state, container)
-        if mark is None:
+        record = blocking_hook(state, container)
+        if record is None:
             continue
-        what = sentences(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
-        if mark.failure:
-            what = f"the stop of container {container.name}, whose postStart hook failed"
+        what = (
+            hooks_text(state, now, (container.name,)) or f"the postStart hook of container {container.name}"
+        )
+        if record.failure:
+            what = f"container {container.name} to exit: its postStart hook failed"
         return frozenset(c.name for c in containers[:index]), [Stage(why=f"waiting for {what}")]
     return frozenset(c.name for c in containers), []
 
 
-def links_and_marks(state: PodState, observed: RuntimePod) -> Stage | None:
+def link_logs_and_record_hooks(state: PodState, observed: RuntimePod) -> Stage | None:
     """Return what is done once nothing else is due: link the logs of what runs, write down which hooks are done."""
     links = log_links(state, observed)
     if links:
-        return Stage(calls=links, why="linking the logs of its containers")
+        return Stage(calls=links, why="linking container logs")
     if state.remembered is not None and state.remembered.hooks != state.memo.hooks:
         memo = msgspec.structs.replace(state.memo, kill=None)
-        return remember(state, memo, "remembering which hooks are done")
+        return remember(state, memo, "recording which hooks are done")
     return None
 
 
@@ -471,30 +473,30 @@ def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     """Stop everything, prove it, in this order: durable intent, containers, sandboxes, proof."""
     left_s = grace_left_s(kill, wall)
-    leave = tuple(leaving(c, left_s) for c in running(state.observed))
+    leave = tuple(container_stop(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
-        memo = marked(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
-        return paused(state, now) or remember(state, memo, "making the kill durable", durable=True)
-    if state.observed is None or state.view.look:
-        return look_first(state, now, "looking at what still runs")
+        memo = with_pre_stop_records(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
+        return paused(state, now) or remember(state, memo, "recording the kill", durable=True)
+    if state.observed is None or state.view.must_inspect:
+        return inspection_stage(state, now, "inspecting what still runs")
     held = paused(state, now)
     if held:
         return held
-    in_turn = wall < kill.stop_by
-    why = f"stopping its containers with {left_s} s of grace"
-    stopping = stops(state, leave, now, wall, why=why, in_turn=in_turn)
+    sidecars_last = wall < kill.stop_by
+    why = f"stopping its containers, {left_s} s of grace period left"
+    stopping = stops(state, leave, now, wall, why=why, sidecars_last=sidecars_last)
     if stopping is not None:
         # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
-        timed = sidecar_names(state) and in_turn
+        timed = sidecar_names(state) and sidecars_last
         used_up = now + (kill.stop_by - wall) / NS if timed else None
         return msgspec.structs.replace(stopping, wake_at=used_up)
-    ended = read_endings(state)
+    ended = termination_message_reads(state)
     if ended:
         return ended
     sandboxes = sandbox_stops(state)
     if sandboxes:
         return Stage(calls=sandboxes, why="stopping its sandbox")
-    return Stage(calls=(inspection(state),), why="proving that nothing of it runs")
+    return Stage(calls=(inspection(state),), why="checking that everything is stopped")
 
 
 def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Stage:
@@ -503,8 +505,8 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
     Where the node is short of disk nothing but the status is kept.
     """
     kill = life.kill
-    if state.observed is None or state.view.look:
-        return look_first(state, now, "looking at what is left of it")
+    if state.observed is None or state.view.must_inspect:
+        return inspection_stage(state, now, "inspecting what must be removed")
     held = paused(state, now)
     if held:
         return held
@@ -527,7 +529,7 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
             runtime_call(state, RemoveContainer(uid=state.uid, container_id=c.id))
             for c in state.observed.containers
         )
-        return Stage(calls=calls, why="removing its containers, whose sandbox is gone")
+        return Stage(calls=calls, why="removing containers without a sandbox")
     if kill.deleted:
         return leave_nothing(state, life)
     cleared = clear_node(state, life, ": the node is short of disk") if life.clear else None
@@ -553,7 +555,7 @@ def leave_nothing(state: PodState, life: Finished) -> Stage:
     # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,
     # as it was written: a static pod comes back under its UID, and a power failure would end its next life with this one's end.
     forget = Forget(section=MEMO_SECTION, key=state.uid, durable=True)
-    return Stage(calls=(host_call("ledger", forget),), why="removing its page in the ledger")
+    return Stage(calls=(host_call("ledger", forget),), why="removing its record from the ledger")
 
 
 def folder_removal(state: PodState) -> PortCall:
@@ -568,6 +570,6 @@ def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
     alive = running(state.observed)
     if alive:
         calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)
-        return Stage(calls=calls, why="stopping containers that came back after the pod had ended")
-    why = "stopping a sandbox that came back after the pod had ended"
+        return Stage(calls=calls, why="stopping containers that started after the end of the pod")
+    why = "stopping a sandbox that became ready after the end of the pod"
     return Stage(calls=sandbox_stops(state), why=why)

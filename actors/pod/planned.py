@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actors.pod.cgroup.resize import resize_conditions
 from actors.pod.container.situation import Situation
-from actors.pod.life.refusal import has_containers, is_turned_away, refused_status
+from actors.pod.life.refusal import has_containers, is_rejected, rejected_status
 from actors.pod.life.stage import Stage
 from actors.pod.plan import next_stage
 from actors.pod.state import Finished, Gone, Kill, Recalling, Terminated
@@ -36,8 +36,8 @@ class Planned(Situation):
         state, pod = self.state, self.effective
         if pod is None or isinstance(state.life, Recalling):
             return state.base
-        if is_turned_away(state) and not has_containers(state):
-            return refused_status(state, pod, self.wall, over=self.is_over)
+        if is_rejected(state) and not has_containers(state):
+            return rejected_status(state, pod, self.wall, over=self.is_over)
         facts = self._facts(pod)
         return with_ephemeral(compose(facts, self.wall), facts)
 
@@ -66,7 +66,7 @@ class Planned(Situation):
             completed=kill is not None and kill.cause is KillCause.COMPLETED,
             restarting=state.memo.restarting,
             disruption=disruption_of(kill),
-            resizes=resize_conditions(state, self.changes),
+            resizes=resize_conditions(state, self.resize_steps),
             messages={key: one.termination_message for key, one in state.instances.items()},
             started=self.started,
             ready=self.ready,

@@ -2,7 +2,7 @@
 
 from actors.pod.container.image import wants_message
 from actors.pod.container.probe import probe_message
-from actors.pod.life.event import named, new_events
+from actors.pod.life.event import namespace_and_name, new_events
 from actors.pod.state import LIFE_WORD, Finished, Gone, PodState, Recalling, Terminated
 from api import paths
 from api.ids import Path
@@ -28,8 +28,8 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         ):
             facts.append(Tell(to=paths.STATUS, message=status_of(after, over=over)))
     # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
-    if how_far(before) != how_far(after) or resend in (paths.PODS, paths.IMAGES):
-        life, confined, kept, leaving, deleted = how_far(after)
+    if progress_of(before) != progress_of(after) or resend in (paths.PODS, paths.IMAGES):
+        life, confined, kept, leaving, deleted = progress_of(after)
         moved = PodMoved(
             uid=after.uid,
             name=after.memo.name,
@@ -42,13 +42,13 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         )
         facts.append(Tell(to=paths.PODS, message=moved))
     if (
-        before.told.wants != after.told.wants
-        or before.told.wants_told_at != after.told.wants_told_at
-        or (resend == paths.IMAGES and after.told.wants is not None)
+        before.sent.wants != after.sent.wants
+        or before.sent.wants_sent_at != after.sent.wants_sent_at
+        or (resend == paths.IMAGES and after.sent.wants is not None)
     ):
         facts.append(Tell(to=paths.IMAGES, message=wants_message(after)))
-    if before.told.probed != after.told.probed or (
-        resend in (paths.PROBES, paths.IMAGES) and after.told.probed is not None
+    if before.sent.probed != after.sent.probed or (
+        resend in (paths.PROBES, paths.IMAGES) and after.sent.probed is not None
     ):
         facts.append(Tell(to=paths.PROBES, message=probe_message(after.uid, after)))
     if resend == paths.PLEG:
@@ -56,7 +56,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):
         facts.append(Tell(to=paths.PLEG, message=UnwatchPod(uid=after.uid)))
     # IMAGES stands for an update, which comes at least once a minute: a claim that got lost is made again with it.
-    facts += told_events(before, after, resend=resend in (paths.EVENTS, paths.IMAGES))
+    facts += event_messages(before, after, resend=resend in (paths.EVENTS, paths.IMAGES))
     if is_stopped(after):
         # The supervisor follows `PodMoved`.
         others = (path for path in after.askers if path != paths.PODS)
@@ -64,7 +64,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
     return tuple(facts)
 
 
-def how_far(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
+def progress_of(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
     """Return a pod's life, what confines it, whether anything of it is kept or on its way out, and whether nothing is to stay."""
     kept = leaving = False
     if isinstance(state.life, Finished):
@@ -72,15 +72,15 @@ def how_far(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
         recorded = observed is None or bool(observed.sandboxes or observed.containers)
         kept, leaving = not state.cleaned, recorded and state.life.kill.evict
     deleted = state.killed is not None and state.killed.deleted
-    return LIFE_WORD[type(state.life)], state.told.confined, kept, leaving, deleted
+    return LIFE_WORD[type(state.life)], state.sent.confined, kept, leaving, deleted
 
 
-def told_events(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:
+def event_messages(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:
     """Return what to tell of events: the new ones, that there is a pod to keep them of, or no more."""
     facts: list[Action] = []
     begins = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
     if begins or (resend and not isinstance(after.life, Gone)):
-        namespace, name = named(after)
+        namespace, name = namespace_and_name(after)
         facts.append(Tell(to=paths.EVENTS, message=KeepEvents(uid=after.uid, namespace=namespace, pod=name)))
     facts += [Tell(to=paths.EVENTS, message=event) for event in new_events(before, after)]
     if isinstance(after.life, Gone) and not isinstance(before.life, Gone):

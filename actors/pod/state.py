@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.pod.hookrecord import HookRun, Marks
+from actors.pod.hookrecord import HookRecords, HookRun
 from actors.pod.spec.mount import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of
@@ -44,7 +44,7 @@ RESIZING = "(resizing)"
 LIMITING = "(limits)"
 """Key of the hold on limits of the pod's cgroup that the kernel did not take, which keeps nothing else waiting."""
 
-BESIDE = (PRUNING, RESIZING, LIMITING)
+NON_BLOCKING = (PRUNING, RESIZING, LIMITING)
 """Keys of holds that hold up nothing but themselves."""
 
 EVENT_LIMIT = 64
@@ -86,7 +86,7 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     """All containers are being restarted in place: none starts before every instance is removed."""
     used: tuple[tuple[str, int], ...] = ()
     """Container, and the highest number of its instances whose records were removed before a newer one was made."""
-    hooks: Marks = ()
+    hooks: HookRecords = ()
     volumes: bool = False
     """It had volumes, which are to be removed with it."""
     renewed: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ RETRY = RetryPolicy(base_s=1.0, limit_s=30.0)
 """Of a failed call, unless its kind has another."""
 
 
-class Hold(msgspec.Struct, frozen=True, kw_only=True):
+class CallBackoff(msgspec.Struct, frozen=True, kw_only=True):
     """What waits after failed tries: a container, with an empty name the whole pod, or `PRUNING`."""
 
     container: str
@@ -237,7 +237,7 @@ class BoundPart(msgspec.Struct, frozen=True, kw_only=True):
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of one container of the pod beside its instances."""
 
-    hold: Hold | None = None
+    call_backoff: CallBackoff | None = None
     """What it waits for after failed tries."""
     image: ImageReport | None = None
     """What the ImagePuller says of the image that its next instance needs."""
@@ -311,7 +311,7 @@ class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Instant = float("-inf")
     settled_at: Instant = float("-inf")
     """End of the last call on this pod: an observation begun before it is stale."""
-    look: bool = False
+    must_inspect: bool = False
     """The last stage's outcome is not wholly known: inspect before deciding anything."""
     stopped: tuple[str, ...] = ()
     """Ids of the sandboxes that are shown and that this incarnation had stopped: they hold no address and no port."""
@@ -346,12 +346,12 @@ class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for in the last minutes."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """Levels as others were told them last."""
 
     wants: tuple[ImageWant, ...] | None = None
     """Images that the next containers need; None before anything was told."""
-    wants_told_at: Instant = float("-inf")
+    wants_sent_at: Instant = float("-inf")
     probed: tuple[ProbeTarget, ...] | None = None
     """What is to be probed; None before anything was."""
     confined: int = -1
@@ -380,12 +380,12 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     containers: Mapping[str, ContainerRecord] = {}
     instances: Mapping[str, InstanceRecord] = {}
     setup: NodeSetup = NodeSetup()
-    holds: tuple[Hold, ...] = ()
-    """What waits after failed tries of the pod as a whole, and `BESIDE` it."""
+    call_backoffs: tuple[CallBackoff, ...] = ()
+    """What waits after failed tries of the pod as a whole, and `NON_BLOCKING` it."""
     calls: PodCalls = PodCalls()
     hooks: tuple[HookRun, ...] = ()
     """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""
-    told: Told = Told()
+    sent: Sent = Sent()
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
     events: tuple[PodEvent, ...] = ()
@@ -441,12 +441,12 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
             case Terminating(kill=kill) | Terminated(kill=kill) | Finished(kill=kill) | Gone(kill=kill):
                 return kill
 
-    def hold(self, container: str) -> Hold | None:
-        """Return the hold on a container, on the pod for an empty name, or one of `BESIDE`."""
+    def call_backoff(self, container: str) -> CallBackoff | None:
+        """Return the hold on a container, on the pod for an empty name, or one of `NON_BLOCKING`."""
         record = self.containers.get(container)
         if record is not None:
-            return record.hold
-        return next((h for h in self.holds if h.container == container), None)
+            return record.call_backoff
+        return next((h for h in self.call_backoffs if h.container == container), None)
 
     def container(self, name: str) -> ContainerRecord:
         """Return what is known of a container."""
@@ -479,31 +479,37 @@ def with_instance(state: PodState, container_id: str, record: InstanceRecord) ->
     return msgspec.structs.replace(state, instances=kept)
 
 
-def with_hold(state: PodState, hold: Hold) -> PodState:
+def with_call_backoff(state: PodState, backoff: CallBackoff) -> PodState:
     """Return the state with this hold in place of the last one on the same."""
-    name = hold.container
-    if name and name not in BESIDE:
-        return with_container(state, name, msgspec.structs.replace(state.container(name), hold=hold))
-    others = [h for h in state.holds if h.container != name]
-    return msgspec.structs.replace(state, holds=tuple(sorted((*others, hold), key=lambda h: h.container)))
+    name = backoff.container
+    if name and name not in NON_BLOCKING:
+        return with_container(
+            state, name, msgspec.structs.replace(state.container(name), call_backoff=backoff)
+        )
+    others = [h for h in state.call_backoffs if h.container != name]
+    return msgspec.structs.replace(
+        state, call_backoffs=tuple(sorted((*others, backoff), key=lambda h: h.container))
+    )
 
 
-def without_hold(state: PodState, container: str) -> PodState:
-    """Return the state in which a container waits no more; the pod for an empty name, or one of `BESIDE`."""
-    if state.hold(container) is None:
+def without_call_backoff(state: PodState, container: str) -> PodState:
+    """Return the state in which a container waits no more; the pod for an empty name, or one of `NON_BLOCKING`."""
+    if state.call_backoff(container) is None:
         return state
     if container in state.containers:
         return with_container(
-            state, container, msgspec.structs.replace(state.container(container), hold=None)
+            state, container, msgspec.structs.replace(state.container(container), call_backoff=None)
         )
-    return msgspec.structs.replace(state, holds=tuple(h for h in state.holds if h.container != container))
+    return msgspec.structs.replace(
+        state, call_backoffs=tuple(h for h in state.call_backoffs if h.container != container)
+    )
 
 
-def without_holds(state: PodState) -> PodState:
+def without_call_backoffs(state: PodState) -> PodState:
     """Return the state in which nothing waits after failed tries."""
     for name in state.containers:
-        state = without_hold(state, name)
-    return msgspec.structs.replace(state, holds=()) if state.holds else state
+        state = without_call_backoff(state, name)
+    return msgspec.structs.replace(state, call_backoffs=()) if state.call_backoffs else state
 
 
 def change_view(state: PodState, **changes: object) -> PodState:
@@ -526,6 +532,6 @@ def change_calls(state: PodState, **changes: object) -> PodState:
     return msgspec.structs.replace(state, calls=msgspec.structs.replace(state.calls, **changes))
 
 
-def change_told(state: PodState, **changes: object) -> PodState:
+def change_sent(state: PodState, **changes: object) -> PodState:
     """Return the state with these changes of what others were told."""
-    return msgspec.structs.replace(state, told=msgspec.structs.replace(state.told, **changes))
+    return msgspec.structs.replace(state, sent=msgspec.structs.replace(state.sent, **changes))

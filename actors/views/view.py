@@ -28,7 +28,7 @@ from actors.oom.state import OomState
 from actors.pleg.core import health as pleg_health
 from actors.pleg.state import PlegState
 from actors.pod import explain as pods
-from actors.pod.life.event import named
+from actors.pod.life.event import namespace_and_name
 from actors.pod.state import PodState
 from actors.pod.status.history import status_named
 from actors.probes.explain import probe_rows
@@ -161,7 +161,7 @@ class AgentView(ImageView, UsageView):
 
     def actors(self) -> tuple[ActorRow, ...]:
         """Return every actor, parents before children; a pod's actor has the pod's name, its path ends in the UID."""
-        names = {uid: "/".join(named(state)) for uid, state in self._states().items()}
+        names = {uid: "/".join(namespace_and_name(state)) for uid, state in self._states().items()}
         return tuple(
             msgspec.structs.replace(row, name=names[Uid(row.name)]) if row.name in names else row
             for row in self._kernel.list_actors()
@@ -267,7 +267,7 @@ class AgentView(ImageView, UsageView):
         """Return where a container's log is; an empty `container` means the only one."""
         state = self._state(pod)
         name = container_named(state, container)
-        _, pod_name = named(state)
+        _, pod_name = namespace_and_name(state)
         if state.observed is None:
             # A follower retries: a new incarnation of the pod's actor has not received a listing yet.
             raise UnavailableError(
@@ -444,7 +444,7 @@ class AgentView(ImageView, UsageView):
 def called(state: PodState, supervisor: SupervisorState) -> tuple[str, str]:
     """Return namespace and name of a pod; its supervisor may know them before its actor."""
     entry = supervisor.entries.get(state.uid)
-    return (entry.namespace, entry.name) if entry is not None and entry.name else named(state)
+    return (entry.namespace, entry.name) if entry is not None and entry.name else namespace_and_name(state)
 
 
 def claimed(states: Mapping[Uid, PodState], supervisor: SupervisorState) -> list[tuple[str, str, Uid]]:

@@ -57,7 +57,7 @@ def test_a_probe_that_floods_and_a_hook_that_hangs_are_cut_off_and_explained(hou
     assert all(len(row["message"]) <= 200 for row in told["probes"])
     house.agent.drop("web")
     told = house.until_waits(
-        "web", "the preStop hook of container main: exec sh -c exec sleep 1000001 (at most "
+        "web", "the preStop hook of container main: exec sh -c exec sleep 1000001; timeout in "
     )
     assert told["kill"].endswith("grace period 4 s")
     house.agent.until_gone("web", deadline_s=40.0)
@@ -65,7 +65,7 @@ def test_a_probe_that_floods_and_a_hook_that_hangs_are_cut_off_and_explained(hou
 
 def test_an_init_container_that_never_ends_is_named_and_leaves_with_its_pod(house):
     house.put("web", house.container("main", FOREVER), initContainers=[house.container("stuck", FOREVER)])
-    told = house.until_waits("web", "init container stuck to end")
+    told = house.until_waits("web", "init container stuck to exit")
     assert told["since_s"] is not None
     assert house.agent.row("web")["status"] == "Init:0/1"
     house.agent.drop("web")
@@ -111,9 +111,7 @@ def test_a_part_with_dots_is_refused_in_the_file_and_where_a_variable_brings_the
     assert "plain" not in house.agent.rows()
     put("expr", env=[{"name": "WHERE", "value": "../../etc"}], subPathExpr="a/$(WHERE)")
     house.agent.until_status("expr", "CreateContainerConfigError")
-    told = house.until_waits(
-        "expr", "a definition of container main that can be configured", "must not contain '..'"
-    )
+    told = house.until_waits("expr", "a valid configuration of container main", "must not contain '..'")
     assert 0 < told["next"][0]["in_s"] <= 10
 
 

@@ -242,7 +242,7 @@ def test_a_pod_whose_manifest_went_gets_its_own_grace_and_hook(agent, when):
     assert found[:2] == ["on", "hook"]
     stopping = [message for reason, message in told(agent, "web") if reason == "Stopping"]
     assert stopping
-    assert all(message.endswith("with 40 s of grace") for message in stopping)
+    assert all(message.endswith("grace period 40 s") for message in stopping)
 
 
 def test_a_second_kill_with_less_grace_cuts_the_hook_and_stops_again(agent, within):

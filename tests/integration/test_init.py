@@ -79,7 +79,7 @@ def test_an_init_container_that_keeps_failing_backs_off_and_says_so(agent):
     agent.start()
     agent.until_status("web", "Init:CrashLoopBackOff")
     told = agent.explain("web")
-    assert "back-off of container bad, which ended with exit code 9" in told["waits_for"]
+    assert "back-off of container bad (exit code 9)" in told["waits_for"]
     assert told["containers"][1].startswith("bad (init): waiting: CrashLoopBackOff")
     assert agent.status("web")["state"]["waiting"]["reason"] == "PodInitializing"
     assert agent.row("web")["ready"] == "0/1"
@@ -107,13 +107,13 @@ def test_an_init_container_that_never_ends_is_named_and_can_be_removed(agent):
     agent.start()
     agent.until_status("web", "Init:1/2")
     agent.until(
-        lambda: agent.explain("web")["waits_for"] == "init container stuck to end", "it is waited for"
+        lambda: agent.explain("web")["waits_for"] == "init container stuck to exit", "it is waited for"
     )
     told = agent.explain("web")
     assert told["since_s"] is not None
     assert told["containers"][1].startswith("stuck (init): running for")
     spoken = agent.verb("explain", "web").stdout
-    assert "init container stuck to end (for " in spoken
+    assert "init container stuck to exit (for " in spoken
     agent.drop("web")
     agent.until_gone("web")
 

@@ -46,7 +46,7 @@ def test_each_step_before_the_own_containers_is_explained(house):
             house.container("last", f"echo last >>{diary}; [ -e {last} ] || exit 3"),
         ],
     )
-    told = house.until_waits("web", "init container first to end")
+    told = house.until_waits("web", "init container first to exit")
     assert told["since_s"] is not None
     assert told["containers"][0].startswith("first (init): running for")
     assert told["containers"][1].startswith("side (sidecar): waiting: PodInitializing")
@@ -56,7 +56,7 @@ def test_each_step_before_the_own_containers_is_explained(house):
     assert "first (init): ended with exit code 0" in told["containers"][0]
     assert house.conditions("web")["Initialized"] == ("False", "ContainersNotInitialized")
     up.touch()
-    told = house.until_waits("web", "back-off of container last, which ended with exit code 3")
+    told = house.until_waits("web", "back-off of container last (exit code 3)")
     assert told["containers"][2].startswith("last (init): waiting: CrashLoopBackOff")
     assert told["next"][0]["in_s"] > 0
     assert house.diary()[0] == "first"
@@ -87,14 +87,14 @@ def test_sidecars_that_wait_for_their_turn_to_be_stopped_say_for_whom(house):
     told = house.until_waits(
         "web",
         "container main to exit",
-        "container one, whose turn is after containers main, two",
-        "container two, whose turn is after container main",
+        "container one, after containers main, two",
+        "container two, after container main",
     )
     assert told["kill"].startswith("removed from its source, ")
     assert "grace period 60 s" in told["kill"]
     house.agent.until(lambda: house.diary() == ["main"], "only the main was told to stop")
     gates["main"].touch()
-    told = house.until_waits("web", "container one, whose turn is after container two")
+    told = house.until_waits("web", "container one, after container two")
     assert house.line("web", "main").startswith("main: ended with exit code 0")
     house.agent.until(lambda: house.diary() == ["main", "two"], "then the last sidecar")
     gates["two"].touch()
@@ -205,8 +205,8 @@ def test_hooks_are_explained_while_they_run_and_so_is_the_grace_that_is_left(hou
     told = house.until_content("web")
     assert any("postStart hook of container main" in step["what"] for step in told["tried"])
     house.agent.drop("web")
-    told = house.until_waits("web", "the preStop hook of container main: exec sh -c", "s more)")
-    left = re.search(r"main: exec .*\(at most (\d+) s more\)", told["waits_for"], re.DOTALL)
+    told = house.until_waits("web", "the preStop hook of container main: exec sh -c", "timeout in ")
+    left = re.search(r"main: exec .*; timeout in (\d+) s", told["waits_for"], re.DOTALL)
     assert 20 <= int(left[1]) <= 40
     assert told["kill"].startswith("removed from its source, ")
     assert told["kill"].endswith("grace period 40 s")
@@ -409,4 +409,4 @@ def test_what_cannot_be_carried_out_is_explained_with_the_standard_reason(house)
     house.until_line("image", "main", "waiting: InvalidImageName", "Not//An:Image")
     house.until_line("program", "main", "exit code 128 (StartError)", "no-such-program")
     house.agent.until_status("program", "CrashLoopBackOff")
-    house.until_waits("program", "back-off of container main, which ended with exit code 128")
+    house.until_waits("program", "back-off of container main (exit code 128)")

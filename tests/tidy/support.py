@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from actors.pod.spec.support import CONFINED, HONOURED
+from actors.pod.spec.support import CONFINED, SUPPORTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 HEAD = """# Supported fields of a Pod
@@ -40,14 +40,14 @@ The embedded runtime needs no root. An agent that runs as a plain user runs the 
 
 def rendered() -> str:
     """Return the page."""
-    rows = "".join(row(path) for path in sorted({**HONOURED, **CONFINED}))
+    rows = "".join(row(path) for path in sorted({**SUPPORTED, **CONFINED}))
     return HEAD + rows
 
 
 def row(path: str) -> str:
     """Return one line of the table."""
-    anywhere = values(HONOURED[path]) if path in HONOURED else "-"
-    confined = values(CONFINED.get(path, HONOURED.get(path, ())))
+    anywhere = values(SUPPORTED[path]) if path in SUPPORTED else "-"
+    confined = values(CONFINED.get(path, SUPPORTED.get(path, ())))
     return f"| `{path}` | {anywhere} | {confined} |\n"
 
 

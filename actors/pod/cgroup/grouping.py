@@ -11,16 +11,16 @@ from actors.pod.life.stage import Stage, host_call
 from actors.pod.spec.cgroup import asked_milli, pod_limits, possible_parents, widest
 from actors.pod.state import (
     LIMITING,
+    CallBackoff,
     Finished,
-    Hold,
     PodState,
     PortCall,
     Recalling,
     Syncing,
     Terminating,
     change_setup,
-    with_hold,
-    without_hold,
+    with_call_backoff,
+    without_call_backoff,
 )
 from actors.rules.resources.qos import qos_class
 from actors.rules.retry import Retry, RetryPolicy
@@ -96,7 +96,7 @@ def ungrouped(state: PodState, parent: str) -> PodState:
     if not isinstance(state.life, Finished):
         return state
     own = state.memo.cgroup_parent
-    gone = parent == own if own else not state.calls.inflight and state.hold("") is None
+    gone = parent == own if own else not state.calls.inflight and state.call_backoff("") is None
     return replace(state, life=replace(state.life, ungrouped=gone))
 
 
@@ -116,19 +116,19 @@ def grouped(
     """
     for text in made.unapplied:
         state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
-    state = limits_held(state, made.unapplied, now)
+    state = with_limits_backoff(state, made.unapplied, now)
     pod = state.desired
     exact = pod is not None and call.limits == pod_limits(pod, state.node)
     granted_to = pod if exact else None
     return change_setup(state, grouped=call.cgroup_parent, granted=call.limits, granted_to=granted_to)
 
 
-def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
+def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
     """Return the state with a hold for the limits that the kernel did not take, without one when it took all."""
-    before = state.hold(LIMITING)
+    before = state.call_backoff(LIMITING)
     if not unapplied:
-        return without_hold(state, LIMITING)
-    hold = Hold(
+        return without_call_backoff(state, LIMITING)
+    backoff = CallBackoff(
         container=LIMITING,
         call=EnsurePodCgroup.__name__,
         since=before.since if before is not None else now,
@@ -136,25 +136,23 @@ def limits_held(state: PodState, unapplied: tuple[str, ...], now: Instant) -> Po
         reason="",
         message="; ".join(unapplied),
     )
-    return with_hold(state, hold)
+    return with_call_backoff(state, backoff)
 
 
-def limit_again(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
+def retry_limits(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
-    hold = state.hold(LIMITING)
-    if hold is None or now < hold.retry.at:
+    backoff = state.call_backoff(LIMITING)
+    if backoff is None or now < backoff.retry.at:
         return None
     ensure = EnsurePodCgroup(
         cgroup_parent=state.memo.cgroup_parent,
         driver=state.node.cgroup_driver,
         limits=limits_due(state, pod, due),
     )
-    return Stage(
-        calls=(host_call("cgroups", ensure),), why="giving its cgroup limits that the kernel did not take"
-    )
+    return Stage(calls=(host_call("cgroups", ensure),), why="retrying cgroup limits that the kernel refused")
 
 
-def cpu_told(
+def cpu_messages(
     before: PodState, after: PodState, message: PodMessage | KernelMessage | None
 ) -> tuple[Action, ...]:
     """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""

@@ -18,7 +18,7 @@ import msgspec
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import Stage, runtime_call
 from actors.pod.spec.resource import container_resources
-from actors.pod.state import RESIZING, PodState, Syncing, change_told, with_instance
+from actors.pod.state import RESIZING, PodState, Syncing, change_sent, with_instance
 from actors.rules.container.instance import newest_of
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
@@ -57,7 +57,7 @@ class ResizeStep(msgspec.Struct, frozen=True, kw_only=True):
 LIVE = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
 
 
-def due_changes(state: PodState) -> tuple[ResizeStep, ...]:
+def resize_steps(state: PodState) -> tuple[ResizeStep, ...]:
     """Return every change that what runs, or was made, still needs, in the order of `Change`, then of the spec."""
     pod = state.desired
     if pod is None or not state.node.confined or state.observed is None:
@@ -80,13 +80,13 @@ def amounts_by_container(pod: v1.Pod, node: NodeFacts) -> tuple[tuple[v1.Contain
 def with_confined(state: PodState, due: tuple[ResizeStep, ...]) -> PodState:
     """Return the state that knows for which update everything that runs is confined as it should be."""
     if (
-        state.told.confined == state.wanted.generation
+        state.sent.confined == state.wanted.generation
         or state.calls.inflight
-        or state.view.look
+        or state.view.must_inspect
         or state.observed is None
     ):
         return state
-    return state if due else change_told(state, confined=state.wanted.generation)
+    return state if due else change_sent(state, confined=state.wanted.generation)
 
 
 def changes_of(
@@ -159,7 +159,7 @@ def can_restart(spec: v1.PodSpec, container: v1.Container) -> bool:
     return (container.restart_policy or spec.restart_policy or "Always") != "Never"
 
 
-def call_of(state: PodState, due: ResizeStep) -> UpdateContainer:
+def update_call(state: PodState, due: ResizeStep) -> UpdateContainer:
     """Return the call that makes a change."""
     return UpdateContainer(uid=state.uid, container_id=due.instance.id, resources=due.resources)
 
@@ -177,17 +177,17 @@ def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
     return with_instance(state, call.container_id, msgspec.structs.replace(record, taken=None))
 
 
-def is_held(state: PodState, now: Instant) -> bool:
+def is_backing_off(state: PodState, now: Instant) -> bool:
     """Tell whether resizing waits after failed tries."""
-    hold = state.hold(RESIZING)
-    return hold is not None and now < hold.retry.at
+    backoff = state.call_backoff(RESIZING)
+    return backoff is not None and now < backoff.retry.at
 
 
 def restarts_among(
     state: PodState, pod: v1.Pod, due: tuple[ResizeStep, ...], now: Instant
 ) -> tuple[Instance, ...]:
     """Return what runs and is to be restarted, for it is to get what it cannot be given in place."""
-    if is_held(state, now):
+    if is_backing_off(state, now):
         return ()
     by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
     changes = (
@@ -202,13 +202,13 @@ def restarts_among(
 
 def resize_stage(state: PodState, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
     """Return the stage that confines what runs by other amounts, None when nothing is due or it has to wait."""
-    updates = () if is_held(state, now) else tuple(one for one in next_changes(due) if not one.restart)
+    updates = () if is_backing_off(state, now) else tuple(one for one in next_changes(due) if not one.restart)
     if not updates:
         return None
     names = ", ".join(one.container for one in updates)
     return Stage(
-        calls=tuple(runtime_call(state, call_of(state, one), one.container) for one in updates),
-        why=f"giving container {names} {updates[0].change} in place",
+        calls=tuple(runtime_call(state, update_call(state, one), one.container) for one in updates),
+        why=f"resizing container {names} in place: {updates[0].change}",
     )
 
 
@@ -222,8 +222,8 @@ def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[Pod
         waits = state.wanted.resize
         found.append(PodCondition(type=PENDING, status="True", reason=waits.reason, message=waits.message))
     if due:
-        hold = state.hold(RESIZING)
-        stuck = hold.message if hold is not None else never_restarted(pod.spec, due)
+        backoff = state.call_backoff(RESIZING)
+        stuck = backoff.message if backoff is not None else never_restarted(pod.spec, due)
         reason = "Error" if stuck else ""
         found.append(PodCondition(type=IN_PROGRESS, status="True", reason=reason, message=stuck))
     return tuple(found)
@@ -253,8 +253,8 @@ def never_restarted(spec: v1.PodSpec, due: tuple[ResizeStep, ...]) -> str:
     if not names:
         return ""
     return (
-        f"container {names} would have to be restarted for it, which restartPolicy Never forbids;"
-        " make the pod anew with the new amounts"
+        f"container {names} must be restarted for the resize, which restartPolicy Never forbids;"
+        " delete the pod and create it with the new resources"
     )
 
 

@@ -28,7 +28,7 @@ def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:
 
 def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
     """Return the stage that removes what such containers left, records and logs; None when there is nothing, or it waits."""
-    pruning, observed = state.hold(PRUNING), state.observed
+    pruning, observed = state.call_backoff(PRUNING), state.observed
     if observed is None or (pruning is not None and now < pruning.retry.at):
         return None
     alive = {one.id for one in running(observed)}
@@ -37,7 +37,7 @@ def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
         return None
     records = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in ended)
     logs = (host_call("podfiles", removal_of_logs(observed, one)) for one in ended if one.log_path)
-    return Stage(calls=(*records, *logs), why="removing containers that its spec has no more")
+    return Stage(calls=(*records, *logs), why="removing containers that are no longer in the spec")
 
 
 def without_dropped(memo: PodMemo, state: PodState) -> PodMemo:

@@ -6,7 +6,7 @@ knows: what was published of containers that the runtime forgot, and which numbe
 
 from actors.pod.container.ephemeral import is_ephemeral, never_ran
 from actors.pod.state import PodState
-from actors.pod.status.history import ended_for_good, next_attempt, status_named
+from actors.pod.status.history import attempt_after, ended_for_good, status_named
 from actors.rules.container.instance import newest_of
 from actors.rules.container.progress import Progress
 from actors.rules.container.role import in_order, is_init
@@ -17,12 +17,12 @@ from api.ports.runtime import RuntimeContainer as Instance
 AnyContainer = Container | EphemeralContainer
 
 
-def in_turn(spec: PodSpec) -> tuple[AnyContainer, ...]:
+def start_order(spec: PodSpec) -> tuple[AnyContainer, ...]:
     """Return a pod's containers in the order in which they are started: ephemeral ones wait for nothing."""
     return (*spec.ephemeral_containers, *in_order(spec)) if spec.ephemeral_containers else in_order(spec)
 
 
-def is_due(state: PodState, spec: PodSpec, container: AnyContainer, found: Progress) -> bool:
+def must_start(state: PodState, spec: PodSpec, container: AnyContainer, found: Progress) -> bool:
     """Tell whether a container is to be started, unless something holds it up."""
     if isinstance(container, EphemeralContainer):
         return never_ran(state, container)
@@ -35,12 +35,12 @@ def is_due(state: PodState, spec: PodSpec, container: AnyContainer, found: Progr
     return container.name in found.due
 
 
-def attempt_of(state: PodState, name: str, newest: Instance | None) -> int:
+def next_attempt(state: PodState, name: str, newest: Instance | None) -> int:
     """Return the number of the next instance of a container: never one that was used before."""
     if state.desired is not None and is_ephemeral(state.desired.spec, name):
         return 0
     used = dict(state.memo.used).get(name, -1)
-    return max(next_attempt(newest, status_named(state.base, name)), used + 1)
+    return max(attempt_after(newest, status_named(state.base, name)), used + 1)
 
 
 def used_after(used: tuple[tuple[str, int], ...], removed: list[Instance]) -> tuple[tuple[str, int], ...]:

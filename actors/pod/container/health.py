@@ -6,7 +6,7 @@ that neither a restart of the agent nor one of an actor makes a container flap.
 """
 
 from actors.pod.container.hook import post_start_of
-from actors.pod.container.probe import published, result_of
+from actors.pod.container.probe import published_health, result_of
 from actors.pod.state import PodState
 from actors.rules.container.instance import newest_of
 from actors.rules.container.role import lasting
@@ -32,7 +32,7 @@ def is_started(state: PodState, container: Container) -> bool:
         return True
     result = result_of(state, newest.id, ProbeKind.STARTUP)
     if result is ProbeResult.UNKNOWN:
-        return published(state, container.name, newest.id)[0]
+        return published_health(state, container.name, newest.id)[0]
     return result is ProbeResult.SUCCESS
 
 
@@ -45,7 +45,7 @@ def is_ready(state: PodState, container: Container) -> bool:
         return True
     result = result_of(state, newest.id, ProbeKind.READINESS)
     if result is ProbeResult.UNKNOWN:
-        return published(state, container.name, newest.id)[1]
+        return published_health(state, container.name, newest.id)[1]
     return result is ProbeResult.SUCCESS
 
 

@@ -16,20 +16,27 @@ from collections.abc import Callable, Iterator
 
 from msgspec.structs import replace
 
-from actors.pod.container.hookcall import HookCall, call_of, failure_text, handler_of
-from actors.pod.hookrecord import HookKind, HookMark, HookRun, mark_of, with_mark, without_mark
+from actors.pod.container.hookcall import HookCall, failure_text, handler_of, hook_call
+from actors.pod.hookrecord import (
+    HookKind,
+    HookRecord,
+    HookRun,
+    hook_record_of,
+    with_hook_record,
+    without_hook_record,
+)
 from actors.pod.life.event import with_event
 from actors.pod.state import (
     RETRY,
     TRIED_LIMIT,
-    Hold,
+    CallBackoff,
     PodMemo,
     PodState,
     Recalling,
     Syncing,
     Tried,
     change_calls,
-    with_hold,
+    with_call_backoff,
 )
 from actors.rules.container.instance import newest_of
 from actors.rules.retry import Retry
@@ -59,22 +66,22 @@ def with_pending(memo: PodMemo, container: Container | EphemeralContainer, attem
     others = tuple(m for m in memo.hooks if (m.kind, m.container) != (HookKind.POST_START, container.name))
     if container.lifecycle is None or container.lifecycle.post_start is None:
         return memo if len(others) == len(memo.hooks) else replace(memo, hooks=others)
-    pending = mark_of(memo.hooks, HookKind.POST_START, container.name, attempt)
+    pending = hook_record_of(memo.hooks, HookKind.POST_START, container.name, attempt)
     if pending is not None and not pending.failure:
         return memo
     pause = container.lifecycle.post_start.sleep is not None
-    mark = HookMark(kind=HookKind.POST_START, container=container.name, attempt=attempt, pause=pause)
-    return replace(memo, hooks=with_mark(others, mark))
+    record = HookRecord(kind=HookKind.POST_START, container=container.name, attempt=attempt, pause=pause)
+    return replace(memo, hooks=with_hook_record(others, record))
 
 
-def post_start_of(state: PodState, instance: Instance | None) -> HookMark | None:
+def post_start_of(state: PodState, instance: Instance | None) -> HookRecord | None:
     """Return the mark of an instance whose postStart hook is not done, None for one that is past it."""
     if instance is None or not state.memo.hooks:
         return None
-    return mark_of(state.memo.hooks, HookKind.POST_START, instance.name, instance.attempt)
+    return hook_record_of(state.memo.hooks, HookKind.POST_START, instance.name, instance.attempt)
 
 
-def holding_up(state: PodState, container: Container) -> HookMark | None:
+def blocking_hook(state: PodState, container: Container) -> HookRecord | None:
     """Return the mark of the hook that the containers after this one wait for, None when there is none."""
     newest = newest_of(state.observed, container.name)
     if newest is None or newest.state is not RuntimeContainerState.RUNNING:
@@ -82,30 +89,30 @@ def holding_up(state: PodState, container: Container) -> HookMark | None:
     return post_start_of(state, newest)
 
 
-def instance_of(state: PodState, mark: HookMark) -> Instance | None:
+def instance_of(state: PodState, record: HookRecord) -> Instance | None:
     """Return the instance that a mark is about, as the runtime shows it."""
     for instance in state.observed.containers if state.observed is not None else ():
-        if instance.name == mark.container and instance.attempt == mark.attempt:
+        if instance.name == record.container and instance.attempt == record.attempt:
             return instance
     return None
 
 
-def run_of(state: PodState, mark: HookMark) -> HookRun | None:
+def run_of(state: PodState, record: HookRecord) -> HookRun | None:
     """Return the hook under way of a mark, None when it is not."""
-    return next((run for run in state.hooks if is_of(run, mark)), None)
+    return next((run for run in state.hooks if is_of(run, record)), None)
 
 
-def is_of(run: HookRun, mark: HookMark) -> bool:
+def is_of(run: HookRun, record: HookRecord) -> bool:
     """Tell whether a hook under way is that of a mark."""
-    return (run.kind, run.container, run.attempt) == (mark.kind, mark.container, mark.attempt)
+    return (run.kind, run.container, run.attempt) == (record.kind, record.container, record.attempt)
 
 
-def grace_left_s(state: PodState, mark: HookMark, wall: WallNs) -> float:
+def hook_grace_left_s(state: PodState, record: HookRecord, wall: WallNs) -> float:
     """Return how much of its grace the stop of a marked instance has left."""
     kill = state.killed
     if kill is not None:
         return min(max(0.0, (kill.stop_by - wall) / NS), float(kill.grace_s))
-    return mark.grace_s - min(max(0.0, (wall - mark.begun_at) / NS), float(mark.grace_s))
+    return record.grace_s - min(max(0.0, (wall - record.begun_at) / NS), float(record.grace_s))
 
 
 # ---------------------------------------------------------------- time and the runtime's view
@@ -117,87 +124,93 @@ def progressed(state: PodState, now: Instant, wall: WallNs) -> PodState:
         return state
     for run in state.hooks:
         state = progressed_run(state, run, now, wall)
-    for mark in state.memo.hooks:
-        state = progressed_mark(state, mark, now)
+    for record in state.memo.hooks:
+        state = progressed_record(state, record, now)
     return state
 
 
 def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) -> PodState:
     """Return the state in which a hook goes on, is over, or is given up."""
-    mark = mark_of(state.memo.hooks, run.kind, run.container, run.attempt)
-    if mark is None:
-        return dropped(state, run)
-    instance = instance_of(state, mark)
+    record = hook_record_of(state.memo.hooks, run.kind, run.container, run.attempt)
+    if record is None:
+        return abandoned(state, run)
+    instance = instance_of(state, record)
     alive = instance is not None and instance.state is RuntimeContainerState.RUNNING
-    due = run.until is not None and now >= run.until
+    is_over = run.until is not None and now >= run.until
     if run.kind is HookKind.POST_START:
         if not isinstance(state.life, Syncing):
-            return tried(dropped(state, run), run, now, "interrupted: the pod is being stopped")
-        if due and alive:
-            return ended_well(dropped(state, run), run, mark, now)
+            return with_tried_hook(abandoned(state, run), run, now, "interrupted: the pod is being stopped")
+        if is_over and alive:
+            return ended_well(abandoned(state, run), run, record, now)
         if alive:
             return state
         why = TERMINATED if run.until is not None else "container terminated before the hook finished"
-        return ended_badly(dropped(state, run), run, mark, why, now, wall)
+        return ended_badly(abandoned(state, run), run, record, why, now, wall)
     kill = state.killed
     if not alive:
-        return over(dropped(state, run), mark, run, now, "interrupted: the container ended")
+        return pre_stop_over(abandoned(state, run), record, run, now, "interrupted: the container ended")
     if kill is not None and kill.grace_s < run.grace_s:
-        return over(dropped(state, run), mark, run, now, "given up: the grace was shortened")
-    if due:
-        result = "ok" if mark.pause and is_whole(state, mark, run) else "given up at the end of the grace"
-        return over(dropped(state, run), mark, run, now, result)
+        return pre_stop_over(
+            abandoned(state, run), record, run, now, "cancelled: the grace period was shortened"
+        )
+    if is_over:
+        result = (
+            "ok"
+            if record.pause and is_whole(state, record, run)
+            else "timed out at the end of the grace period"
+        )
+        return pre_stop_over(abandoned(state, run), record, run, now, result)
     return state
 
 
-def is_whole(state: PodState, mark: HookMark, run: HookRun) -> bool:
+def is_whole(state: PodState, record: HookRecord, run: HookRun) -> bool:
     """Tell whether a pause that is over lasted as long as it was to."""
-    instance = instance_of(state, mark)
-    handler = handler_of(state, instance, mark.kind) if instance is not None else None
+    instance = instance_of(state, record)
+    handler = handler_of(state, instance, record.kind) if instance is not None else None
     if handler is None or handler.sleep is None or run.until is None:
         return False
     return run.until - run.since >= handler.sleep.seconds - 0.001
 
 
-def progressed_mark(state: PodState, mark: HookMark, now: Instant) -> PodState:
+def progressed_record(state: PodState, record: HookRecord, now: Instant) -> PodState:
     """Return the state in which a mark stays, or goes with the instance that it was about."""
-    instance = instance_of(state, mark)
-    if mark.kind is HookKind.PRE_STOP:
+    instance = instance_of(state, record)
+    if record.kind is HookKind.PRE_STOP:
         if state.observed is None or (
             instance is not None and instance.state is RuntimeContainerState.RUNNING
         ):
             return state
         gone = instance is None or instance.state is RuntimeContainerState.EXITED
         kept = (
-            without_mark(state.memo.hooks, mark)
+            without_hook_record(state.memo.hooks, record)
             if gone
-            else with_mark(state.memo.hooks, replace(mark, ended=True))
+            else with_hook_record(state.memo.hooks, replace(record, ended=True))
         )
-        return with_marks(state, kept)
-    newest = newest_of(state.observed, mark.container)
-    if newest is None or newest.attempt < mark.attempt or not isinstance(state.life, Syncing):
+        return with_hook_records(state, kept)
+    newest = newest_of(state.observed, record.container)
+    if newest is None or newest.attempt < record.attempt or not isinstance(state.life, Syncing):
         return state
-    if newest.attempt == mark.attempt and newest.state is not RuntimeContainerState.EXITED:
+    if newest.attempt == record.attempt and newest.state is not RuntimeContainerState.EXITED:
         return state
     # A kubelet's start of this container failed: what it says stays published until the next try.
-    state = with_marks(state, without_mark(state.memo.hooks, mark))
-    if not mark.failure or newest.attempt != mark.attempt:
+    state = with_hook_records(state, without_hook_record(state.memo.hooks, record))
+    if not record.failure or newest.attempt != record.attempt:
         return state
-    hold = Hold(
-        container=mark.container,
+    backoff = CallBackoff(
+        container=record.container,
         call="",
         since=now,
         retry=Retry().after(now, RETRY),
         reason="PostStartHookError",
-        message=mark.failure,
+        message=record.failure,
     )
-    return with_hold(state, hold)
+    return with_call_backoff(state, backoff)
 
 
 # ---------------------------------------------------------------- beginning
 
 
-def begun(
+def begin_due_hooks(
     state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
 ) -> tuple[PodState, tuple[Action, ...]]:
     """Return the state in which every hook that is due is under way, and what that takes."""
@@ -205,42 +218,42 @@ def begun(
     state = change_calls(state, to_cancel=()) if state.calls.to_cancel else state
     if state.calls.inherited:
         return state, tuple(actions)
-    for mark, instance in tuple(due(state)):
-        state, action = begun_hook(state, mark, instance, now, wall, new_op)
+    for record, instance in tuple(hooks_to_begin(state)):
+        state, action = begin_hook(state, record, instance, now, wall, new_op)
         if action is not None:
             actions.append(action)
     return state, tuple(actions)
 
 
-def begun_hook(
+def begin_hook(
     state: PodState,
-    mark: HookMark,
+    record: HookRecord,
     instance: Instance,
     now: Instant,
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> tuple[PodState, Action | None]:
     """Return the state in which one hook is under way, or is over at once, and the call that it takes."""
-    before = run_of(state, mark)
-    handler = handler_of(state, instance, mark.kind)
+    before = run_of(state, record)
+    handler = handler_of(state, instance, record.kind)
     if handler is None:
-        return without_hook(state, mark), None
-    calls_back = mark.kind is HookKind.PRE_STOP
-    left = grace_left_s(state, mark, wall) if calls_back else POST_START_LIMIT_S
+        return without_hook(state, record), None
+    calls_back = record.kind is HookKind.PRE_STOP
+    left = hook_grace_left_s(state, record, wall) if calls_back else POST_START_LIMIT_S
     if before is not None and before.until is not None:
         left = max(0.0, before.until - now)
-    call = call_of(state, instance, handler, left, mark.kind, plain=before is not None)
+    call = hook_call(state, instance, handler, left, record.kind, plain=before is not None)
     run = HookRun(
-        kind=mark.kind,
-        container=mark.container,
-        attempt=mark.attempt,
+        kind=record.kind,
+        container=record.container,
+        attempt=record.attempt,
         instance=instance.id,
         since=now,
-        grace_s=granted_s(state, mark),
+        grace_s=stop_grace_s(state, record),
         plain=before is not None,
     )
     if isinstance(call, str):
-        return with_failure(state, replace(run, what="could not be called"), mark, call, now, wall), None
+        return with_failure(state, replace(run, what="could not be called"), record, call, now, wall), None
     if isinstance(call, HookCall):
         op = new_op()
         run = replace(run, op=op, until=now + left if calls_back else None, what=call.what)
@@ -248,37 +261,37 @@ def begun_hook(
         others = tuple(one for one in state.hooks if one is not before)
         return replace(state, hooks=(*others, run)), start
     # A pause that an earlier life of the agent began goes on where it is.
-    since = mark.begun_at if calls_back else instance.started_at or wall
+    since = record.begun_at if calls_back else instance.started_at or wall
     gone_s = min(max(0.0, (wall - since) / NS), float(call))
     run = replace(run, since=now - gone_s, until=now + min(call - gone_s, left), what=f"sleep of {call} s")
     return replace(state, hooks=(*state.hooks, run)), None
 
 
-def granted_s(state: PodState, mark: HookMark) -> int:
+def stop_grace_s(state: PodState, record: HookRecord) -> int:
     """Return the grace of the stop that a hook belongs to."""
-    return state.killed.grace_s if state.killed is not None else mark.grace_s
+    return state.killed.grace_s if state.killed is not None else record.grace_s
 
 
-def due(state: PodState) -> Iterator[tuple[HookMark, Instance]]:
+def hooks_to_begin(state: PodState) -> Iterator[tuple[HookRecord, Instance]]:
     """Yield the hooks that are to begin: their marks are written, their containers run."""
     written = state.remembered.hooks if state.remembered is not None else ()
-    for mark in state.memo.hooks if not isinstance(state.life, Recalling) else ():
-        instance = instance_of(state, mark)
+    for record in state.memo.hooks if not isinstance(state.life, Recalling) else ():
+        instance = instance_of(state, record)
         if (
             instance is None
             or instance.state is not RuntimeContainerState.RUNNING
-            or mark.ended
-            or mark.failure
+            or record.ended
+            or record.failure
         ):
             continue
-        if mark.kind is HookKind.POST_START and not isinstance(state.life, Syncing):
+        if record.kind is HookKind.POST_START and not isinstance(state.life, Syncing):
             continue
-        run = run_of(state, mark)
-        if mark in written and (run is None or (run.plain and run.op is None)):
-            yield mark, instance
+        run = run_of(state, record)
+        if record in written and (run is None or (run.plain and run.op is None)):
+            yield record, instance
 
 
-def wake_at(state: PodState) -> Instant | None:
+def hook_wake_at(state: PodState) -> Instant | None:
     """Return when the first hook is to be looked at without any message."""
     return min((run.until for run in state.hooks if run.until is not None), default=None)
 
@@ -292,23 +305,25 @@ def absorb_hook(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -
     if run is None:
         return None
     state = replace(state, hooks=tuple(one for one in state.hooks if one.op != outcome.op))
-    mark = mark_of(state.memo.hooks, run.kind, run.container, run.attempt)
-    if mark is None:
+    record = hook_record_of(state.memo.hooks, run.kind, run.container, run.attempt)
+    if record is None:
         return state
     if outcome.failure is not None and outcome.failure.reason == PLAIN_HTTP and not run.plain:
         repeated = replace(run, op=None, plain=True)
-        return tried(replace(state, hooks=(*state.hooks, repeated)), run, now, "again, without TLS")
+        return with_tried_hook(
+            replace(state, hooks=(*state.hooks, repeated)), run, now, "retried without TLS"
+        )
     if run.kind is HookKind.PRE_STOP and is_late(outcome.failure):
-        return over(state, mark, run, now, "given up at the end of the grace")
-    instance = instance_of(state, mark)
+        return pre_stop_over(state, record, run, now, "timed out at the end of the grace period")
+    instance = instance_of(state, record)
     handler = handler_of(state, instance, run.kind) if instance is not None else None
     error = failure_text(state, run.container, handler, outcome)
     if not error:
         if run.plain:
             text = f"request to HTTPS lifecycle hook {run.what} got HTTP response, retry with HTTP succeeded"
             state = with_event(state, wall, "Warning", "LifecycleHTTPFallback", text, run.container)
-        return ended_well(state, run, mark, now)
-    return with_failure(state, run, mark, error, now, wall)
+        return ended_well(state, run, record, now)
+    return with_failure(state, run, record, error, now, wall)
 
 
 def is_late(failure: Failure | None) -> bool:
@@ -316,72 +331,77 @@ def is_late(failure: Failure | None) -> bool:
     return failure is not None and failure.kind is FailureKind.TIMED_OUT
 
 
-def ended_well(state: PodState, run: HookRun, mark: HookMark, now: Instant) -> PodState:
+def ended_well(state: PodState, run: HookRun, record: HookRecord, now: Instant) -> PodState:
     """Return the state after a hook that did its work."""
     if run.kind is HookKind.PRE_STOP:
-        return over(state, mark, run, now, f"ok in {max(0.0, now - run.since):.3f} s")
-    return tried(without_hook(state, mark), run, now, f"ok in {max(0.0, now - run.since):.3f} s")
+        return pre_stop_over(state, record, run, now, f"ok in {max(0.0, now - run.since):.3f} s")
+    return with_tried_hook(without_hook(state, record), run, now, f"ok in {max(0.0, now - run.since):.3f} s")
 
 
 def ended_badly(
-    state: PodState, run: HookRun, mark: HookMark, why: str, now: Instant, wall: WallNs
+    state: PodState, run: HookRun, record: HookRecord, why: str, now: Instant, wall: WallNs
 ) -> PodState:
     """Return the state after a hook that its container's end interrupted."""
-    instance = instance_of(state, mark)
+    instance = instance_of(state, record)
     handler = handler_of(state, instance, run.kind) if instance is not None else None
     text = failure_text(state, run.container, handler, None, why)
-    return with_failure(state, run, mark, text, now, wall)
+    return with_failure(state, run, record, text, now, wall)
 
 
 def with_failure(
-    state: PodState, run: HookRun, mark: HookMark, error: str, now: Instant, wall: WallNs
+    state: PodState, run: HookRun, record: HookRecord, error: str, now: Instant, wall: WallNs
 ) -> PodState:
     """Return the state after a hook that failed. What it printed is published, never told in an event: it may be secret."""
-    reason = f"Failed{mark.kind.value[0].upper()}{mark.kind.value[1:]}Hook"
-    state = with_event(state, wall, "Warning", reason, WORD[mark.kind], mark.container)
-    if mark.kind is HookKind.PRE_STOP:
-        return over(state, mark, run, now, "failed")
-    failed = replace(mark, failure=error)
-    return tried(with_marks(state, with_mark(state.memo.hooks, failed)), run, now, "failed")
+    reason = f"Failed{record.kind.value[0].upper()}{record.kind.value[1:]}Hook"
+    state = with_event(state, wall, "Warning", reason, WORD[record.kind], record.container)
+    if record.kind is HookKind.PRE_STOP:
+        return pre_stop_over(state, record, run, now, "failed")
+    failed = replace(record, failure=error)
+    return with_tried_hook(
+        with_hook_records(state, with_hook_record(state.memo.hooks, failed)), run, now, "failed"
+    )
 
 
-def over(state: PodState, mark: HookMark, run: HookRun, now: Instant, result: str) -> PodState:
+def pre_stop_over(state: PodState, record: HookRecord, run: HookRun, now: Instant, result: str) -> PodState:
     """Return the state after a preStop hook, however it ended: the stop follows."""
-    marks = with_mark(state.memo.hooks, replace(mark, ended=True))
-    return tried(with_marks(state, marks), run, now, result)
+    records = with_hook_record(state.memo.hooks, replace(record, ended=True))
+    return with_tried_hook(with_hook_records(state, records), run, now, result)
 
 
-def without_hook(state: PodState, mark: HookMark) -> PodState:
+def without_hook(state: PodState, record: HookRecord) -> PodState:
     """Return the state in which nothing is to be waited for of a mark."""
-    if mark.kind is HookKind.PRE_STOP:
-        return with_marks(state, with_mark(state.memo.hooks, replace(mark, ended=True)))
-    return with_marks(state, without_mark(state.memo.hooks, mark))
+    if record.kind is HookKind.PRE_STOP:
+        return with_hook_records(state, with_hook_record(state.memo.hooks, replace(record, ended=True)))
+    return with_hook_records(state, without_hook_record(state.memo.hooks, record))
 
 
-def with_marks(state: PodState, marks: tuple[HookMark, ...]) -> PodState:
+def with_hook_records(state: PodState, records: tuple[HookRecord, ...]) -> PodState:
     """Return the state with these marks."""
-    return replace(state, memo=replace(state.memo, hooks=marks))
+    return replace(state, memo=replace(state.memo, hooks=records))
 
 
-def dropped(state: PodState, run: HookRun) -> PodState:
+def abandoned(state: PodState, run: HookRun) -> PodState:
     """Return the state in which a hook is not under way any more; its call is to be cancelled."""
     left = tuple(one for one in state.hooks if one is not run)
     calls = (*state.calls.to_cancel, run.op) if run.op is not None else state.calls.to_cancel
     return replace(change_calls(state, to_cancel=calls), hooks=left)
 
 
-def tried(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
+def with_tried_hook(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
     """Return the state that remembers this hook, for `explain`."""
     what = f"{run.kind.value} hook of container {run.container}: {run.what}"
     return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
 
 
-def sentence(run: HookRun, now: Instant) -> str:
+def hook_text(run: HookRun, now: Instant) -> str:
     """Return what is waited for, in words."""
-    left = "" if run.until is None else f" (at most {max(0.0, run.until - now):.0f} s more)"
-    return f"the {run.kind.value} hook of container {run.container}: {run.what}{left}"
+    text = f"the {run.kind.value} hook of container {run.container}: {run.what}"
+    if run.until is None:
+        return text
+    left = f"{max(0.0, run.until - now):.0f} s"
+    return f"{text}; {left} left" if run.op is None else f"{text}; timeout in {left}"
 
 
-def sentences(state: PodState, now: Instant, names: tuple[str, ...] = ()) -> str:
+def hooks_text(state: PodState, now: Instant, names: tuple[str, ...] = ()) -> str:
     """Return the hooks under way in words, all or those of some containers."""
-    return ", ".join(sentence(run, now) for run in state.hooks if not names or run.container in names)
+    return ", ".join(hook_text(run, now) for run in state.hooks if not names or run.container in names)

@@ -65,7 +65,7 @@ def recorded_handler(instance: Instance) -> LifecycleHandler | None:
         return None
 
 
-def call_of(
+def hook_call(
     state: PodState,
     instance: Instance,
     handler: LifecycleHandler,
@@ -91,10 +91,8 @@ def call_of(
         return HookCall(port="runtime", call=call, what=f"exec {' '.join(handler.exec.command)}")
     if handler.http_get is not None:
         return get_of(state, instance, handler.http_get, left_s, plain=plain)
-    asked = (
-        "asks for tcpSocket, which is never called" if handler.tcp_socket is not None else "asks for nothing"
-    )
-    return f"the {kind.value} hook of container {instance.name} {asked}; use exec, httpGet or sleep"
+    why = "tcpSocket is not supported" if handler.tcp_socket is not None else "no handler is set"
+    return f"the {kind.value} hook of container {instance.name} cannot be called: {why}; use exec, httpGet or sleep"
 
 
 def get_of(

@@ -3,19 +3,19 @@
 from msgspec.structs import replace
 
 from actors.pod.container.situation import Situation
-from actors.pod.container.want import answers, report_on
+from actors.pod.container.want import answers, image_report
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import refusal
-from actors.pod.state import PodState, Syncing, change_told, with_container
+from actors.pod.state import PodState, Syncing, change_sent, with_container
 from api import duration
 from api.ids import Instant, WallNs
 from api.messages.images import ImageWant, WantImages
 from api.messages.pod import ImageProgress, ImageReport
 
-REASK_S = 60.0
+RESEND_WANTS_S = 60.0
 """After so long without an answer that ends the waiting the wants are told again, in case one got lost."""
 
-TOLD: dict[str, tuple[str, str, str]] = {
+REPORT_EVENTS: dict[str, tuple[str, str, str]] = {
     # Waiting reason -> event type, event reason, event text ("" for the report's own message).
     "ImagePullBackOff": ("Normal", "BackOff", 'Back-off pulling image "{image}"'),
     "ErrImageNeverPull": ("Warning", "ErrImageNeverPull", "{message}"),
@@ -27,53 +27,56 @@ PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 
 def with_wants(state: PodState, situation: Situation) -> PodState:
     """Return the state with the images that it needs now, and without answers to what it needed before."""
-    wants, now = wanted(state, situation), situation.now
-    changed = wants != state.told.wants
-    silent = any(not is_answered(state, want) for want in wants) and now >= state.told.wants_told_at + REASK_S
+    wants, now = wanted_images(state, situation), situation.now
+    changed = wants != state.sent.wants
+    silent = (
+        any(not is_answered(state, want) for want in wants)
+        and now >= state.sent.wants_sent_at + RESEND_WANTS_S
+    )
     if not changed and not silent:
         return state
     for name, record in state.containers.items():
         if record.image is not None and not any(answers(record.image, want) for want in wants):
             state = with_container(state, name, replace(record, image=None))
-    return change_told(state, wants=wants, wants_told_at=now)
+    return change_sent(state, wants=wants, wants_sent_at=now)
 
 
-def wanted(state: PodState, situation: Situation) -> tuple[ImageWant, ...]:
+def wanted_images(state: PodState, situation: Situation) -> tuple[ImageWant, ...]:
     """Return all images that the pod needs now, in spec order."""
     if not isinstance(state.life, Syncing) or situation.effective is None or refusal(state) is not None:
         return ()
-    if state.observed is None or state.view.look:
+    if state.observed is None or state.view.must_inspect:
         # What is known is not sure: what was needed before may be needed still.
-        return state.told.wants or ()
+        return state.sent.wants or ()
     return tuple(want for want in situation.wants.values() if want is not None)
 
 
 def is_answered(state: PodState, want: ImageWant) -> bool:
     """Tell whether it is known what becomes of a want without asking again."""
-    report = report_on(state, want)
+    report = image_report(state, want)
     return report is not None and (
         report.progress is ImageProgress.READY
         or (report.progress is ImageProgress.WAITING and report.retry_at is None)
     )
 
 
-def reask_at(state: PodState) -> Instant | None:
+def resend_wants_at(state: PodState) -> Instant | None:
     """Return when the wants are to be told again, None when all are answered."""
-    unanswered = any(not is_answered(state, want) for want in state.told.wants or ())
-    return state.told.wants_told_at + REASK_S if unanswered else None
+    unanswered = any(not is_answered(state, want) for want in state.sent.wants or ())
+    return state.sent.wants_sent_at + RESEND_WANTS_S if unanswered else None
 
 
 def wants_message(state: PodState) -> WantImages:
     """Return the wants as they are told."""
     annotations = state.desired.metadata.annotations if state.desired is not None else {}
     return WantImages(
-        uid=state.uid, wants=state.told.wants or (), annotations=tuple(sorted(annotations.items()))
+        uid=state.uid, wants=state.sent.wants or (), annotations=tuple(sorted(annotations.items()))
     )
 
 
-def absorb_report(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
+def absorb_image_report(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
     """Take in how far an image is, unless that is not what is needed any more."""
-    if not any(answers(report, want) for want in state.told.wants or ()):
+    if not any(answers(report, want) for want in state.sent.wants or ()):
         return state
     record = state.container(report.container)
     before = record.image
@@ -102,7 +105,7 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
             text = f'Container image "{image}" already present on machine'
             return with_event(state, wall, "Normal", "Pulled", text, name)
         case ImageProgress.WAITING:
-            kind, reason, text = TOLD.get(report.reason, PULL_FAILED)
+            kind, reason, text = REPORT_EVENTS.get(report.reason, PULL_FAILED)
             text = text.format(image=image, message=report.message)
             state = with_event(state, wall, kind, reason, text, name)
             return with_event(state, wall, "Warning", "Failed", f"Error: {report.reason}", name)

@@ -6,12 +6,12 @@ from actors.pod.container.ephemeral import target_id
 from actors.pod.container.hook import with_pending
 from actors.pod.container.situation import Situation
 from actors.pod.container.wait import Wait
-from actors.pod.container.want import report_on
+from actors.pod.container.want import image_report
 from actors.pod.life.stage import (
     Stage,
+    config_retry_at,
     counted_memo,
     host_call,
-    looked_at_anew,
     node_files,
     remember,
     runtime_call,
@@ -56,9 +56,7 @@ def bring_up(situation: Situation, container: AnyContainer) -> Stage:
     newest = situation.newest(name)
     if newest is not None and newest.state is RuntimeContainerState.UNKNOWN:
         call = stop(state, newest, own_grace_s(situation.pod))
-        return Stage(
-            calls=(call,), why=f"stopping container {name}, whose state is unknown, before its restart"
-        )
+        return Stage(calls=(call,), why=f"stopping container {name} before its restart: its state is unknown")
     want = situation.wants[name]
     if newest is not None and want is None:
         step = StartContainer(uid=state.uid, container_id=newest.id)
@@ -66,13 +64,13 @@ def bring_up(situation: Situation, container: AnyContainer) -> Stage:
     if newest is not None and newest.state is RuntimeContainerState.CREATED:
         drop = RemoveContainer(uid=state.uid, container_id=newest.id)
         return Stage(
-            calls=(runtime_call(state, drop, name),), why=f"removing container {name}, which never started"
+            calls=(runtime_call(state, drop, name),), why=f"removing container {name}: it never started"
         )
     assert want is not None
     counted = counted_memo(state, container, newest, situation.wall, want.attempt)
     memo = with_pending(counted, container, want.attempt)
     if memo != state.remembered:
-        return remember(state, memo, f"remembering restart {want.attempt} of container {name}")
+        return remember(state, memo, f"recording attempt {want.attempt} of container {name}")
     return make(situation, container, want)
 
 
@@ -83,7 +81,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     shown = state.observed.sandboxes if state.observed is not None else ()
     ips = next((box.ips for box in shown if box.id == sandbox_id), ())
     if node.confined and state.setup.files is None:
-        return Stage(calls=(node_files(state),), why="reading the node's resolver and hosts file")
+        return Stage(calls=(node_files(state),), why="reading the node's resolv.conf and hosts file")
     if node.confined and state.container(name).prepared != want.attempt:
         files = container_files(pod, container, want.attempt, node, state.setup.files or NodeFiles(), ips)
         if isinstance(files, ConfigProblem):
@@ -96,8 +94,8 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     if isinstance(parts, ConfigProblem):
         return refused(name, parts, now)
     if parts:
-        return Stage(calls=parts, why=f"binding parts of volumes for container {name}")
-    report = report_on(state, want)
+        return Stage(calls=parts, why=f"preparing the subPath mounts of container {name}")
+    report = image_report(state, want)
     assert report is not None
     image = RunImage(ref=report.ref, user=report.user, user_name=report.user_name)
     spec = container_spec(
@@ -120,13 +118,13 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     create = CreateContainer(
         uid=state.uid, sandbox_id=sandbox_id, sandbox=in_group(sandbox, state), spec=spec
     )
-    return Stage(calls=(runtime_call(state, create, name),), why=f"making container {name}")
+    return Stage(calls=(runtime_call(state, create, name),), why=f"creating container {name}")
 
 
 def refused(name: str, problem: ConfigProblem, now: Instant) -> Stage:
     """Return the wait for a definition that can be carried out."""
     return Stage(
-        why=f"waiting for a definition of container {name} that can be configured: {problem.message}",
-        wake_at=looked_at_anew(now),
+        why=f"waiting for a valid configuration of container {name}: {problem.message}",
+        wake_at=config_retry_at(now),
         waiting=((name, problem.reason, problem.message),),
     )

@@ -2,8 +2,8 @@
 
 from actors.pod.container.dropped import dropped
 from actors.pod.container.hook import post_start_of
-from actors.pod.container.probe import Ailing
-from actors.pod.container.stop import Leaving, leaving
+from actors.pod.container.probe import ProbeFailure
+from actors.pod.container.stop import ContainerStop, container_stop
 from actors.pod.life.stage import is_changed
 from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import PodState
@@ -14,9 +14,9 @@ from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState
 
 
-def outgoing(
-    state: PodState, pod: Pod, ailing: tuple[Ailing, ...], to_restart: tuple[Instance, ...]
-) -> tuple[Leaving, ...]:
+def containers_to_stop(
+    state: PodState, pod: Pod, probe_failures: tuple[ProbeFailure, ...], resize_restarts: tuple[Instance, ...]
+) -> tuple[ContainerStop, ...]:
     """Return them: changed ones, ill ones, those that need a restart for their resize, and what the spec names no more."""
     found = []
     for container in lasting(pod.spec):
@@ -26,26 +26,30 @@ def outgoing(
             continue
         failed = post_start_of(state, newest)
         if failed is not None and failed.failure:
-            found.append(leaving(newest, own_grace_s(pod), "FailedPostStartHook"))
+            found.append(container_stop(newest, own_grace_s(pod), "FailedPostStartHook"))
         elif is_changed(container, newest):
             kind = "Init container" if is_init(pod.spec, container.name) else "Container"
             text = f"{kind} {container.name} definition changed, will be restarted"
-            found.append(leaving(newest, own_grace_s(pod), text))
+            found.append(container_stop(newest, own_grace_s(pod), text))
     known = {one.instance.id for one in found}
-    found += [leaving(ill.instance, ill.grace_s, ill.event) for ill in ailing if ill.instance.id not in known]
+    found += [
+        container_stop(ill.instance, ill.grace_s, ill.event)
+        for ill in probe_failures
+        if ill.instance.id not in known
+    ]
     known = {one.instance.id for one in found}
-    for instance in to_restart:
+    for instance in resize_restarts:
         if instance.id not in known:
             text = f"Container {instance.name} resize requires restart, will be restarted"
-            found.append(leaving(instance, own_grace_s(pod), text))
+            found.append(container_stop(instance, own_grace_s(pod), text))
     return (*found, *dropped_to_stop(state, pod))
 
 
-def dropped_to_stop(state: PodState, pod: Pod) -> tuple[Leaving, ...]:
+def dropped_to_stop(state: PodState, pod: Pod) -> tuple[ContainerStop, ...]:
     """Return what runs of containers that the spec names no more, with the pod's grace."""
     gone = {one.id for one in dropped(state, pod)}
     return tuple(
-        leaving(one, own_grace_s(pod), f"Container {one.name} is not in the spec of its pod any more")
+        container_stop(one, own_grace_s(pod), f"Container {one.name} is no longer in the pod spec")
         for one in running(state.observed)
         if one.id in gone
     )

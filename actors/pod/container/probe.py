@@ -15,7 +15,7 @@ from actors.pod.life.event import with_event
 from actors.pod.life.stage import is_changed
 from actors.pod.spec.environment import expand
 from actors.pod.spec.identity import own_grace_s
-from actors.pod.state import PodState, Syncing, Terminating, change_told, with_instance
+from actors.pod.state import PodState, Syncing, Terminating, change_sent, with_instance
 from actors.rules.container.instance import newest_of, ready_sandboxes
 from api.ids import Instant, Uid, WallNs
 from api.kube.objects.container import Container, ContainerPort, HTTPGetAction, Probe
@@ -32,7 +32,7 @@ USER_AGENT = "kube-probe/1.36"
 KILLING = ((ProbeKind.LIVENESS, "liveness"), (ProbeKind.STARTUP, "startup"))
 
 
-class Ailing(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeFailure(msgspec.Struct, frozen=True, kw_only=True):
     """A container that is to be stopped because a probe failed."""
 
     container: Container
@@ -71,12 +71,12 @@ def with_probes(state: PodState) -> PodState:
     for container_id, record in state.instances.items():
         if record.probes and container_id not in ids:
             state = with_instance(state, container_id, replace(record, probes=()))
-    if targets == () and state.told.probed is None:
+    if targets == () and state.sent.probed is None:
         return state
-    known = state.told.probed or ()
-    if state.told.probed is not None and [plain(t) for t in targets] == [plain(t) for t in known]:
+    known = state.sent.probed or ()
+    if state.sent.probed is not None and [plain(t) for t in targets] == [plain(t) for t in known]:
         return state
-    return change_told(state, probed=targets)
+    return change_sent(state, probed=targets)
 
 
 def plain(target: ProbeTarget) -> ProbeTarget:
@@ -109,7 +109,7 @@ def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
             if (probe := probe_of(container, kind)) is not None
         )
         if plans:
-            started, ready = published(state, container.name, newest.id)
+            started, ready = published_health(state, container.name, newest.id)
             targets.append(
                 ProbeTarget(
                     container=container.name,
@@ -123,7 +123,7 @@ def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
     return tuple(targets)
 
 
-def published(state: PodState, name: str, container_id: str) -> tuple[bool, bool]:
+def published_health(state: PodState, name: str, container_id: str) -> tuple[bool, bool]:
     """Return what the last status says of an instance: that it started, that it is ready."""
     statuses = (*state.base.init_container_statuses, *state.base.container_statuses)
     status = next((s for s in statuses if s.name == name), None)
@@ -136,7 +136,7 @@ def plan_of(
     state: PodState, pod: Pod, container: Container, instance: Instance, kind: ProbeKind, probe: Probe
 ) -> ProbePlan:
     """Return one probe as it is to be made, or why it cannot be."""
-    asked = call_of(state, pod, container, instance, probe)
+    asked = probe_call(state, pod, container, instance, probe)
     return ProbePlan(
         kind=kind,
         call=None if isinstance(asked, str) else asked,
@@ -148,7 +148,7 @@ def plan_of(
     )
 
 
-def call_of(
+def probe_call(
     state: PodState, pod: Pod, container: Container, instance: Instance, probe: Probe
 ) -> ProbeCall | str:
     """Return the call that a probe is, or why there is none."""
@@ -168,7 +168,7 @@ def call_of(
         return call if own else "the pod has no address yet"
     action = probe.http_get or probe.tcp_socket
     if action is None:
-        return "it has no handler that this agent knows: exec, httpGet, tcpSocket or grpc"
+        return "it has no supported handler: exec, httpGet, tcpSocket or grpc"
     host = action.host or own
     port = number(container.ports, action.port)
     if port is None:
@@ -214,7 +214,7 @@ def headers_of(action: HTTPGetAction) -> Pairs:
 
 def probe_message(uid: Uid, state: PodState) -> ProbePod:
     """Return what is to be probed as it is told."""
-    return ProbePod(uid=uid, targets=targets_of(state) if state.told.probed else ())
+    return ProbePod(uid=uid, targets=targets_of(state) if state.sent.probed else ())
 
 
 # ---------------------------------------------------------------- what was answered
@@ -225,7 +225,7 @@ def absorb_probe(state: PodState, report: ProbeChanged, wall: WallNs) -> PodStat
     newest = newest_of(state.observed, report.container)
     if newest is None or newest.id != report.container_id:
         return state
-    before = report_on(state, report.container_id, report.kind)
+    before = probe_report(state, report.container_id, report.kind)
     if report == before:
         return state
     record = state.instance(report.container_id)
@@ -252,21 +252,21 @@ def with_probe_event(state: PodState, report: ProbeChanged, wall: WallNs) -> Pod
     return with_event(state, wall, "Warning", reason, text, report.container)
 
 
-def report_on(state: PodState, container_id: str, kind: ProbeKind) -> ProbeChanged | None:
+def probe_report(state: PodState, container_id: str, kind: ProbeKind) -> ProbeChanged | None:
     """Return what a probe last said of an instance."""
     return next((report for report in state.instance(container_id).probes if report.kind is kind), None)
 
 
 def result_of(state: PodState, container_id: str, kind: ProbeKind) -> ProbeResult:
     """Return what counts of a probe of an instance."""
-    report = report_on(state, container_id, kind)
+    report = probe_report(state, container_id, kind)
     return report.result if report is not None else ProbeResult.UNKNOWN
 
 
 # ---------------------------------------------------------------- what follows
 
 
-def ailing(state: PodState) -> Iterator[Ailing]:
+def probe_failures(state: PodState) -> Iterator[ProbeFailure]:
     """Yield the containers that are to be stopped: a liveness or startup probe failed as often as it may."""
     pod = state.desired
     if pod is None or not state.instances:
@@ -291,11 +291,13 @@ def ailing(state: PodState) -> Iterator[Ailing]:
             if renews:
                 text += ", will be restarted"
             grace_s = own_grace_s(pod) if own is None else own
-            yield Ailing(container=container, instance=newest, grace_s=grace_s, event=text, renews=renews)
+            yield ProbeFailure(
+                container=container, instance=newest, grace_s=grace_s, event=text, renews=renews
+            )
             break
 
 
-def unready_why(state: PodState, now: Instant) -> tuple[str, float] | None:
+def unready_text(state: PodState, now: Instant) -> tuple[str, float] | None:
     """Return in words which probe a container is not started or not ready for, and for how long; None when all are."""
     pod = state.desired
     for container in probed(pod) if pod is not None else ():
@@ -305,10 +307,10 @@ def unready_why(state: PodState, now: Instant) -> tuple[str, float] | None:
         for kind in (ProbeKind.STARTUP, ProbeKind.READINESS):
             if probe_of(container, kind) is None:
                 continue
-            report = report_on(state, newest.id, kind)
+            report = probe_report(state, newest.id, kind)
             if report is not None and report.result is ProbeResult.SUCCESS:
                 continue
-            started, ready = published(state, container.name, newest.id)
+            started, ready = published_health(state, container.name, newest.id)
             if report is None and (started if kind is ProbeKind.STARTUP else ready):
                 continue
             word = f"{kind.value.lower()} probe of container {container.name}"

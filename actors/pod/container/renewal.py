@@ -16,7 +16,7 @@ from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState, StopContainer
 
 
-def note_renewals(situation: Situation) -> Stage | None:
+def restarts_to_record(situation: Situation) -> Stage | None:
     """Return the stage that writes what runs again however it ends, None where that is written or follows from its policy."""
     state = situation.state
     pod, written = state.desired, state.remembered.renewed if state.remembered is not None else ()
@@ -24,21 +24,23 @@ def note_renewals(situation: Situation) -> Stage | None:
         return None
     policies = {one.name: one.restart_policy or pod.spec.restart_policy for one in probed(pod)}
     fresh = tuple(
-        one.id for one in situation.renewals if policies[one.name] == "OnFailure" and one.id not in written
+        one.id for one in situation.restarts if policies[one.name] == "OnFailure" and one.id not in written
     )
     if not fresh:
         return None
     kept = tuple(one for one in state.memo.renewed if one not in fresh)
     memo = replace(state.memo, kill=None, renewed=(*kept, *fresh))
-    return remember(state, memo, "remembering what is started again, however it ends", durable=True)
+    return remember(
+        state, memo, "recording which containers are restarted whatever their exit code", durable=True
+    )
 
 
-def with_renewed(state: PodState, calls: tuple[PortCall, ...], renewals: tuple[Instance, ...]) -> PodState:
+def with_renewed(state: PodState, calls: tuple[PortCall, ...], restarts: tuple[Instance, ...]) -> PodState:
     """Return the state that knows what of these calls stops something that runs again, however it ends."""
     stopped = {what.call.container_id for what in calls if isinstance(what.call, StopContainer)}
     if not stopped:
         return state
-    fresh = tuple(one.id for one in renewals if one.id in stopped)
+    fresh = tuple(one.id for one in restarts if one.id in stopped)
     if not fresh:
         return state
     kept = tuple(one for one in state.memo.renewed if one not in fresh)
@@ -51,7 +53,7 @@ def without_renewed(situation: Situation) -> PodState:
     told = state.desired is not None or state.killed is not None
     if not state.memo.renewed or not told or state.observed is None or isinstance(state.life, Recalling):
         return state
-    coming = {one.id for one in situation.renewals}
+    coming = {one.id for one in situation.restarts}
     kept: list[str] = []
     for container in probed(state.desired) if state.desired is not None and state.killed is None else ():
         newest, *before = instances_of(state.observed, container.name) or (None,)

@@ -10,7 +10,7 @@ Unlike a kubelet's, ours waits for the crash-loop back-off of the container that
 
 import msgspec
 
-from actors.pod.container.due import attempt_of, used_after
+from actors.pod.container.due import next_attempt, used_after
 from actors.pod.container.situation import Situation
 from actors.pod.life.stage import (
     Stage,
@@ -44,22 +44,22 @@ def restart_all(situation: Situation) -> Stage | None:
         return begin(state, pod, askers, left, situation.wall)
     if not left:
         memo = msgspec.structs.replace(state.memo, kill=None, restarting=False)
-        why = "remembering that all its containers are gone and may start again"
+        why = "recording that all containers are removed and may start again"
         return remember(state, memo, why, durable=True)
     alive = [
         one for one in left if one.state in (RuntimeContainerState.RUNNING, RuntimeContainerState.UNKNOWN)
     ]
     if alive:
         calls = tuple(stop(state, one, 0) for one in alive)
-        return Stage(calls=calls, why="stopping all its containers, to restart them")
-    pruning = state.hold(PRUNING)
+        return Stage(calls=calls, why="stopping all containers to restart them")
+    pruning = state.call_backoff(PRUNING)
     if pruning is not None and situation.now < pruning.retry.at:
-        why = f"waiting to remove its containers, which are to be restarted: {pruning.message}"
+        why = f"waiting: retrying to remove all containers before their restart: {pruning.message}"
         return Stage(why=why, wake_at=pruning.retry.at)
     first = min(rank(pod.spec, one, askers) for one in left)
     chosen = [one for one in left if rank(pod.spec, one, askers) == first]
     removals = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in chosen)
-    return Stage(calls=tuple(removals), why="removing all its containers, to restart them")
+    return Stage(calls=tuple(removals), why="removing all containers to restart them")
 
 
 def begin(
@@ -68,13 +68,13 @@ def begin(
     """Return the step that writes down that all is restarted, and which numbers were used; None before its time."""
     for container in (one for one in in_order(pod.spec) if one.name in askers):
         newest = newest_of(state.observed, container.name)
-        attempt = attempt_of(state, container.name, newest)
+        attempt = next_attempt(state, container.name, newest)
         if crash_wait_s(state, container, newest, wall, attempt) > 0:
             continue
         counted = counted_memo(state, container, newest, wall, attempt)
         memo = msgspec.structs.replace(counted, restarting=True, used=used_after(counted.used, left))
         # What is about to be removed is the only other witness of the numbers that were used.
-        why = f"remembering that all its containers are restarted because of {container.name}"
+        why = f"recording the restart of all containers, which container {container.name} asks for"
         return remember(state, memo, why, durable=True)
     return None
 

@@ -7,13 +7,13 @@ when it is asked first, and never a second time: nothing that it is answered fro
 from collections.abc import Mapping
 from functools import cached_property
 
-from actors.pod.cgroup.resize import ResizeStep, due_changes, restarts_among
-from actors.pod.container.due import AnyContainer, attempt_of, in_turn, is_due
+from actors.pod.cgroup.resize import ResizeStep, resize_steps, restarts_among
+from actors.pod.container.due import AnyContainer, must_start, next_attempt, start_order
 from actors.pod.container.health import ready_names, started_names
-from actors.pod.container.outgoing import outgoing
-from actors.pod.container.probe import Ailing, ailing
-from actors.pod.container.stop import Leaving
-from actors.pod.container.wait import Wait, crash_wait, hold_wait, image_wait
+from actors.pod.container.outgoing import containers_to_stop
+from actors.pod.container.probe import ProbeFailure, probe_failures
+from actors.pod.container.stop import ContainerStop
+from actors.pod.container.wait import Wait, call_backoff_wait, crash_wait, image_wait
 from actors.pod.container.want import want_of
 from actors.pod.life.stage import crash_wait_s
 from actors.pod.state import PodState
@@ -86,25 +86,30 @@ class Situation:
         return progress(pod.spec, observed, self.sandbox_id, started)
 
     @cached_property
-    def due(self) -> tuple[AnyContainer, ...]:
+    def containers_to_start(self) -> tuple[AnyContainer, ...]:
         """The containers to be started unless something holds them up, in the order in which they are started."""
         pod = self.effective
         if pod is None:
             return ()
         spec = pod.spec
-        return tuple(one for one in in_turn(spec) if is_due(self.state, spec, one, self.progress))
+        return tuple(one for one in start_order(spec) if must_start(self.state, spec, one, self.progress))
 
     @cached_property
-    def attempts(self) -> Mapping[str, int]:
+    def next_attempts(self) -> Mapping[str, int]:
         """The number of the next instance of each container that is due."""
-        return {one.name: attempt_of(self.state, one.name, self.newest(one.name)) for one in self.due}
+        return {
+            one.name: next_attempt(self.state, one.name, self.newest(one.name))
+            for one in self.containers_to_start
+        }
 
     @cached_property
     def crash_waits_s(self) -> Mapping[str, float]:
         """How long the crash-loop back-off still holds each container that is due, in seconds."""
         return {
-            one.name: crash_wait_s(self.state, one, self.newest(one.name), self.wall, self.attempts[one.name])
-            for one in self.due
+            one.name: crash_wait_s(
+                self.state, one, self.newest(one.name), self.wall, self.next_attempts[one.name]
+            )
+            for one in self.containers_to_start
         }
 
     @cached_property
@@ -115,56 +120,56 @@ class Situation:
                 self.state,
                 one,
                 self.newest(one.name),
-                self.attempts[one.name],
+                self.next_attempts[one.name],
                 backs_off=self.crash_waits_s[one.name] > 0,
             )
-            for one in self.due
+            for one in self.containers_to_start
         }
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
         """The containers that are due but wait: after failed tries, in crash-loop back-off, for an image."""
         found = (
-            hold_wait(self.state, one.name, self.now)
+            call_backoff_wait(self.state, one.name, self.now)
             or crash_wait(
                 self.state,
                 self.pod,
                 one,
                 self.newest(one.name),
-                self.attempts[one.name],
+                self.next_attempts[one.name],
                 self.crash_waits_s[one.name],
                 self.now,
                 self.wall,
             )
             or image_wait(self.state, self.wants[one.name], self.now)
-            for one in self.due
+            for one in self.containers_to_start
         )
         return tuple(wait for wait in found if wait is not None)
 
     @cached_property
-    def changes(self) -> tuple[ResizeStep, ...]:
+    def resize_steps(self) -> tuple[ResizeStep, ...]:
         """What has still to be changed of the amounts of what runs."""
-        return due_changes(self.state)
+        return resize_steps(self.state)
 
     @cached_property
-    def ailing(self) -> tuple[Ailing, ...]:
+    def probe_failures(self) -> tuple[ProbeFailure, ...]:
         """The containers that are to be stopped because a probe failed."""
-        return tuple(ailing(self.state))
+        return tuple(probe_failures(self.state))
 
     @cached_property
-    def to_restart(self) -> tuple[Instance, ...]:
+    def resize_restarts(self) -> tuple[Instance, ...]:
         """What is to be restarted because it cannot be given its amounts in place."""
         pod = self.state.desired
-        return () if pod is None else restarts_among(self.state, pod, self.changes, self.now)
+        return () if pod is None else restarts_among(self.state, pod, self.resize_steps, self.now)
 
     @cached_property
-    def renewals(self) -> tuple[Instance, ...]:
+    def restarts(self) -> tuple[Instance, ...]:
         """What runs and is to be stopped so that its successor can run."""
         if self.state.desired is None or self.state.killed is not None:
             return ()
-        return (*(one.instance for one in self.ailing if one.renews), *self.to_restart)
+        return (*(one.instance for one in self.probe_failures if one.renews), *self.resize_restarts)
 
     @cached_property
-    def outgoing(self) -> tuple[Leaving, ...]:
+    def containers_to_stop(self) -> tuple[ContainerStop, ...]:
         """The containers that run and are to be stopped while the pod goes on."""
-        return outgoing(self.state, self.pod, self.ailing, self.to_restart)
+        return containers_to_stop(self.state, self.pod, self.probe_failures, self.resize_restarts)

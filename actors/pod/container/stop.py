@@ -17,10 +17,9 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from actors.pod.container.hook import grace_left_s as hook_grace_left_s
-from actors.pod.container.hook import sentences
+from actors.pod.container.hook import hook_grace_left_s, hooks_text
 from actors.pod.container.hookcall import handler_of
-from actors.pod.hookrecord import HookKind, HookMark, mark_of, with_mark
+from actors.pod.hookrecord import HookKind, HookRecord, hook_record_of, with_hook_record
 from actors.pod.life.stage import Stage, remember, stop
 from actors.pod.state import PodMemo, PodState, PortCall, Terminating
 from actors.rules.container.instance import running
@@ -33,7 +32,7 @@ from api.ports.runtime import RuntimeContainerState, StopContainer
 NS = 1_000_000_000
 
 
-class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerStop(msgspec.Struct, frozen=True, kw_only=True):
     """One container that is to be stopped."""
 
     instance: Instance
@@ -43,25 +42,27 @@ class Leaving(msgspec.Struct, frozen=True, kw_only=True):
     """The message of the stop's event."""
 
 
-def leaving(instance: Instance, grace_s: int, why: str = "") -> Leaving:
+def container_stop(instance: Instance, grace_s: int, why: str = "") -> ContainerStop:
     """Return one container that is to be stopped; `why` for another message than a kubelet's usual one."""
-    return Leaving(instance=instance, grace_s=grace_s, why=why or f"Stopping container {instance.name}")
+    return ContainerStop(instance=instance, grace_s=grace_s, why=why or f"Stopping container {instance.name}")
 
 
 # ---------------------------------------------------------------- hooks before the stop
 
 
-def marked(state: PodState, memo: PodMemo, leave: tuple[Leaving, ...], wall: WallNs) -> PodMemo:
+def with_pre_stop_records(
+    state: PodState, memo: PodMemo, leave: tuple[ContainerStop, ...], wall: WallNs
+) -> PodMemo:
     """Return the memo that says which preStop hooks begin now: those of containers that run and were not marked before."""
     for one in leave:
         instance = one.instance
-        known = mark_of(memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
+        known = hook_record_of(memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
         if known is not None or instance.state is not RuntimeContainerState.RUNNING or one.grace_s < 1:
             continue
         handler = handler_of(state, instance, HookKind.PRE_STOP)
         if handler is None:
             continue
-        mark = HookMark(
+        record = HookRecord(
             kind=HookKind.PRE_STOP,
             container=instance.name,
             attempt=instance.attempt,
@@ -70,34 +71,34 @@ def marked(state: PodState, memo: PodMemo, leave: tuple[Leaving, ...], wall: Wal
             why=one.why,
             pause=handler.sleep is not None,
         )
-        memo = replace(memo, hooks=with_mark(memo.hooks, mark))
+        memo = replace(memo, hooks=with_hook_record(memo.hooks, record))
     return memo
 
 
-def unwritten(state: PodState, memo: PodMemo) -> tuple[str, ...]:
+def unwritten_hooks(state: PodState, memo: PodMemo) -> tuple[str, ...]:
     """Return the names of the containers whose hooks may not begin before the page was written."""
     written = state.remembered.hooks if state.remembered is not None else ()
     return tuple(
-        mark.container
-        for mark in memo.hooks
-        if mark.kind is HookKind.PRE_STOP and not mark.ended and mark not in written
+        record.container
+        for record in memo.hooks
+        if record.kind is HookKind.PRE_STOP and not record.ended and record not in written
     )
 
 
-def hook_mark(state: PodState, instance: Instance) -> HookMark | None:
+def pre_stop_record(state: PodState, instance: Instance) -> HookRecord | None:
     """Return the mark of an instance's preStop hook, None when it has none."""
     if not state.memo.hooks:
         return None
-    return mark_of(state.memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
+    return hook_record_of(state.memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
 
 
-def left_s(state: PodState, one: Leaving, wall: WallNs) -> int:
+def stop_grace_left_s(state: PodState, one: ContainerStop, wall: WallNs) -> int:
     """Return what is left of the grace of one container: whole seconds that its hook took are taken off."""
-    mark = hook_mark(state, one.instance)
-    if mark is None or state.killed is not None:
+    record = pre_stop_record(state, one.instance)
+    if record is None or state.killed is not None:
         # The grace of a pod's end counts from the kill already.
         return one.grace_s
-    return min(one.grace_s, math.ceil(hook_grace_left_s(state, mark, wall)))
+    return min(one.grace_s, math.ceil(hook_grace_left_s(state, record, wall)))
 
 
 # ---------------------------------------------------------------- order
@@ -108,7 +109,7 @@ def sidecar_names(state: PodState) -> tuple[str, ...]:
     return tuple(c.name for c in sidecars(state.desired.spec)) if state.desired is not None else ()
 
 
-def waits_for(state: PodState, instance: Instance) -> tuple[str, ...]:
+def stops_after(state: PodState, instance: Instance) -> tuple[str, ...]:
     """Return the running containers that have to end before this one is stopped."""
     names = sidecar_names(state)
     if instance.name not in names or state.desired is None:
@@ -124,24 +125,24 @@ def waits_for(state: PodState, instance: Instance) -> tuple[str, ...]:
 
 def stops(
     state: PodState,
-    leave: tuple[Leaving, ...],
+    leave: tuple[ContainerStop, ...],
     now: Instant,
     wall: WallNs,
     *,
     why: str,
-    in_turn: bool = True,
+    sidecars_last: bool = True,
 ) -> Stage | None:
     """Return the stage that stops these containers as far as hooks and turns let it, or the wait for that.
 
-    `in_turn`: all of the pod ends, and there is grace left: sidecars go last. None: there is nothing to stop.
+    `sidecars_last`: all of the pod ends, and there is grace left: sidecars go last. None: there is nothing to stop.
     """
     if not leave:
         return None
-    memo = marked(state, state.memo, leave, wall)
-    late = unwritten(state, memo)
+    memo = with_pre_stop_records(state, state.memo, leave, wall)
+    late = unwritten_hooks(state, memo)
     if late:
         return remember(
-            state, memo, f"remembering that the preStop hook of {named(late)} begins", durable=True
+            state, memo, f"recording the start of the preStop hook of {containers_text(late)}", durable=True
         )
     calls: list[PortCall] = []
     hooked: list[str] = []
@@ -149,14 +150,14 @@ def stops(
     for one in leave:
         if is_hooked(state, one.instance):
             hooked.append(one.instance.name)
-        elif in_turn and (before := waits_for(state, one.instance)):
-            waiting.append(turn(one.instance, before))
+        elif sidecars_last and (before := stops_after(state, one.instance)):
+            waiting.append(stop_order_text(one.instance, before))
         else:
-            call = stop(state, one.instance, left_s(state, one, wall))
+            call = stop(state, one.instance, stop_grace_left_s(state, one, wall))
             calls.append(replace(call, event=one.why))
     if not calls:
-        hooks = sentences(state, now, tuple(hooked)) or (
-            f"the preStop hook of {named(tuple(hooked))}" if hooked else ""
+        hooks = hooks_text(state, now, tuple(hooked)) or (
+            f"the preStop hook of {containers_text(tuple(hooked))}" if hooked else ""
         )
         return Stage(why=f"waiting for {', '.join(text for text in (hooks, *waiting) if text)}")
     if state.remembered is not None and memo.hooks != state.remembered.hooks:
@@ -166,30 +167,32 @@ def stops(
     return Stage(calls=tuple(calls), why=why)
 
 
-def turn(instance: Instance, before: tuple[str, ...]) -> str:
+def stop_order_text(instance: Instance, before: tuple[str, ...]) -> str:
     """Return in words after whom it is a sidecar's turn to be stopped."""
-    return f"container {instance.name}, whose turn is after {named(before)}"
+    return f"container {instance.name}, after {containers_text(before)}"
 
 
-def queued(state: PodState, wall: WallNs) -> tuple[str, ...]:
+def waiting_stops(state: PodState, wall: WallNs) -> tuple[str, ...]:
     """Return in words which sidecars of a pod that ends wait for their turn, beside what is being stopped."""
     kill = state.killed
     if kill is None or not isinstance(state.life, Terminating) or wall >= kill.stop_by:
         return ()
     return tuple(
-        turn(one, before)
+        stop_order_text(one, before)
         for one in running(state.observed)
-        if one.id not in state.calls.asked and not is_hooked(state, one) and (before := waits_for(state, one))
+        if one.id not in state.calls.asked
+        and not is_hooked(state, one)
+        and (before := stops_after(state, one))
     )
 
 
 def is_hooked(state: PodState, instance: Instance) -> bool:
     """Tell whether a container that is to be stopped waits for its preStop hook."""
-    mark = hook_mark(state, instance)
-    return mark is not None and not mark.ended and instance.state is RuntimeContainerState.RUNNING
+    record = pre_stop_record(state, instance)
+    return record is not None and not record.ended and instance.state is RuntimeContainerState.RUNNING
 
 
-def named(names: tuple[str, ...]) -> str:
+def containers_text(names: tuple[str, ...]) -> str:
     """Return names of containers in words."""
     return f"{'containers' if len(names) > 1 else 'container'} {', '.join(names)}"
 
@@ -198,15 +201,16 @@ def stop_messages(state: PodState, calls: tuple[PortCall, ...], memo: PodMemo) -
     """Return container and message for each stop that begins with these calls: where there is a hook, with the hook."""
     known = state.memo.hooks
     found = [
-        (mark.container, mark.why)
-        for mark in memo.hooks
-        if mark.kind is HookKind.PRE_STOP and mark_of(known, mark.kind, mark.container, mark.attempt) is None
+        (record.container, record.why)
+        for record in memo.hooks
+        if record.kind is HookKind.PRE_STOP
+        and hook_record_of(known, record.kind, record.container, record.attempt) is None
     ]
     instances = {c.id: c for c in (state.observed.containers if state.observed is not None else ())}
     for what in calls:
         if isinstance(what.call, StopContainer):
             instance = instances.get(what.call.container_id)
-            if instance is None or hook_mark(state, instance) is None:
+            if instance is None or pre_stop_record(state, instance) is None:
                 found.append((what.container, what.event or f"Stopping container {what.container}"))
     return tuple(found)
 

@@ -14,14 +14,14 @@ from actors.rules.container.role import is_init, is_sidecar
 from api.ports.runtime import RemoveContainer, RuntimeContainerState
 
 
-def purge(situation: Situation, sandbox_id: str) -> Stage | None:
+def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None:
     """Return the stage that removes what init containers left in other sandboxes, None when there is nothing.
 
     An old result must not count for the sandbox of today, whoever reads it. What is lost with the records is their
     numbers: these are remembered first.
     """
     state, pod, observed = situation.state, situation.pod, situation.observed
-    pruning = state.hold(PRUNING)
+    pruning = state.call_backoff(PRUNING)
     if not pod.spec.init_containers or (pruning is not None and situation.now < pruning.retry.at):
         return None
     gone = (RuntimeContainerState.EXITED, RuntimeContainerState.CREATED)
@@ -34,18 +34,18 @@ def purge(situation: Situation, sandbox_id: str) -> Stage | None:
         return None
     memo = msgspec.structs.replace(state.memo, kill=None, used=used_after(state.memo.used, old))
     if memo != state.remembered:
-        return remember(state, memo, "remembering how often its init containers ran")
+        return remember(state, memo, "recording the restart counts of its init containers")
     records = (runtime_call(state, RemoveContainer(uid=state.uid, container_id=one.id)) for one in old)
     logs = (host_call("podfiles", removal_of_logs(observed, one)) for one in old if one.log_path)
-    return Stage(calls=(*records, *logs), why="removing what its init containers left in an earlier sandbox")
+    return Stage(calls=(*records, *logs), why="removing the init containers of an earlier sandbox")
 
 
 def ended_stage(found: Progress) -> Stage | None:
     """Return the end of a pod that only its init containers or sidecars keep from being over, None before it."""
     if found.failed:
-        return Stage(why=f"init container {found.failed} failed, and is not to be tried again", ended=True)
+        return Stage(why=f"init container {found.failed} failed and will not be restarted", ended=True)
     if found.over:
-        return Stage(why="all its containers but sidecars ended for good", ended=True)
+        return Stage(why="all containers except sidecars have ended", ended=True)
     return None
 
 
@@ -57,7 +57,7 @@ def awaited_stage(situation: Situation) -> Stage | None:
         return None
     newest = situation.newest(one.name)
     since = newest.started_at if newest is not None else None
-    goal = "count as started" if is_sidecar(pod.spec, one) else "end"
+    goal = "be started" if is_sidecar(pod.spec, one) else "exit"
     return Stage(
         why=f"waiting: init container {one.name} to {goal}",
         since_s=max(0, wall - since) / NS if since is not None else 0.0,

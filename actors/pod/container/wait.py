@@ -3,8 +3,8 @@
 import msgspec
 
 from actors.pod.container.due import AnyContainer
-from actors.pod.container.want import report_on
-from actors.pod.life.stage import NS, crash_text, tries
+from actors.pod.container.want import image_report
+from actors.pod.life.stage import NS, crash_text, failures_text
 from actors.pod.state import PodState
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
@@ -26,18 +26,18 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-def hold_wait(state: PodState, name: str, now: Instant) -> Wait | None:
+def call_backoff_wait(state: PodState, name: str, now: Instant) -> Wait | None:
     """Return the wait after failed tries."""
-    hold = state.hold(name)
-    if hold is None or now >= hold.retry.at:
+    backoff = state.call_backoff(name)
+    if backoff is None or now >= backoff.retry.at:
         return None
     return Wait(
         container=name,
-        until=hold.retry.at,
-        since_s=max(0.0, now - hold.since),
-        reason=hold.reason,
-        message=hold.message,
-        why=f"trying container {name} again after {tries(hold.retry.failures)}: {hold.message}",
+        until=backoff.retry.at,
+        since_s=max(0.0, now - backoff.since),
+        reason=backoff.reason,
+        message=backoff.message,
+        why=f"retrying container {name} ({failures_text(backoff.retry.failures)}): {backoff.message}",
     )
 
 
@@ -61,7 +61,7 @@ def crash_wait(
         since_s=max(0, wall - newest.finished_at) / NS,
         reason="CrashLoopBackOff",
         message=crash_text(state, pod, container),
-        why=f"back-off of container {name}, which ended with exit code {newest.exit_code}, before restart {attempt}",
+        why=f"back-off of container {name} (exit code {newest.exit_code}) before restart {attempt}",
     )
 
 
@@ -69,21 +69,19 @@ def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | 
     """Return the wait for an image."""
     if want is None:
         return None
-    report = report_on(state, want)
+    report = image_report(state, want)
     if report is not None and report.progress is ImageProgress.READY:
         return None
     name, image = want.container, want.image
     retry_at = report.retry_at if report is not None else None
     if report is None:
-        asked_s = max(0.0, now - state.told.wants_told_at)
-        why = f"image {image} of container {name}, which is being looked up"
+        asked_s = max(0.0, now - state.sent.wants_sent_at)
+        why = f"image {image} of container {name}: looking it up"
         return Wait(container=name, until=None, since_s=asked_s, reason="", message="", why=why)
     if report.progress is ImageProgress.PULLING:
-        turn = (
-            "which is being fetched" if report.since is not None else "which waits for its turn to be fetched"
-        )
+        step = "pulling" if report.since is not None else "queued for pulling"
         pulled_s = max(0.0, now - report.since) if report.since is not None else 0.0
-        why = f"image {image} of container {name}, {turn}"
+        why = f"image {image} of container {name}: {step}"
         return Wait(container=name, until=None, since_s=pulled_s, reason="", message="", why=why)
     return Wait(
         container=name,

@@ -45,13 +45,13 @@ def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
 def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
     """Tell whether the next instance was made already and only has to be started."""
     sandboxes = state.observed.sandboxes if state.observed is not None else ()
-    hold = state.hold(container.name)
+    backoff = state.call_backoff(container.name)
     return (
         newest.state is RuntimeContainerState.CREATED
         and bool(sandboxes)
         and newest.sandbox_id == sandboxes[0].id
         and not is_changed(container, newest)
-        and not (hold is not None and hold.instance == newest.id)
+        and not (backoff is not None and backoff.instance == newest.id)
     )
 
 
@@ -65,7 +65,7 @@ def answers(report: ImageReport, want: ImageWant) -> bool:
     )
 
 
-def report_on(state: PodState, want: ImageWant) -> ImageReport | None:
+def image_report(state: PodState, want: ImageWant) -> ImageReport | None:
     """Return the last report about a want."""
     report = state.container(want.container).image
     return report if report is not None and answers(report, want) else None

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actors.pod.life.event import with_event
 from actors.pod.life.stage import MIN_STOP_S, NS
 from actors.pod.spec.identity import own_grace_s
-from actors.pod.state import Kill, PodState, Syncing, Terminating, without_holds
+from actors.pod.state import Kill, PodState, Syncing, Terminating, without_call_backoffs
 from actors.pod.status.phase import TERMINAL
 from api.ids import Instant, Path, WallNs
 from api.messages.pod import KillCause
@@ -17,11 +17,11 @@ from api.wallclock import wall_ns
 
 REASON = "DeadlineExceeded"
 MESSAGE = "Pod was active on the node longer than the specified deadline"
-LOOK_AGAIN_S = 10.0
+RECHECK_S = 10.0
 """At least so often a pod with a deadline looks at the wall clock, which may have been set."""
 
 
-def left_s(state: PodState, wall: WallNs) -> float | None:
+def deadline_left_s(state: PodState, wall: WallNs) -> float | None:
     """Return how long the pod may still be active, None for as long as it likes."""
     pod = state.desired
     if pod is None or not isinstance(state.life, Syncing) or not state.base.start_time:
@@ -34,7 +34,7 @@ def left_s(state: PodState, wall: WallNs) -> float | None:
 
 def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
     """Return the state in which a pod that was active for too long is stopped for good, whatever is under way."""
-    left = left_s(state, wall)
+    left = deadline_left_s(state, wall)
     if left is None or left > 0 or state.desired is None:
         return state
     grace_s = own_grace_s(state.desired) or MIN_STOP_S
@@ -48,10 +48,10 @@ def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
         message=MESSAGE,
     )
     state = with_event(state, wall, "Normal", REASON, MESSAGE)
-    return replace(without_holds(state), life=Terminating(kill=kill), life_since=now)
+    return replace(without_call_backoffs(state), life=Terminating(kill=kill), life_since=now)
 
 
 def deadline_wake_at(state: PodState, now: Instant, wall: WallNs) -> Instant | None:
     """Return when to look at the deadline again, None for a pod without one."""
-    left = left_s(state, wall)
-    return None if left is None else now + min(max(left, 0.0), LOOK_AGAIN_S)
+    left = deadline_left_s(state, wall)
+    return None if left is None else now + min(max(left, 0.0), RECHECK_S)

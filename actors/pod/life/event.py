@@ -29,8 +29,8 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs, *, stopped: b
         ended = after.state.terminated or after.last_state.terminated
         if ended and ended.container_id not in known and ended.reason != "StartError":
             kind = "Normal" if ended.exit_code == 0 or stopped else "Warning"
-            told = f": {ended.message}" if ended.message else ""
-            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason}){told}"
+            left = f": {ended.message}" if ended.message else ""
+            text = f"Container {after.name} exited with code {ended.exit_code} ({ended.reason}){left}"
             state = with_event(state, wall, kind, "Exited", text, after.name)
         if backs_off(after) and not backs_off(before) and state.desired is not None:
             meta = state.desired.metadata
@@ -51,9 +51,9 @@ def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
     shown = names_of(after.desired.spec) if after.desired is not None else ()
     for one in after.observed.containers:
         if one.id in ran and one.state is RuntimeContainerState.EXITED and one.name not in shown:
-            told = f": {one.message}" if one.message else ""
+            left = f": {one.message}" if one.message else ""
             reason = one.reason or ("Completed" if one.exit_code == 0 else "Error")
-            text = f"Container {one.name} exited with code {one.exit_code} ({reason}){told}"
+            text = f"Container {one.name} exited with code {one.exit_code} ({reason}){left}"
             after = with_event(after, wall, "Normal", "Exited", text, one.name)
     return after
 
@@ -62,8 +62,8 @@ def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
     """Return what happened between two states of a pod."""
     if before.events is after.events:
         return ()
-    counts = {told(event): event.count for event in before.events}
-    namespace, name = named(after)
+    counts = {event_key(event): event.count for event in before.events}
+    namespace, name = namespace_and_name(after)
     return tuple(
         EventSeen(
             uid=after.uid,
@@ -74,14 +74,14 @@ def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
             reason=event.reason,
             message=event.message,
             field_path=field_path(after, event.container),
-            times=event.count - counts.get(told(event), 0),
+            times=event.count - counts.get(event_key(event), 0),
         )
         for event in after.events
-        if event.count > counts.get(told(event), 0)
+        if event.count > counts.get(event_key(event), 0)
     )
 
 
-def told(event: PodEvent) -> tuple[str, str, str, str]:
+def event_key(event: PodEvent) -> tuple[str, str, str, str]:
     """Return what an event says: of equal ones only the count is kept."""
     return (event.type, event.reason, event.message, event.container)
 
@@ -93,7 +93,7 @@ def field_path(state: PodState, container: str) -> str:
     return f"spec.{next(found, 'containers')}{{{container}}}" if container else ""
 
 
-def named(state: PodState) -> tuple[str, str]:
+def namespace_and_name(state: PodState) -> tuple[str, str]:
     """Return namespace and name of a pod, from whoever knows them."""
     if state.desired is not None:
         return state.desired.metadata.namespace, state.desired.metadata.name
@@ -112,7 +112,7 @@ def with_event(
 ) -> PodState:
     """Return the state with one more event; one that repeats the last of its reason is counted instead."""
     for index, event in reversed(tuple(enumerate(state.events))):
-        if told(event) == (kind, reason, message, container):
+        if event_key(event) == (kind, reason, message, container):
             rest = (*state.events[:index], *state.events[index + 1 :])
             again = replace(event, at=wall, count=event.count + 1)
             return replace(state, events=(*rest, again))

@@ -25,7 +25,7 @@ NS = 1_000_000_000
 REJECTED = "Pod was rejected: "
 
 
-def turned_away(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodState:
+def rejected(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodState:
     """Return the state of a pod that was to run and is not admitted: on its way to its end."""
     grace_s = own_grace_s(pod) or 1
     kill = Kill(
@@ -41,7 +41,7 @@ def turned_away(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> Po
     return replace(state, life=Terminating(kill=kill))
 
 
-def is_turned_away(state: PodState) -> bool:
+def is_rejected(state: PodState) -> bool:
     """Tell whether the pod was not admitted, now or by an earlier life of the agent."""
     kill = state.killed
     return kill.cause is KillCause.REJECTED if kill is not None else state.wanted.refusal is not None
@@ -52,7 +52,7 @@ def has_containers(state: PodState) -> bool:
     return state.observed is not None and bool(state.observed.containers)
 
 
-def refused_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> PodStatus:
+def rejected_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> PodStatus:
     """Return the status of a pod that was not admitted; `over`: it is proven that nothing of it runs."""
     base, kill = state.base, state.killed
     if not over or kill is None or base.phase in TERMINAL:
@@ -86,8 +86,7 @@ def what_next(refusal: Refusal, source: str) -> str:
     """Return in words what changes anything for a pod that was not admitted."""
     if source in ("file", "http"):
         return (
-            f"a changed manifest: a pod that was refused ({refusal.reason}) is not tried again; make room or mend the"
-            " manifest, and a changed one is another pod, which is judged anew (one with a fixed UID has to be removed"
-            " first)"
+            f"a changed manifest: a pod that was rejected ({refusal.reason}) is not retried; make room or fix the"
+            " manifest; the changed pod is admitted again (one with a fixed UID must be removed first)"
         )
-    return f"its removal: a pod that was refused ({refusal.reason}) is not tried again"
+    return f"its removal: a pod that was rejected ({refusal.reason}) is not retried"

@@ -28,7 +28,7 @@ SPACING = RetryPolicy(base_s=0.25, limit_s=30.0)
 """From the second answer on."""
 FORGET_S = 120.0
 REPEAT_LIMIT = 256
-FREE = (InspectPod, ReadNodeFiles, Remember)
+UNSPACED = (InspectPod, ReadNodeFiles, Remember)
 """Calls that follow others, which are spaced: a look after each failure, the node's files for each container. What was to be
 written counts as written whatever the ledger answers."""
 
@@ -37,7 +37,7 @@ REMOVALS = (RemoveContainer, RemoveContainerLogs, RemoveSandbox)
 
 def with_answer(state: PodState, call: msgspec.Struct, now: Instant) -> PodState:
     """Return the state that counts an answer to a call, and says when an equal one may be made."""
-    if isinstance(call, FREE):
+    if isinstance(call, UNSPACED):
         return state
     asked = bare(call)
     lately = [one for one in state.calls.repeats if now - one.at < FORGET_S]
@@ -60,7 +60,7 @@ def bare(call: msgspec.Struct) -> msgspec.Struct:
 
 def waiting_for(state: PodState, what: PortCall, now: Instant) -> Repeat | None:
     """Return the answers after which this call waits, None where it may be made."""
-    if not state.calls.repeats or isinstance(what.call, FREE):
+    if not state.calls.repeats or isinstance(what.call, UNSPACED):
         return None
     asked = bare(what.call)
     return next((one for one in state.calls.repeats if one.until > now and one.call == asked), None)
@@ -77,7 +77,7 @@ def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
     brief = getattr(first.call, "brief", None)
     what = brief() if callable(brief) else type(first.call).__name__
     return Stage(
-        why=f"waiting to try {what} again after {first.times} answers without effect: {stage.why}",
+        why=f"waiting: retrying {what} ({first.times} answers without effect): {stage.why}",
         wake_at=first.until,
         step=stage.step,
         waiting=stage.waiting,

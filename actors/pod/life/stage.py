@@ -81,16 +81,17 @@ def refusal(state: PodState) -> Stage | None:
     unsupported = unsupported_paths(pod, confined=state.node.confined)
     if unsupported:
         what = ", ".join(unsupported)
-        message = f"this agent does not honour {what} yet; remove it, or run the pod on another node"
+        be, them = ("is", "it") if len(unsupported) == 1 else ("are", "them")
+        whose = "this agent" if unsupported == unsupported_paths(pod, confined=True) else "this runtime"
         return Stage(
-            why=f"waiting for a spec that this agent honours: {what}",
+            why=f"waiting for a spec without {what}",
             pod_reason="Unsupported",
-            pod_message=message,
+            pod_message=f"{what} {be} not supported by {whose}; remove {them}, or run the pod on another node",
         )
     refused = refused_host_image(pod, state.wanted.source, allowed=state.settings.allow_host_image)
     if refused:
         return Stage(
-            why="waiting for a spec that this node accepts",
+            why="waiting for a spec without host images",
             pod_reason="HostImageNotAllowed",
             pod_message=refused,
         )
@@ -99,23 +100,23 @@ def refusal(state: PodState) -> Stage | None:
 
 def paused(state: PodState, now: Instant) -> Stage | None:
     """Return the wait after a failed try of the pod as a whole, None when there is none."""
-    hold = state.hold("")
-    if hold is None or now >= hold.retry.at:
+    backoff = state.call_backoff("")
+    if backoff is None or now >= backoff.retry.at:
         return None
     names = [c.name for c in in_order(state.desired.spec)] if state.desired else []
-    waiting = tuple((name, hold.reason, hold.message) for name in names)
+    waiting = tuple((name, backoff.reason, backoff.message) for name in names)
     return Stage(
-        why=f"waiting to try again after {tries(hold.retry.failures)}: {hold.message}",
-        wake_at=hold.retry.at,
-        since_s=max(0.0, now - hold.since),
+        why=f"waiting: retrying ({failures_text(backoff.retry.failures)}): {backoff.message}",
+        wake_at=backoff.retry.at,
+        since_s=max(0.0, now - backoff.since),
         waiting=waiting,
     )
 
 
-def look_first(state: PodState, now: Instant, why: str) -> Stage:
+def inspection_stage(state: PodState, now: Instant, why: str) -> Stage:
     """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
-    hold = state.hold("")
-    held = paused(state, now) if hold is not None and hold.call == InspectPod.__name__ else None
+    backoff = state.call_backoff("")
+    held = paused(state, now) if backoff is not None and backoff.call == InspectPod.__name__ else None
     return held or Stage(calls=(inspection(state),), why=why)
 
 
@@ -175,7 +176,7 @@ def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
     )
 
 
-def looked_at_anew(now: Instant) -> Instant:
+def config_retry_at(now: Instant) -> Instant:
     """Return when a definition that could not be carried out is looked at anew: the same instant whenever that is asked."""
     return (math.floor(now / CONFIG_RETRY_S) + 1) * CONFIG_RETRY_S
 
@@ -284,6 +285,6 @@ def fresh_memo(state: PodState) -> PodMemo:
     )
 
 
-def tries(failures: int) -> str:
-    """Return how often something failed, in words."""
-    return "a failed try" if failures == 1 else f"{failures} failed tries"
+def failures_text(failures: int) -> str:
+    """Return how often something failed: ``6 failures``."""
+    return "1 failure" if failures == 1 else f"{failures} failures"

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.pod.life.stage import Stage, host_call
 from actors.pod.spec.containerconfig import container_sub_paths
-from actors.pod.spec.mount import SubPath, VolumePath, unprepared
+from actors.pod.spec.mount import SubPath, VolumePath, sub_path_error
 from actors.pod.spec.problem import ConfigProblem
 from actors.pod.spec.volume import has_volumes, volume_path, volume_plans
 from actors.pod.state import (
@@ -21,7 +21,7 @@ from actors.pod.state import (
     change_setup,
     with_container,
 )
-from actors.pod.status.initstatus import begin_again
+from actors.pod.status.initstatus import rows_being_created
 from actors.rules.container.instance import is_alive
 from actors.rules.retry import RetryPolicy
 from api.errors import Failure
@@ -63,7 +63,7 @@ def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
     )
     if not calls:
         return None
-    return Stage(calls=calls, why="preparing its volumes", waiting=begin_again(pod.spec))
+    return Stage(calls=calls, why="preparing its volumes", waiting=rows_being_created(pod.spec))
 
 
 def ready_paths(state: PodState) -> tuple[VolumePath, ...]:
@@ -106,7 +106,7 @@ def remove_volumes(state: PodState) -> Stage | None:
 
 def removal_is_due(state: PodState) -> bool:
     """Tell whether volumes are to be removed now: never while anything of the pod may run."""
-    if state.unmounted or state.view.look or state.observed is None or is_alive(state.observed):
+    if state.unmounted or state.view.must_inspect or state.observed is None or is_alive(state.observed):
         return False
     return state.memo.volumes or state.desired is None
 
@@ -150,7 +150,7 @@ def concealed(call: object, failure: Failure) -> Failure:
     A failure with a reason to publish was worded for that.
     """
     if isinstance(call, PrepareSubPath) and not failure.reason:
-        return replace(failure, message=unprepared(call.volume, call.container))
+        return replace(failure, message=sub_path_error(call.volume, call.container))
     return failure
 
 

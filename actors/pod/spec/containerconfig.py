@@ -270,7 +270,7 @@ def stop_signal(container: Container | EphemeralContainer, node: NodeFacts) -> s
     if signal and not node.stop_signals:
         refuse(
             f"stop signal {signal}: this runtime stops every container with its image's own signal; containerd 2.3 and"
-            " CRI-O 1.34 honour lifecycle.stopSignal"
+            " CRI-O 1.34 support lifecycle.stopSignal"
         )
     return signal
 
@@ -280,7 +280,7 @@ def runtime_handler(pod: Pod, node: NodeFacts) -> str:
     name = pod.spec.runtime_class_name
     if name and not node.standalone:
         refuse(
-            f'failed to get RuntimeClass "{name}": this agent does not look RuntimeClasses up yet', SANDBOX
+            f'failed to get RuntimeClass "{name}": this agent does not support RuntimeClass objects', SANDBOX
         )
     return name
 

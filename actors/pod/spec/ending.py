@@ -14,7 +14,7 @@ ALL_MESSAGES_BYTES = 12_288
 CANNOT_RUN = "ContainerCannotRun"
 
 
-def ending_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding | None:
+def termination_message_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding | None:
     """Return the call that reads what an ended instance left, None when there is nothing to read.
 
     What was mounted and how to fall back is in the instance's own annotations: its pod may have changed since.
@@ -40,7 +40,7 @@ def ending_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding | None:
     )
 
 
-def ended_message(runtime: str, left: str) -> str:
+def termination_message(runtime: str, left: str) -> str:
     """Return what the runtime says of an end and what the container left, joined."""
     return ": ".join(text for text in (runtime, left) if text)
 

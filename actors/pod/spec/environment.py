@@ -59,7 +59,7 @@ def sourced(
         return field(source.field_ref.field_path, pod, node, ips)
     if source.resource_field_ref is not None:
         return resource_field(source.resource_field_ref, container, pod, node)
-    return refuse("an environment variable has a source that this agent does not honour yet")
+    return refuse("the valueFrom source of an environment variable is not supported")
 
 
 def field(path: str, pod: Pod, node: NodeFacts, ips: tuple[str, ...]) -> str:

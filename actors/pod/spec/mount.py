@@ -112,7 +112,7 @@ def volume_mount(
     node: NodeFacts,
 ) -> Mount:
     """Return the mount of one volume. Raises `Unfit` when it is not there, or cannot be mounted as asked."""
-    volume = named(volumes, mount.name, f'mount into container "{container}"')
+    volume = ready_volume(volumes, mount.name, f'mount into container "{container}"')
     if mount.mount_propagation not in PROPAGATION:
         refuse(f'volumeMount "{mount.name}" has an unknown mountPropagation "{mount.mount_propagation}"')
     return Mount(
@@ -134,12 +134,12 @@ def source_of(
 ) -> str:
     """Return what of the host is mounted: the volume, or the part of it that was bound for this mount. Raises `Unfit`."""
     if not (mount.sub_path or mount.sub_path_expr):
-        return named(volumes, mount.name, f'mount into container "{container}"').host_path
+        return ready_volume(volumes, mount.name, f'mount into container "{container}"').host_path
     bound = next((one.host_path for one in sub_paths if one.index == index), None)
-    return bound or refuse(unprepared(mount.name, container))
+    return bound or refuse(sub_path_error(mount.name, container))
 
 
-def unprepared(volume: str, container: str) -> str:
+def sub_path_error(volume: str, container: str) -> str:
     """Return what a pod is told when a part of a volume can not be had: no more, for paths of the host are nobody's business."""
     return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
 
@@ -167,7 +167,7 @@ def devices(container: AnyContainer, volumes: tuple[VolumePath, ...]) -> tuple[D
     """Return the block volumes of a container as devices."""
     found = []
     for device in container.volume_devices:
-        volume = named(volumes, device.name, f'map into container "{container.name}"')
+        volume = ready_volume(volumes, device.name, f'map into container "{container.name}"')
         permissions = "r" if volume.read_only else "mrw"
         found.append(
             Device(container_path=device.device_path, host_path=volume.host_path, permissions=permissions)
@@ -175,7 +175,7 @@ def devices(container: AnyContainer, volumes: tuple[VolumePath, ...]) -> tuple[D
     return tuple(found)
 
 
-def named(volumes: tuple[VolumePath, ...], name: str, purpose: str) -> VolumePath:
+def ready_volume(volumes: tuple[VolumePath, ...], name: str, purpose: str) -> VolumePath:
     """Return a volume that is ready. Raises `Unfit` when there is none of this name."""
     for volume in volumes:
         if volume.volume == name:

@@ -1,6 +1,6 @@
 """What of a v1 Pod this agent honours today: everything else is said, never dropped.
 
-Two tables name every field that is honoured or has nothing to do on a node: `HONOURED` on every runtime, `CONFINED` in
+Two tables name every field that is honoured or has nothing to do on a node: `SUPPORTED` on every runtime, `CONFINED` in
 addition, or more widely, on one that confines containers. A pod that sets any other field stays Pending with that
 field's path in its message. ``docs/support.md`` is made from these tables.
 """
@@ -15,7 +15,7 @@ from api.kube.objects.pod import Pod, PodSpec
 from api.ports.runtime import HOST_IMAGE
 from api.problem import joined
 
-HONOURED: dict[str, tuple[object, ...]] = {
+SUPPORTED: dict[str, tuple[object, ...]] = {
     # Path pattern -> accepted values; an empty tuple accepts any.
     "spec.activeDeadlineSeconds": (),
     "spec.affinity": (),
@@ -172,7 +172,7 @@ def of_ephemeral(rows: Mapping[str, tuple[object, ...]]) -> dict[str, tuple[obje
     }
 
 
-HONOURED |= {**of_ephemeral(HONOURED), "spec.ephemeralContainers[].targetContainerName": ()}
+SUPPORTED |= {**of_ephemeral(SUPPORTED), "spec.ephemeralContainers[].targetContainerName": ()}
 CONFINED |= of_ephemeral(CONFINED)
 REGULAR, INIT = "spec.containers[]", "spec.initContainers[]"
 
@@ -198,8 +198,8 @@ def table(rows: Mapping[str, tuple[object, ...]]) -> SupportTable:
     return SupportTable(rows, frozenset(above))
 
 
-ANYWHERE = table(HONOURED)
-WHERE_CONFINED = table({**HONOURED, **CONFINED})
+ANYWHERE = table(SUPPORTED)
+WHERE_CONFINED = table({**SUPPORTED, **CONFINED})
 
 
 def unsupported_paths(pod: Pod, *, confined: bool) -> tuple[str, ...]:
@@ -228,10 +228,10 @@ class _Same:
 @lru_cache(maxsize=512)
 def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:
     """Walk a spec once: it never changes, and is asked about with every message to its pod."""
-    return tuple(unhonoured(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
+    return tuple(unsupported(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
 
 
-def unhonoured(table: SupportTable, value: object, path: str, pattern: str) -> Iterator[str]:
+def unsupported(table: SupportTable, value: object, path: str, pattern: str) -> Iterator[str]:
     """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
     accepted = table.rows.get(pattern)
     if accepted is not None:
@@ -241,7 +241,7 @@ def unhonoured(table: SupportTable, value: object, path: str, pattern: str) -> I
         yield path
     else:
         for part, below, row in parts_of(value, path, pattern):
-            yield from unhonoured(table, part, below, row)
+            yield from unsupported(table, part, below, row)
 
 
 def parts_of(value: object, path: str, pattern: str) -> Iterator[tuple[object, str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actors.pod.spec.ending import cut_message, ended_message
+from actors.pod.spec.ending import cut_message, termination_message
 from actors.pod.status.address import pod_addresses
 from actors.pod.status.condition import conditions
 from actors.pod.status.containerfield import mounts_of, resources_of, user_of
@@ -16,8 +16,8 @@ from actors.pod.status.history import UNSEEN, ended_for_good, ever_ran, status_n
 from actors.pod.status.initstatus import (
     CREATING,
     INITIALIZING,
-    LOST,
     RESTARTING,
+    UNSEEN_EXIT_CODE,
     UNSEEN_SUCCESS,
     attempted,
     had_initialised,
@@ -107,7 +107,7 @@ def compose(facts: Facts, wall: WallNs) -> PodStatus:
     )
     static = is_static(pod) and not facts.completed
     if facts.terminal and (not static or any(ever_ran(status) for status in (*inits, *statuses))):
-        inits, statuses = closed_books(pod.spec, inits, statuses)
+        inits, statuses = final_statuses(pod.spec, inits, statuses)
     phase = phase_of(
         pod.spec,
         statuses,
@@ -177,10 +177,10 @@ def container_status(
     instances = instances_of(facts.observed, container.name)
     if not instances:
         status = without_instance(facts, container, old)
-    elif old is not None and is_older(instances[0], old):
+    elif old is not None and is_removed_since(instances[0], old):
         status = old
     else:
-        told = tuple(with_last_words(facts, one) for one in instances)
+        told = tuple(with_termination_message(facts, one) for one in instances)
         status = with_instances(facts.pod.spec, container, old, told)
     newest = instances[0] if instances else None
     if facts.restarting and not facts.terminating and newest is None:
@@ -190,7 +190,7 @@ def container_status(
     plain = bool(facts.pod.spec.init_containers) and is_plain_init(facts.pod.spec, container)
     passed = plain and not instances and is_passed(facts, container)
     if waiting and not passed and not facts.terminal and not status.state.running:
-        status = put_off(facts.pod.spec, container, status, newest, waiting)
+        status = with_waiting(facts.pod.spec, container, status, newest, waiting)
     running = status.state.running is not None
     if passed and status.state.waiting:
         status = msgspec.structs.replace(status, state=UNSEEN_SUCCESS)
@@ -202,7 +202,7 @@ def container_status(
     )
 
 
-def is_older(newest: Instance, old: ContainerStatus) -> bool:
+def is_removed_since(newest: Instance, old: ContainerStatus) -> bool:
     """Tell whether all that the runtime still shows of a container ended before the end that was published.
 
     The record of a later instance was removed behind our back: what is known of it stays.
@@ -274,12 +274,12 @@ def with_instances(
     )
 
 
-def with_last_words(facts: Facts, instance: Instance) -> Instance:
+def with_termination_message(facts: Facts, instance: Instance) -> Instance:
     """Return an ended instance with what it left as its message; all of a pod's messages share one room."""
     if instance.state is not Runs.EXITED:
         return instance
     left = facts.messages.get(instance.id) or ""
-    message = cut_message(ended_message(instance.message, left), facts.containers)
+    message = cut_message(termination_message(instance.message, left), facts.containers)
     return instance if message == instance.message else msgspec.structs.replace(instance, message=message)
 
 
@@ -319,7 +319,7 @@ def was_running(instance: Instance, old: ContainerStatus) -> bool:
     )
 
 
-def put_off(
+def with_waiting(
     spec: PodSpec,
     container: Container,
     status: ContainerStatus,
@@ -354,17 +354,17 @@ def is_passed(facts: Facts, container: Container) -> bool:
     return is_past(facts.pod.spec, observed, active_id(observed), container.name)
 
 
-def closed_books(
+def final_statuses(
     spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
 ) -> tuple[tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]:
     """Return the final statuses of a terminated pod: what was never its turn keeps waiting (reference section 11.3)."""
     tried = attempted(inits)
     if had_initialised(spec, inits, statuses):
-        statuses = tuple(located_no_more(status) for status in statuses)
-    return (*(located_no_more(status) for status in inits[:tried]), *inits[tried:]), statuses
+        statuses = tuple(final_status(status) for status in statuses)
+    return (*(final_status(status) for status in inits[:tried]), *inits[tried:]), statuses
 
 
-def located_no_more(status: ContainerStatus) -> ContainerStatus:
+def final_status(status: ContainerStatus) -> ContainerStatus:
     """Close the books on a container of a terminated pod: its last known end counts, never a guess over it."""
     if status.state.terminated:
         return status
@@ -396,7 +396,9 @@ def terminated(instance: Instance) -> ContainerStateTerminated:
 
 def lost(message: str, container_id: str = "") -> ContainerStateTerminated:
     """Return the end of a container that nobody saw end."""
-    return ContainerStateTerminated(container_id=container_id, exit_code=LOST, reason=UNSEEN, message=message)
+    return ContainerStateTerminated(
+        container_id=container_id, exit_code=UNSEEN_EXIT_CODE, reason=UNSEEN, message=message
+    )
 
 
 def moment(at: WallNs | None) -> str | None:

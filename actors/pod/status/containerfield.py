@@ -42,11 +42,11 @@ def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequire
     if told is None or instance.state is not RuntimeContainerState.RUNNING:
         return granted
     return msgspec.structs.replace(
-        granted, limits=limits_told(granted.limits, told), requests=requests_told(granted.requests, told)
+        granted, limits=limits_shown(granted.limits, told), requests=requests_shown(granted.requests, told)
     )
 
 
-def limits_told(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
+def limits_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
     """Return limits with those of CPU and memory as the runtime shows them."""
     limits = dict(granted)
     period = told.cpu_period_us
@@ -58,7 +58,7 @@ def limits_told(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
     return limits
 
 
-def requests_told(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
+def requests_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
     """Return requests with that of CPU as the runtime shows it; memory requests are nothing that a runtime knows."""
     requests = dict(granted)
     if "cpu" in requests and told.cpu_shares > LEAST_SHARES:

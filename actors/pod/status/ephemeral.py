@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from actors.pod.status.compose import Facts, lost, with_instances, with_last_words
+from actors.pod.status.compose import Facts, lost, with_instances, with_termination_message
 from actors.pod.status.containerfield import mounts_of
 from actors.pod.status.history import status_named
 from actors.pod.status.initstatus import idle
@@ -35,7 +35,7 @@ def ephemeral_status(
     waits = ContainerState(waiting=waiting) if waiting is not None else idle(facts.pod.spec)
     if instances:
         status = with_instances(
-            facts.pod.spec, container, old, tuple(with_last_words(facts, one) for one in instances)
+            facts.pod.spec, container, old, tuple(with_termination_message(facts, one) for one in instances)
         )
     elif old is None:
         status = ContainerStatus(name=container.name, image=container.image, state=waits)

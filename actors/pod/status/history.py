@@ -32,7 +32,7 @@ def ever_ran(status: ContainerStatus) -> bool:
     return bool(status.container_id or status.last_state.terminated or status.restart_count)
 
 
-def next_attempt(newest: Instance | None, old: ContainerStatus | None) -> int:
+def attempt_after(newest: Instance | None, old: ContainerStatus | None) -> int:
     """Return the number of the next instance: never one that was used before."""
     if newest is not None:
         return max(newest.attempt, old.restart_count if old else 0) + 1

@@ -29,7 +29,7 @@ UNSEEN_SUCCESS = ContainerState(
 RESTARTING = "RestartingAllContainers"
 """Reason published for a container that was removed because all of its pod's are restarted."""
 REMOVED_TEXT = "The container is removed because RestartAllContainers in place"
-LOST = 137
+UNSEEN_EXIT_CODE = 137
 """Exit code published for a container that nobody saw end."""
 
 
@@ -41,7 +41,7 @@ def removed_for_restart(status: ContainerStatus) -> ContainerStatus:
     last = status.last_state.terminated
     if last is not None and last.reason == RESTARTING and not status.container_id:
         return msgspec.structs.replace(status, state=waiting)
-    ended = ContainerStateTerminated(exit_code=LOST, reason=RESTARTING, message=REMOVED_TEXT)
+    ended = ContainerStateTerminated(exit_code=UNSEEN_EXIT_CODE, reason=RESTARTING, message=REMOVED_TEXT)
     return msgspec.structs.replace(
         status,
         state=waiting,
@@ -56,7 +56,7 @@ def idle(spec: PodSpec) -> ContainerState:
     return INITIALIZING if spec.init_containers else CREATING
 
 
-def begin_again(spec: PodSpec) -> tuple[tuple[str, str, str], ...]:
+def rows_being_created(spec: PodSpec) -> tuple[tuple[str, str, str], ...]:
     """Return container, reason and message of all containers of a pod that is being brought up."""
     waiting = idle(spec).waiting
     assert waiting is not None

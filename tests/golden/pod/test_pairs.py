@@ -9,8 +9,8 @@ from pathlib import Path as File
 import msgspec
 import pytest
 
-from actors.pod.core import advance, decide, published
-from actors.pod.hookrecord import HookKind, HookMark
+from actors.pod.core import advance, decide, with_status
+from actors.pod.hookrecord import HookKind, HookRecord
 from actors.pod.life.stage import fresh_memo
 from actors.pod.life.volume import with_volumes
 from actors.pod.outcome import with_view
@@ -30,8 +30,8 @@ from actors.pod.state import (
     Terminated,
     Terminating,
     WantedPod,
+    change_sent,
     change_setup,
-    change_told,
     with_container,
     with_instance,
 )
@@ -144,7 +144,7 @@ def typed(fields):
 
 def mark_of(given):
     """Return the mark of a hook that a pair gives."""
-    return HookMark(
+    return HookRecord(
         kind=HookKind(given["kind"]),
         container=given["container"],
         attempt=given["attempt"],
@@ -217,7 +217,7 @@ def state_line(state):
 
 def with_images(state, now, given):
     """Return the state once every image that it needs is there, or what a pair says of it."""
-    wanting = published(advance(state, now, WALL + int(now * NS)), stopped=False)
+    wanting = with_status(advance(state, now, WALL + int(now * NS)), stopped=False)
     reports = tuple(
         ImageReport(
             uid=UID,
@@ -227,10 +227,10 @@ def with_images(state, now, given):
             ref=w.image,
             **msgspec.convert(given.get(w.container, {"progress": "ready"}), dict[str, str]),
         )
-        for w in wanting.told.wants
+        for w in wanting.sent.wants
     )
     reports = tuple(msgspec.structs.replace(r, progress=ImageProgress(r.progress)) for r in reports)
-    state = change_told(state, wants=wanting.told.wants)
+    state = change_sent(state, wants=wanting.sent.wants)
     for report in reports:
         record = msgspec.structs.replace(state.container(report.container), image=report)
         state = with_container(state, report.container, record)

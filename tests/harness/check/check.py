@@ -432,7 +432,7 @@ class Checker:
             (state.uid, want.container, want.image)
             for _, state in system.committed_children(Path("/node/pods"))
             if isinstance(state, PodState)
-            for want in state.told.wants or ()
+            for want in state.sent.wants or ()
         }
         held = {(entry.uid, entry.want.container, entry.want.image) for entry in puller.entries.values()}
         if held != wanted:

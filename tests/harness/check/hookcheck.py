@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from actors.pod.hookrecord import HookKind, HookRun, mark_of
+from actors.pod.hookrecord import HookKind, HookRun, hook_record_of
 from actors.pod.state import Flight, PodState, Syncing, Terminating
 from api.kube.objects.container import Lifecycle
 from api.ports.runtime import CreateContainer, RuntimeContainerState, StartContainer, StopContainer
@@ -68,7 +68,7 @@ def stop_waits_for_its_hook(checker: Checker, book: Book, before: PodState | Non
             continue
         if any(run.instance == instance.id and run.kind is HookKind.PRE_STOP for run in after.hooks):
             return f"container {instance.name} is stopped while its hook is under way"
-        if mark_of(after.memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt) is None:
+        if hook_record_of(after.memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt) is None:
             return f"container {instance.name} is stopped and its hook never began"
     return ""
 

@@ -142,7 +142,7 @@ def pod_complaints(
         calls = [type(flight.what.call).__name__ for flight in state.calls.inflight]
         yield f"pod {state.uid} has calls in flight: {calls or state.calls.inherited}"
         return
-    if state.view.look:
+    if state.view.must_inspect:
         yield f"pod {state.uid} has still to look"
         return
     if isinstance(state.life, Finished):

@@ -190,9 +190,7 @@ def test_one_without_a_target_has_processes_of_its_own_and_one_of_an_unknown_tar
     )
     assert here.container("lost")["state"]["waiting"]["message"] == "unable to find target container none"
     told = here.explained()
-    assert told.waits_for.startswith(
-        "a definition of container lost that can be configured: unable to find target"
-    )
+    assert told.waits_for.startswith("a valid configuration of container lost: unable to find target")
     assert (
         "lost (ephemeral): waiting: CreateContainerConfigError: unable to find target container none"
         in told.containers

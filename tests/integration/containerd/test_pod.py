@@ -95,7 +95,7 @@ def test_a_container_under_another_name_in_the_same_pod_takes_the_place_of_the_o
     node.until(lambda: len(node.runtime.link.containers()) == 2, "nothing is kept of the old one")
     assert (list(node.runtime.link.sandboxes()), list(node.statuses("web"))) == ([box], ["new"])
     events = [(e["reason"], e["message"]) for e in node.json("/events?pod=web")["events"]]
-    assert ("Killing", "Container old is not in the spec of its pod any more") in events
+    assert ("Killing", "Container old is no longer in the pod spec") in events
     assert ("Exited", "Container old exited with code 0 (Completed)") in events
 
 

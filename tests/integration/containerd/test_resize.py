@@ -131,7 +131,7 @@ def test_a_restart_that_a_policy_forbids_is_told(node):
     put(node, "200m", "96Mi", policy=("memory",), restart="Never")
     node.until(lambda: conditions(node) == {"PodResizeInProgress": "Error"}, "it is told")
     (problem,) = node.explain("grows")["problems"]
-    assert "would have to be restarted for it, which restartPolicy Never forbids" in problem
+    assert "must be restarted for the resize, which restartPolicy Never forbids" in problem
     assert node.mains("grows") == before
 
 

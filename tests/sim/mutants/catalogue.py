@@ -212,7 +212,7 @@ def believe_the_stop(right):
         if isinstance(life, Terminating) and not state.calls.inflight and state.observed is not None:
             seen = replace(state.observed, sandboxes=(), containers=())
             life = replace(life, proven_at=planned.now)
-            state = replace(change_view(state, look=False, observed=seen), life=life)
+            state = replace(change_view(state, must_inspect=False, observed=seen), life=life)
             planned = Planned(state, planned.now, planned.wall)
         return right(planned)
 
@@ -460,12 +460,12 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("lost-exit-code", "actors.pod.status.compose", "terminated", lose_exit_code),
     Mutant("two-stages", "actors.pod.core", "plan", forget_flights),
     Mutant("skipped-grace", "actors.pod.plan", "grace_left_s", skip_grace),
-    Mutant("hurried-orphan", "actors.pod.core", "granted_s", hurry_orphans, first=16),
+    Mutant("hurried-orphan", "actors.pod.core", "pod_grace_s", hurry_orphans, first=16),
     Mutant("skipped-term", "actors.pod.plan", "terminate", instead_of_stops(StopSandbox)),
     Mutant("early-removal", "actors.pod.plan", "terminate", instead_of_stops(RemoveSandbox)),
     Mutant("stale-view", "actors.pod.core", "absorb", take_stale_views),
     Mutant("undead", "actors.pod.core", "recalled", rise_again, first=16),
-    Mutant("count-from-zero", "actors.pod.container.situation", "attempt_of", count_from_zero),
+    Mutant("count-from-zero", "actors.pod.container.situation", "next_attempt", count_from_zero),
     Mutant("no-back-off", "actors.pod.life.stage", "wait_s", never_wait),
     Mutant(
         "hasty-clean-up", "actors.supervisor.state", "DesiredSources.all_ready", ready_too_early, first=16
@@ -479,11 +479,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("optimist", "actors.pod.status.compose", "container_status", always_ready),
     Mutant("waverer", "actors.pod.status.compose", "guarded_phase", publish_any_phase),
     Mutant("embezzler", "runtime.kernel.mailbox", "Mailbox.count_lost", lose_messages, first=4),
-    Mutant("repeater", "actors.pod.container.hook", "over", forget_the_hook),
-    Mutant("interrupter", "actors.pod.container.stop", "hook_mark", stop_beside_the_hook),
+    Mutant("repeater", "actors.pod.container.hook", "pre_stop_over", forget_the_hook),
+    Mutant("interrupter", "actors.pod.container.stop", "pre_stop_record", stop_beside_the_hook),
     Mutant("early-riser", "actors.pod.container.health", "post_start_of", started_at_once),
-    Mutant("deserter", "actors.pod.container.stop", "waits_for", sidecars_at_once, first=41),
-    Mutant("immortal", "actors.pod.life.deadline", "left_s", no_deadline, first=7),
+    Mutant("deserter", "actors.pod.container.stop", "stops_after", sidecars_at_once, first=41),
+    Mutant("immortal", "actors.pod.life.deadline", "deadline_left_s", no_deadline, first=7),
     Mutant("each-for-himself", "actors.images.pull", "join", fetch_for_each),
     Mutant("clinger", "actors.images.core", "ended", keep_every_want),
     Mutant("truster", "actors.pod.outcome", "without_image", trust_the_first_answer, first=11),
@@ -501,11 +501,11 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("forgetful", "actors.pod.core", "with_volumes", forget_the_volumes),
     Mutant("tearer", "actors.pod.plan", "terminate", tear_volumes),
     Mutant("flatterer", "actors.pod.container.health", "is_ready", flatter),
-    Mutant("softheart", "actors.pod.container.situation", "ailing", spare_the_ill, first=14),
+    Mutant("softheart", "actors.pod.container.situation", "probe_failures", spare_the_ill, first=14),
     Mutant("miser", "actors.probes.core", "take_outcome", never_give_back, first=35),
     Mutant("gullible", "actors.usage.absorb", "check_memory", believe_every_reading),
     Mutant("patient", "actors.usage.core", "ask", wait_for_the_last_reading),
-    Mutant("stiff", "actors.pod.container.situation", "due_changes", give_nothing_in_place, first=5),
+    Mutant("stiff", "actors.pod.container.situation", "resize_steps", give_nothing_in_place, first=5),
     Mutant("believer", "actors.pod.core", "step_of_life", believe_the_stop),
     Mutant("nervous", "actors.eviction.core", "follow_hint", ask_at_every_hint),
     Mutant("double-oom-count", "actors.oom.core", "counted", count_twice),

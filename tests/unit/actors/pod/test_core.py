@@ -211,7 +211,7 @@ def test_a_container_that_cannot_be_started_is_removed_before_the_next_try():
     assert by_name["a"].state.waiting.reason == "RunContainerError"
     assert hand.ring() == [RemoveContainer(uid="u1", container_id=by_name["a"].container_id)]
     hand.settle()
-    assert hand.state.holds == ()
+    assert hand.state.call_backoffs == ()
     assert all(c.ready for c in hand.status.container_statuses)
 
 
@@ -781,21 +781,21 @@ def test_explain_says_what_it_waits_for_since_when_and_what_comes_next():
     hand = crashed(crashed(running_pod(wanted())))
     hand.wait(4)
     answer = explain(hand.state, hand.now, hand.wall)
-    assert answer.waits_for == "back-off of container a, which ended with exit code 3, before restart 2"
+    assert answer.waits_for == "back-off of container a (exit code 3) before restart 2"
     assert answer.since_s == pytest.approx(4, abs=0.1)
     [coming] = answer.next
     assert coming.in_s == pytest.approx(6, abs=0.1)
-    assert coming.what == "wait for image example/app:1 of container a, which is being looked up"
+    assert coming.what == "wait for image example/app:1 of container a: looking it up"
     assert isinstance(hand.state.life, Syncing)
 
 
-def test_explain_counts_failed_tries_from_the_first():
+def test_explain_counts_failures_from_the_first():
     hand = Hand()
     hand.update(wanted()), hand.settle_until(RunSandbox)
     hand.fail(RunSandbox), hand.settle(), hand.ring()
     hand.fail(RunSandbox), hand.settle()
     answer = explain(hand.state, hand.now, hand.wall)
-    assert answer.waits_for == "to try again after 2 failed tries: it broke"
+    assert answer.waits_for == "retrying (2 failures): it broke"
     assert 1 <= answer.since_s < 1.5
     assert [step.what for step in answer.next] == ["RunSandbox default/web attempt=0"]
 

@@ -25,10 +25,10 @@ def test_sidecars_that_wait_behind_a_stop_under_way_say_for_whom():
     hand.settle_until(StopContainer)
     waits = told(hand).waits_for
     assert waits.startswith("container main to exit; SIGKILL in 30s")
-    assert "container one, whose turn is after containers main, two" in waits
-    assert "container two, whose turn is after container main" in waits
+    assert "container one, after containers main, two" in waits
+    assert "container two, after container main" in waits
     hand.wait(31)
-    assert "whose turn" not in told(hand).waits_for, "the grace is used up: nobody waits for a turn"
+    assert ", after container" not in told(hand).waits_for, "the grace is used up: no sidecar waits"
 
 
 def test_a_deadline_is_announced_until_it_is_there():
@@ -78,7 +78,7 @@ def test_the_wait_for_a_definition_is_said_in_words_and_its_end_comes_nearer():
     hand.update(wanted(Container(name="a", image=IMAGE, env=(EnvVar(name="N", value_from=source),))))
     hand.settle()
     answer = told(hand)
-    assert answer.waits_for.startswith("a definition of container a that can be configured: container other")
+    assert answer.waits_for.startswith("a valid configuration of container a: container other")
     first = answer.next[0].in_s
     assert 0 < first <= 10
     assert abs(hand.wake_at - hand.now - first) < 0.1

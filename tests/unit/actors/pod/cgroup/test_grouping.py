@@ -111,7 +111,7 @@ def test_a_pod_waits_for_its_cgroup_and_says_so():
     (event,) = [event for event in hand.state.events if event.reason == "FailedCreatePodContainer"]
     assert event.message.startswith("unable to ensure pod container exists: ")
     said = explain(hand.state, hand.now, hand.wall)
-    assert said.waits_for.startswith("to try again after a failed try: ")
+    assert said.waits_for.startswith("retrying (1 failure): ")
     hand.ring(), hand.settle()
     assert hand.status.phase == "Running"
 
@@ -261,6 +261,6 @@ def test_a_limit_that_the_kernel_did_not_take_is_tried_again_until_it_does():
     hand.world.made = PodCgroupMade()
     hand.ring(), hand.settle()
     said = explain(hand.state, hand.now, hand.wall)
-    assert (said.problems, said.next, hand.state.hold("(limits)")) == ((), (), None)
+    assert (said.problems, said.next, hand.state.call_backoff("(limits)")) == ((), (), None)
     (event,) = (event for event in hand.state.events if event.reason == "FailedPodCgroupLimit")
     assert event.count == 3

@@ -1,6 +1,6 @@
 """In-place resize: what runs gets other amounts, one kind after the other, without a restart where that is allowed."""
 
-from actors.pod.cgroup.resize import due_changes
+from actors.pod.cgroup.resize import resize_steps
 from actors.pod.explain import explain
 from api.errors import FailureKind
 from api.kube.objects.container import Container, ContainerResizePolicy, ResourceRequirements
@@ -66,7 +66,7 @@ def test_each_resource_is_updated_by_itself_and_nothing_is_restarted():
     assert shown.resources == Resources(
         cpu_shares=1024, cpu_period_us=100_000, cpu_quota_us=100_000, memory_limit_bytes=128 * MI
     )
-    assert due_changes(hand.state) == ()
+    assert resize_steps(hand.state) == ()
 
 
 def test_who_shrinks_goes_before_who_grows_and_memory_before_cpu():
@@ -191,7 +191,7 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     hand = running(amounts("a"), amounts("b"))
     hand.update(wanted(amounts("a", memory="32Mi"), amounts("b")), generation=2)
     hand.fail(UpdateContainer, FailureKind.REJECTED), hand.settle()
-    assert hand.state.hold("(resizing)") is not None
+    assert hand.state.call_backoff("(resizing)") is not None
     assert any(event.reason == "ResizeError" for event in hand.state.events)
     hand.world.exit("b", 3, hand.wall), hand.observe(), hand.settle()
     assert [c.restart_count for c in hand.status.container_statuses] == [0, 1]
@@ -199,7 +199,7 @@ def test_what_the_runtime_refuses_is_tried_again_later_and_holds_up_nobody():
     assert said.problems == ("resize in progress: it broke",)
     assert [step.what for step in said.next] == ["retry UpdateContainer"]
     hand.ring(), hand.settle()
-    assert due_changes(hand.state) == ()
+    assert resize_steps(hand.state) == ()
 
 
 def test_a_change_that_failed_and_came_through_all_the_same_can_be_taken_back():

@@ -153,7 +153,7 @@ def test_one_of_the_same_name_that_comes_later_begins_anew():
 def test_one_that_comes_back_before_it_was_stopped_runs_on():
     hand = running_pod(wanted("a", hooked("b", stop=DRAIN)))
     before = hand.world.view.containers
-    hand.state = change_view(hand.state, look=True)
+    hand.state = change_view(hand.state, must_inspect=True)
     hand.update(wanted("a"), 2), hand.update(wanted("a", hooked("b", stop=DRAIN)), 3), hand.settle()
     assert (stopped(hand), hand.world.view.containers) == ([], before)
 

@@ -6,7 +6,7 @@ import pytest
 from actors.pod.container.hook import POST_START_LIMIT_S
 from actors.pod.core import begin
 from actors.pod.explain import explain
-from actors.pod.hookrecord import HookKind, HookMark, recalled_marks
+from actors.pod.hookrecord import HookKind, HookRecord, recalled_hook_records
 from actors.pod.state import MEMO_SECTION, PodMemo, PodSettings, PodState, Syncing, Terminated, Terminating
 from api.errors import FailureKind
 from api.kube.objects.container import (
@@ -572,15 +572,15 @@ def test_a_sidecar_that_does_not_run_is_waited_for_by_nobody():
 
 
 def test_a_stop_that_nobody_wants_any_more_is_forgotten_with_its_hook():
-    mark = HookMark(kind=HookKind.PRE_STOP, container="a", attempt=0, grace_s=30)
-    assert recalled_marks((mark,), killed=False) == ()
-    (kept,) = recalled_marks((mark,), killed=True)
+    mark = HookRecord(kind=HookKind.PRE_STOP, container="a", attempt=0, grace_s=30)
+    assert recalled_hook_records((mark,), killed=False) == ()
+    (kept,) = recalled_hook_records((mark,), killed=True)
     assert kept.again
     assert not kept.ended
-    (over,) = recalled_marks((kept,), killed=True)
+    (over,) = recalled_hook_records((kept,), killed=True)
     assert over.ended
     pause = msgspec.structs.replace(mark, pause=True)
-    assert recalled_marks((pause,), killed=False) == (pause,)
+    assert recalled_hook_records((pause,), killed=False) == (pause,)
 
 
 def test_the_marks_of_a_pod_that_ended_are_gone():

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.pod.container.image import REASK_S
+from actors.pod.container.image import RESEND_WANTS_S
 from actors.pod.explain import explain
 from api import paths
 from api.errors import Failure, FailureKind
@@ -96,7 +96,7 @@ def test_an_image_that_is_fetched_is_told_and_explained():
     hand.answer(want, ImageProgress.PULLING, since=since)
     hand.wait(7)
     told = explain(hand.state, hand.now, hand.wall)
-    assert told.waits_for == f"image {IMAGE} of container a, which is being fetched"
+    assert told.waits_for == f"image {IMAGE} of container a: pulling"
     assert told.since_s == pytest.approx(7)
     hand.answer(want, pulled=True, took_s=7.0, waited_s=0.5, size_bytes=1234)
     texts = [event.message for event in hand.state.events]
@@ -108,7 +108,7 @@ def test_an_image_that_is_fetched_is_told_and_explained():
 def test_wants_that_nobody_answers_are_told_again():
     hand = asked()
     before = len(hand.messages(WantImages))
-    assert hand.wake_at == hand.state.told.wants_told_at + REASK_S
+    assert hand.wake_at == hand.state.sent.wants_sent_at + RESEND_WANTS_S
     hand.ring()
     assert len(hand.messages(WantImages)) == before + 1
 

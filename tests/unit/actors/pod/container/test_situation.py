@@ -21,13 +21,13 @@ WHOLE = (
     "progress",
     "started_names",
     "ready_names",
-    "due_changes",
-    "ailing",
+    "resize_steps",
+    "probe_failures",
     "judge",
-    "outgoing",
+    "containers_to_stop",
     "restarts_among",
 )
-EACH = ("is_due", "attempt_of", "crash_wait_s", "want_of")
+EACH = ("must_start", "next_attempt", "crash_wait_s", "want_of")
 """Questions about the whole pod, and about each container that is asked about."""
 ROOT = Path(__file__).parents[5]
 
@@ -96,7 +96,7 @@ def test_a_decision_on_three_containers_asks_each_question_once(monkeypatch, hap
     hand.answer_images = False
     questions = Questions(monkeypatch)
     asked = questions.of(lambda: happens(hand))
-    assert {name for name, _ in asked} >= {"progress", "is_due", "next_stage", "compose", "due_changes"}
+    assert {name for name, _ in asked} >= {"progress", "must_start", "next_stage", "compose", "resize_steps"}
     assert {key: count for key, count in asked.items() if count > 1} == {}
 
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.pod.explain import explain
-from actors.pod.life.deadline import LOOK_AGAIN_S
+from actors.pod.life.deadline import RECHECK_S
 from actors.pod.state import STATUS_SECTION, Finished, Syncing
 from api import paths
 from api.messages.pod import KillCause
@@ -81,7 +81,7 @@ def test_a_clock_that_is_set_forward_is_noticed_soon_and_one_set_back_is_no_time
     ring_until(hand, 30)
     assert isinstance(hand.state.life, Syncing)
     hand.wall += 2 * 3600 * NS
-    ring_until(hand, LOOK_AGAIN_S + 1)
+    ring_until(hand, RECHECK_S + 1)
     assert hand.state.killed.cause is KillCause.DEADLINE
 
 

@@ -79,7 +79,7 @@ def test_containers_without_a_sandbox_that_do_not_go_are_removed_ever_more_rarel
     hand.kill()
     assert is_spaced(times_of(hand, RemoveContainer))
     said = explain(hand.state, hand.now, hand.wall).waits_for
-    assert said.startswith("to try RemoveContainer tiny://b0 again after ")
+    assert said.startswith("retrying RemoveContainer tiny://b0 (")
 
 
 @pytest.mark.parametrize("kind", [RunSandbox, CreateContainer, StartContainer])

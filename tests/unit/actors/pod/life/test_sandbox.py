@@ -13,7 +13,7 @@ def test_a_dead_sandbox_is_stopped_until_that_went_well_and_then_no_more():
     hand.update(wanted()), hand.settle_until(StopSandbox)
     hand.fail(StopSandbox), hand.settle()
     assert not calls(hand, RunSandbox)
-    assert hand.state.hold("").reason == "KillPodSandboxError"
+    assert hand.state.call_backoff("").reason == "KillPodSandboxError"
     hand.ring(), hand.settle()
     assert len(calls(hand, StopSandbox)) == 2
     assert [call.spec.attempt for call in calls(hand, RunSandbox)] == [1]

@@ -102,7 +102,7 @@ def test_tries_of_a_volume_are_half_a_second_apart_then_twice_as_far():
 def test_volumes_that_fail_in_one_stage_are_one_failure():
     hand = hand_on(pod()).settle_until(PrepareVolume)
     hand.fail(PrepareVolume), hand.fail(PrepareVolume)
-    assert hand.state.hold("").retry.failures == 1
+    assert hand.state.call_backoff("").retry.failures == 1
 
 
 def test_a_volume_that_hangs_is_explained_and_a_kill_waits_for_it_and_removes_it():

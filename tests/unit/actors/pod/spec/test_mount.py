@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from actors.pod.spec.containerconfig import container_files, container_spec, sandbox_spec
-from actors.pod.spec.ending import cut_message, ended_message, ending_call
+from actors.pod.spec.ending import cut_message, termination_message, termination_message_call
 from actors.pod.spec.mount import VolumePath, clean
 from actors.pod.spec.problem import ConfigProblem
 from api.ports.confinement import Device, Mount, MountPropagation
@@ -244,7 +244,7 @@ def test_resources_of_another_container_are_found_by_its_name():
 
 
 def test_a_source_that_is_not_honoured_is_refused():
-    assert "does not honour" in value_of({"secretKeyRef": {"name": "s", "key": "k"}})
+    assert "is not supported" in value_of({"secretKeyRef": {"name": "s", "key": "k"}})
 
 
 # last words
@@ -282,7 +282,7 @@ FALLS = "FallbackToLogsOnError"
     ],
 )
 def test_when_last_words_are_read_and_whether_the_log_stands_in(asked, call):
-    found = ending_call("u1", ended(**asked))
+    found = termination_message_call("u1", ended(**asked))
     if call is None:
         assert found is None
     else:
@@ -298,7 +298,7 @@ def test_when_last_words_are_read_and_whether_the_log_stands_in(asked, call):
     [("", "", ""), ("a", "", "a"), ("", "b", "b"), ("a", "b", "a: b")],
 )
 def test_what_the_runtime_says_and_what_was_left_are_joined(runtime, left, both):
-    assert ended_message(runtime, left) == both
+    assert termination_message(runtime, left) == both
 
 
 def test_messages_of_many_containers_share_the_room():

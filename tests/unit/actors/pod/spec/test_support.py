@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from actors.pod.spec.support import CONFINED, HONOURED, refused_host_image, unsupported_paths
+from actors.pod.spec.support import CONFINED, SUPPORTED, refused_host_image, unsupported_paths
 from api.kube.objects.pod import Container, EphemeralContainer, Pod, PodSpec
 from api.kube.poddefault import default_pod
 from api.ports.runtime import HOST_IMAGE
@@ -188,7 +188,7 @@ def test_the_hosts_image_is_refused_to_every_kind_of_container():
 
 
 def test_every_row_of_the_tables_is_a_field_of_a_pod():
-    for row in {**HONOURED, **CONFINED}:
+    for row in {**SUPPORTED, **CONFINED}:
         kind = msgspec.inspect.type_info(Pod)
         for part in row.replace("[]", ".[]").split("."):
             if isinstance(kind, msgspec.inspect.UnionType):

@@ -63,7 +63,7 @@ def test_what_is_waited_for_is_the_init_container_that_runs():
     hand = running_pod(staged(init("i"), init("j")))
     hand.wait(7)
     told = explain(hand.state, hand.now, hand.wall)
-    assert told.waits_for == "init container i to end"
+    assert told.waits_for == "init container i to exit"
     assert 7 <= told.since_s < 8
     assert told.containers[0].startswith("i (init): running for")
     hand.kill(), hand.settle()
