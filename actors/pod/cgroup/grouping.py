@@ -42,7 +42,7 @@ LIMITS_S = 300.0
 
 
 def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
-    """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
+    """Return whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
     if state.desired is None or not state.node.pod_cgroups:
         return True
     if state.setup.grouped != state.memo.cgroup_parent:

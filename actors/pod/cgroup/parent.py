@@ -93,7 +93,7 @@ def higher(one: int, other: int) -> int:
 
 
 def is_limited(spec: PodSpec, resource: str) -> bool:
-    """Tell whether the pod as a whole, or each of its containers, limits a resource."""
+    """Return whether the pod as a whole, or each of its containers, limits a resource."""
     if spec.resources is not None and amounts(spec.resources.limits).get(resource, ZERO).nanos:
         return True
     every = (*spec.containers, *spec.init_containers)

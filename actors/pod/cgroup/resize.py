@@ -130,7 +130,7 @@ def changes_of(
 
 
 def grows(wanted: int, shown: int) -> bool:
-    """Tell whether a limit rises; 0 is none, the greatest of all."""
+    """Return whether a limit rises; 0 is none, the greatest of all."""
     return bool(shown) and (not wanted or wanted > shown)
 
 
@@ -140,7 +140,7 @@ def cpu_of(resources: Resources) -> tuple[int, int]:
 
 
 def by_restart(container: v1.Container, resource: str) -> bool:
-    """Tell whether the container asks to be restarted for a change of this resource."""
+    """Return whether the container asks to be restarted for a change of this resource."""
     return any(
         policy.resource_name == resource and policy.restart_policy == RESTARTS
         for policy in container.resize_policy
@@ -155,7 +155,7 @@ def next_changes(due: tuple[ResizeStep, ...]) -> tuple[ResizeStep, ...]:
 
 
 def can_restart(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether a container may be restarted for its resize, which then counts for nothing but that."""
+    """Return whether a container may be restarted for its resize, which then counts for nothing but that."""
     return (container.restart_policy or spec.restart_policy or "Always") != "Never"
 
 
@@ -178,7 +178,7 @@ def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
 
 
 def is_backing_off(state: PodState, now: Instant) -> bool:
-    """Tell whether resizing waits after failed tries."""
+    """Return whether resizing waits after failed tries."""
     backoff = state.call_backoff(RESIZING)
     return backoff is not None and now < backoff.until
 

@@ -23,7 +23,7 @@ def start_order(spec: PodSpec) -> tuple[AnyContainer, ...]:
 
 
 def must_start(state: PodState, spec: PodSpec, container: AnyContainer, found: Progress) -> bool:
-    """Tell whether a container is to be started, unless something holds it up."""
+    """Return whether a container is to be started, unless something holds it up."""
     if isinstance(container, EphemeralContainer):
         return never_ran(state, container)
     unseen = newest_of(state.observed, container.name) is None

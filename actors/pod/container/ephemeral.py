@@ -12,12 +12,12 @@ from api.ports.runtime import RuntimeContainerState as Runs
 
 
 def is_ephemeral(spec: PodSpec, name: str) -> bool:
-    """Tell whether a pod's container of this name is an ephemeral one."""
+    """Return whether a pod's container of this name is an ephemeral one."""
     return any(container.name == name for container in spec.ephemeral_containers)
 
 
 def never_ran(state: PodState, container: EphemeralContainer) -> bool:
-    """Tell whether an ephemeral container is still to be started: it gets one start, whatever comes of it."""
+    """Return whether an ephemeral container is still to be started: it gets one start, whatever comes of it."""
     newest = newest_of(state.observed, container.name)
     if newest is not None:
         return newest.state is Runs.CREATED

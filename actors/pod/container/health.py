@@ -24,7 +24,7 @@ def running_instance(state: PodState, container: Container) -> Instance | None:
 
 
 def is_started(state: PodState, container: Container) -> bool:
-    """Tell whether the container's newest instance runs and is past what it begins with."""
+    """Return whether the container's newest instance runs and is past what it begins with."""
     newest = running_instance(state, container)
     if newest is None or post_start_of(state, newest) is not None:
         return False
@@ -37,7 +37,7 @@ def is_started(state: PodState, container: Container) -> bool:
 
 
 def is_ready(state: PodState, container: Container) -> bool:
-    """Tell whether a started container's newest instance may be sent work."""
+    """Return whether a started container's newest instance may be sent work."""
     newest = running_instance(state, container)
     if newest is None:
         return False

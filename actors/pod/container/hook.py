@@ -102,7 +102,7 @@ def run_of(state: PodState, record: HookRecord) -> HookRun | None:
 
 
 def is_of(run: HookRun, record: HookRecord) -> bool:
-    """Tell whether a hook under way is that of a mark."""
+    """Return whether a hook under way is that of a mark."""
     return (run.kind, run.container, run.attempt) == (record.kind, record.container, record.attempt)
 
 
@@ -163,7 +163,7 @@ def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) ->
 
 
 def is_whole(state: PodState, record: HookRecord, run: HookRun) -> bool:
-    """Tell whether a pause that is over lasted as long as it was to."""
+    """Return whether a pause that is over lasted as long as it was to."""
     instance = instance_of(state, record)
     handler = handler_of(state, instance, record.kind) if instance is not None else None
     if handler is None or handler.sleep is None or run.until is None:
@@ -327,7 +327,7 @@ def absorb_hook(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -
 
 
 def is_late(failure: Failure | None) -> bool:
-    """Tell whether a call did not end in its time."""
+    """Return whether a call did not end in its time."""
     return failure is not None and failure.kind is FailureKind.TIMED_OUT
 
 

@@ -52,7 +52,7 @@ def wanted_images(state: PodState, situation: Situation) -> tuple[ImageWant, ...
 
 
 def is_answered(state: PodState, want: ImageWant) -> bool:
-    """Tell whether it is known what becomes of a want without asking again."""
+    """Return whether it is known what becomes of a want without asking again."""
     report = image_report(state, want)
     return report is not None and (
         report.progress is ImageProgress.READY

@@ -187,7 +187,7 @@ def waiting_stops(state: PodState, wall: WallNs) -> tuple[str, ...]:
 
 
 def is_hooked(state: PodState, instance: Instance) -> bool:
-    """Tell whether a container that is to be stopped waits for its preStop hook."""
+    """Return whether a container that is to be stopped waits for its preStop hook."""
     record = pre_stop_record(state, instance)
     return record is not None and not record.ended and instance.state is RuntimeContainerState.RUNNING
 
@@ -219,7 +219,7 @@ def stop_messages(state: PodState, calls: tuple[PortCall, ...], memo: PodMemo) -
 
 
 def is_stopping(state: PodState) -> bool:
-    """Tell whether all that is under way are stops, and what is written beside them."""
+    """Return whether all that is under way are stops, and what is written beside them."""
     calls = [flight.what.call for flight in state.calls.inflight]
     return any(isinstance(c, StopContainer) for c in calls) and all(
         isinstance(c, StopContainer | Remember) for c in calls

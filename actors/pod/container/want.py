@@ -43,7 +43,7 @@ def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
 
 
 def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
-    """Tell whether the next instance was made already and only has to be started."""
+    """Return whether the next instance was made already and only has to be started."""
     sandboxes = state.observed.sandboxes if state.observed is not None else ()
     backoff = state.call_backoff(container.name)
     return (
@@ -56,7 +56,7 @@ def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
 
 
 def answers(report: ImageReport, want: ImageWant) -> bool:
-    """Tell whether a report is about this want."""
+    """Return whether a report is about this want."""
     return (report.container, report.attempt, report.image, report.again) == (
         want.container,
         want.attempt,

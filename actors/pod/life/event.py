@@ -118,7 +118,7 @@ def namespace_and_name(state: PodState) -> tuple[str, str]:
 
 
 def backs_off(status: ContainerStatus) -> bool:
-    """Tell whether a container waits for its crash-loop back-off."""
+    """Return whether a container waits for its crash-loop back-off."""
     return status.state.waiting is not None and status.state.waiting.reason == "CrashLoopBackOff"
 
 

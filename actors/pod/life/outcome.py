@@ -445,7 +445,7 @@ def backoff_s(failure: Failure, failures: int) -> float:
 
 
 def is_image_gone(failure: Failure) -> bool:
-    """Tell whether a container could not be made because its image was removed meanwhile: it is fetched again at once."""
+    """Return whether a container could not be made because its image was removed meanwhile: it is fetched again at once."""
     return failure.reason == IMAGE_MISSING
 
 

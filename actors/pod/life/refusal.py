@@ -39,13 +39,13 @@ def rejected(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodSt
 
 
 def is_rejected(state: PodState) -> bool:
-    """Tell whether the pod was not admitted, now or by an earlier life of the agent."""
+    """Return whether the pod was not admitted, now or by an earlier life of the agent."""
     kill = state.killed
     return kill.cause is KillCause.REJECTED if kill is not None else state.wanted.refusal is not None
 
 
 def has_containers(state: PodState) -> bool:
-    """Tell whether the runtime shows containers of the pod: it was admitted once, whatever became of the word on that."""
+    """Return whether the runtime shows containers of the pod: it was admitted once, whatever became of the word on that."""
     return state.observed is not None and bool(state.observed.containers)
 
 

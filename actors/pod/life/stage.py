@@ -195,7 +195,7 @@ def grace_left_s(kill: Kill, wall: WallNs) -> int:
 
 
 def is_changed(container: v1.Container | v1.EphemeralContainer, instance: RuntimeContainer) -> bool:
-    """Tell whether a live instance was made from another definition of its container."""
+    """Return whether a live instance was made from another definition of its container."""
     if instance.state not in (RuntimeContainerState.RUNNING, RuntimeContainerState.CREATED):
         return False
     recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")

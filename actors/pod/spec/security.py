@@ -146,7 +146,7 @@ def container_security(
 
 
 def is_privileged(container: AnyContainer) -> bool:
-    """Tell whether a container has all rights of the node."""
+    """Return whether a container has all rights of the node."""
     return container.security_context is not None and bool(container.security_context.privileged)
 
 

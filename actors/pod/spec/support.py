@@ -280,7 +280,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, object], ...]
 
 
 def is_set(default: object, value: object) -> bool:
-    """Tell whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
+    """Return whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
     if value is default:
         return False
     if isinstance(value, Mapping):

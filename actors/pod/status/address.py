@@ -40,5 +40,5 @@ def one_of_each_family(ips: tuple[str, ...], primary: str) -> tuple[str, ...]:
 
 
 def is_v6(ip: str) -> bool:
-    """Tell whether an address is of version 6."""
+    """Return whether an address is of version 6."""
     return ":" in ip

@@ -203,7 +203,7 @@ def container_status(
 
 
 def is_removed_since(newest: Instance, old: ContainerStatus) -> bool:
-    """Tell whether all that the runtime still shows of a container ended before the end that was published.
+    """Return whether all that the runtime still shows of a container ended before the end that was published.
 
     The record of a later instance was removed behind our back: what is known of it stays.
     """
@@ -312,7 +312,7 @@ def state_of(spec: PodSpec, newest: Instance, old: ContainerStatus | None) -> Co
 
 
 def was_running(instance: Instance, old: ContainerStatus) -> bool:
-    """Tell whether the last status showed this instance running, or lost since."""
+    """Return whether the last status showed this instance running, or lost since."""
     ends = (old.state.terminated, old.last_state.terminated)
     return old.state.running is not None or any(
         end is not None and end.reason == UNSEEN and end.container_id == instance.id for end in ends
@@ -341,13 +341,13 @@ def with_waiting(
 
 
 def has_begun(facts: Facts) -> bool:
-    """Tell whether a regular container was made in the pod's newest sandbox."""
+    """Return whether a regular container was made in the pod's newest sandbox."""
     observed = facts.observed
     return observed is not None and began(facts.pod.spec, observed, active_id(observed))
 
 
 def is_passed(facts: Facts, container: Container) -> bool:
-    """Tell whether something that comes after an init container was made in the pod's sandbox, which still stands."""
+    """Return whether something that comes after an init container was made in the pod's sandbox, which still stands."""
     observed = facts.observed
     if observed is None or not observed.sandboxes or observed.sandboxes[0].state is not SandboxState.READY:
         return False

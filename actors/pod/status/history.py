@@ -20,7 +20,7 @@ def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
 
 
 def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus) -> bool:
-    """Tell whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
+    """Return whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
     ended = None if status.state.running else status.state.terminated or status.last_state.terminated
     if ended is None or ended.reason in (UNSEEN, RESTARTING):
         return False
@@ -28,7 +28,7 @@ def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus)
 
 
 def ever_ran(status: ContainerStatus) -> bool:
-    """Tell whether the container ever had an instance."""
+    """Return whether the container ever had an instance."""
     return bool(status.container_id or status.last_state.terminated or status.restart_count)
 
 

@@ -64,13 +64,13 @@ def rows_being_created(spec: PodSpec) -> tuple[tuple[str, str, str], ...]:
 
 
 def is_done(status: ContainerStatus) -> bool:
-    """Tell whether a plain init container has done its work."""
+    """Return whether a plain init container has done its work."""
     ended = status.state.terminated
     return ended is not None and is_success(ended.exit_code, ended.reason)
 
 
 def did_its_part(spec: PodSpec, container: Container, status: ContainerStatus | None) -> bool:
-    """Tell whether an init container holds up nothing: a sidecar counts as started, any other one ended well."""
+    """Return whether an init container holds up nothing: a sidecar counts as started, any other one ended well."""
     if status is None:
         return False
     return status.started is True if is_sidecar(spec, container) else is_done(status)
@@ -79,7 +79,7 @@ def did_its_part(spec: PodSpec, container: Container, status: ContainerStatus | 
 def had_initialised(
     spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
 ) -> bool:
-    """Tell whether the pod ever was as far as its regular containers."""
+    """Return whether the pod ever was as far as its regular containers."""
     if not spec.init_containers or any(left_waiting(status) for status in statuses):
         return True
     last = next((status for status in inits if status.name == spec.init_containers[-1].name), None)
@@ -92,7 +92,7 @@ def had_initialised(
 
 
 def left_waiting(status: ContainerStatus) -> bool:
-    """Tell whether a container ever was more than waiting."""
+    """Return whether a container ever was more than waiting."""
     return status.state.waiting is None or status.last_state.terminated is not None
 
 
@@ -135,7 +135,7 @@ def initialized(
 
 
 def may_restart_all(spec: PodSpec) -> bool:
-    """Tell whether some rule of the pod restarts all its containers."""
+    """Return whether some rule of the pod restarts all its containers."""
     return any(rule.action == RESTART_ALL for one in in_order(spec) for rule in one.restart_policy_rules)
 
 

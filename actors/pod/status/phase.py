@@ -12,7 +12,7 @@ TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 def is_static(pod: Pod) -> bool:
-    """Tell whether the pod comes from a file or URL: its phase is never forced to a terminal one."""
+    """Return whether the pod comes from a file or URL: its phase is never forced to a terminal one."""
     return pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
 
 
@@ -109,7 +109,7 @@ def kinds_of_sidecar(status: ContainerStatus | None) -> tuple[str, ...]:
 
 
 def is_removed(status: ContainerStatus | None) -> bool:
-    """Tell whether a container is to start again after all of its pod's were removed."""
+    """Return whether a container is to start again after all of its pod's were removed."""
     ended = status.last_state.terminated if status is not None and not status.state.terminated else None
     return ended is not None and ended.reason == RESTARTING
 

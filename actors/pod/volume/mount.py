@@ -83,7 +83,7 @@ def volume_mounts(
 
 
 def manages_hosts(pod: Pod, container: AnyContainer, ips: tuple[str, ...]) -> bool:
-    """Tell whether the container's hosts file is ours: its addresses are known, and it brings none of its own."""
+    """Return whether the container's hosts file is ours: its addresses are known, and it brings none of its own."""
     brings = any(clean(mount.mount_path) == HOSTS for mount in container.volume_mounts)
     return (bool(ips) or pod.spec.host_network) and not brings
 

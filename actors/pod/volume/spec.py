@@ -37,7 +37,7 @@ class SubPath(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def has_volumes(pod: Pod) -> bool:
-    """Tell whether a container of the pod mounts anything. What none refers to is not made, so it can keep nothing waiting."""
+    """Return whether a container of the pod mounts anything. What none refers to is not made, so it can keep nothing waiting."""
     return bool(pod.spec.volumes) and any(
         one.volume_mounts or one.volume_devices for one in containers_of(pod)
     )

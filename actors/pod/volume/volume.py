@@ -104,7 +104,7 @@ def remove_volumes(state: PodState) -> Stage | None:
 
 
 def removal_is_due(state: PodState) -> bool:
-    """Tell whether volumes are to be removed now: never while anything of the pod may run."""
+    """Return whether volumes are to be removed now: never while anything of the pod may run."""
     if state.unmounted or state.view.must_inspect or state.observed is None or is_alive(state.observed):
         return False
     return state.memo.volumes or state.desired is None
