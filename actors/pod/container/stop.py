@@ -131,9 +131,9 @@ def stops(
     why: str,
     sidecars_last: bool = True,
 ) -> Stage | None:
-    """Return the stage that stops these containers as far as hooks and turns let it, or the wait for that.
+    """Return the stage that stops these containers as far as hooks and their order allow, or the wait for that.
 
-    `sidecars_last`: all of the pod ends, and there is grace left: sidecars go last. None: there is nothing to stop.
+    `sidecars_last`: the pod ends and there is grace left. None: there is nothing to stop.
     """
     if not leave:
         return None

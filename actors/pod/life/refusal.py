@@ -1,7 +1,7 @@
-"""A pod that was not admitted: it goes straight to its end, and says why (reference ``pod-lifecycle`` section 12).
+"""A pod that was not admitted: it fails at once, with the reason (reference ``pod-lifecycle`` section 12).
 
-Nothing is ever made for it. Its end is remembered and proven like any other, and its status has phase, reason, message
-and class alone: no conditions, no containers.
+Nothing is created for it. Its end is recorded and proven like any other, and its status has only phase, reason, message
+and QoS class: no conditions, no containers.
 """
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ REJECTED = "Pod was rejected: "
 
 
 def rejected(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodState:
-    """Return the state of a pod that was to run and is not admitted: on its way to its end."""
+    """Return the state in which a pod that is not admitted terminates."""
     grace_s = own_grace_s(pod) or 1
     kill = Kill(
         cause=KillCause.REJECTED,
@@ -45,7 +45,7 @@ def is_rejected(state: PodState) -> bool:
 
 
 def has_containers(state: PodState) -> bool:
-    """Return whether the runtime shows containers of the pod: it was admitted once, whatever became of the word on that."""
+    """Return whether the runtime shows containers of the pod: then it was admitted once."""
     return state.observed is not None and bool(state.observed.containers)
 
 
@@ -67,7 +67,7 @@ def rejected_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> P
 
 
 def what_next(refusal: Refusal, source: str) -> str:
-    """Return in words what changes anything for a pod that was not admitted."""
+    """Return in words what to do about a pod that was not admitted."""
     if source in ("file", "http"):
         return (
             f"a changed manifest: a pod that was rejected ({refusal.reason}) is not retried; make room or fix the"
