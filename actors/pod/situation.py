@@ -1,7 +1,7 @@
-"""What one decision about a pod rests on: its state, the two clocks, and the answers that more than one step asks for.
+"""What one decision about a pod uses: its state, the two clocks, and the answers that more than one step needs.
 
-A situation is made once for each decision, and once more when the pod's life goes on in it. Each question is answered
-when it is asked first, and never a second time: nothing that it is answered from changes.
+A situation is created once for each decision, and again after each transition of the pod's life. Each answer is computed
+once, at its first use: nothing that it depends on changes.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class Situation:
 
     @cached_property
     def effective(self) -> Pod | None:
-        """The pod to run; None before a source said what that is."""
+        """The pod to run; None before the first update."""
         return self.state.effective
 
     @property

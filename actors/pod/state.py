@@ -216,7 +216,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume that can be mounted, as it was asked for."""
+    """A volume that can be mounted, with its plan."""
 
     name: str
     plan: VolumePlan
@@ -224,7 +224,7 @@ class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a volume that is bound for one mount of an instance that was not made yet."""
+    """A subPath that is prepared for one mount of an instance that is not created yet."""
 
     attempt: int
     part: SubPath
