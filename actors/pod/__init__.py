@@ -1,1 +1,1 @@
-"""The life of one pod, from its first update to nothing left of it: one actor per UID."""
+"""The life of one pod, from its first update to its removal: one actor per UID."""

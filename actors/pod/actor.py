@@ -1,4 +1,4 @@
-"""PodActor, the owner of one UID: the only one who changes this pod in the runtime."""
+"""PodActor owns one UID: only it changes this pod in the runtime."""
 
 from collections.abc import Mapping
 
@@ -17,7 +17,7 @@ from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 
 STEPS = ("Pulled", "Created")
-"""Reasons of events that only lead to the next: ``Started`` tells an operator that they were well."""
+"""Reasons of events that are logged at DEBUG: ``Started``, which follows, says that these steps succeeded."""
 
 
 class PodActor(CoreActor[PodMessage]):
@@ -29,13 +29,13 @@ class PodActor(CoreActor[PodMessage]):
         ports: Mapping[str, Port | BlockingPort],
         blank_as_of: Instant | None = None,
     ) -> None:
-        """Without `blank_as_of` it is not known whether ledger and runtime hold anything of the pod."""
+        """`blank_as_of`: when neither ledger nor runtime had anything of the pod; None when that is unknown."""
         self.ports = ports
         self.state: PodState = state
         self._blank_as_of = blank_as_of
 
     def begin(self, ctx: Context) -> Decision[PodState]:
-        """Begin by asking the ledger and the runtime what they know, unless that is known to be nothing."""
+        """Begin by reading ledger and runtime, unless both are known to have nothing of the pod."""
         if self._blank_as_of is not None and not ctx.incarnation:
             self.state = blank(self.state, self._blank_as_of)
         ctx.watch(paths.PODS)
@@ -50,7 +50,7 @@ class PodActor(CoreActor[PodMessage]):
         return begin(self.state, ctx.now(), ctx.wall(), ctx.new_op, left_over, hooks)
 
     def on_stop(self, ctx: Context) -> None:
-        """Try once more to write what the ledger did not take: the disk may have room again."""
+        """Retry a failed write to the ledger: the disk may have space again."""
         stage = rewriting(self.state)
         if stage is not None:
             self.perform_at_last("ledger", [one.call for one in stage.calls], ctx)
@@ -60,7 +60,7 @@ class PodActor(CoreActor[PodMessage]):
         return decide(self.state, message, ctx.now(), ctx.wall(), ctx.new_op)
 
     def receive(self, message: PodMessage | KernelMessage, ctx: Context) -> None:
-        """Carry out what follows from a message, then tell the operator: the pod does not wait for its log."""
+        """Carry out what follows from a message, then log its events."""
         before = self.state
         super().receive(message, ctx)
         if self.state.events is not before.events:
@@ -69,7 +69,7 @@ class PodActor(CoreActor[PodMessage]):
     def _log_events(self, before: PodState, after: PodState, ctx: Context) -> None:
         known = set(before.events)
         for event in after.events:
-            # One that repeats is told again each time the count has doubled.
+            # A repeated event is logged again each time its count has doubled.
             if event in known or event.count & (event.count - 1):
                 continue
             _, name = namespace_and_name(after)

@@ -1,8 +1,8 @@
 """The life of one pod as three pure functions over one state: absorb what is known, plan the next stage, report.
 
 Rules it keeps (architecture section 4): one stage in flight per pod; a kill cancels stops that it shortens and waits for
-the rest; no decision on an observation older than the end of the last call; after a failure look first; terminal only
-when proven; grace only shrinks; what a decision must remember is written before the call that it guards.
+the rest; no decision on an observation older than the end of the last call; after a failure inspect first; a terminal
+phase only when an inspection shows that nothing runs; grace only shrinks; write the memo before the call that needs it.
 """
 
 from collections.abc import Callable
@@ -77,10 +77,10 @@ from api.ports.ledger import Remember
 from api.ports.runtime import RuntimeContainerState, RuntimePod, StopContainer
 
 SELF = Path("")
-"""Who asked, when it was the pod itself."""
+"""`asked_by` of a kill by the pod's own actor."""
 
 DISRUPTING = (KillCause.EVICTED, KillCause.PREEMPTED, KillCause.SHUTDOWN)
-"""Causes that make a pod the target of a disruption, unless it is its own fault (reference 13)."""
+"""Causes that set the condition DisruptionTarget, unless the pod is at fault (reference 13)."""
 
 RECALL_TRIES = 5
 """After so many failed reads of the ledger a pod goes on without it: a broken disk must not keep a node from working."""
@@ -93,7 +93,7 @@ def decide(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> Decision[PodState]:
-    """Take in a message (None: only look again) and choose what to do."""
+    """Absorb a message (None: decide again on what is known) and choose what to do."""
     state = with_ends(before, entered(before, absorb(before, message, now, wall), now), wall)
     planned = advance(state, now, wall)
     after = with_stopping_event(before, with_status(planned, stopped=state.killed is not None), wall)
@@ -134,7 +134,7 @@ def absorb(  # noqa: C901  # one case per message
         case ProbeChanged():
             return absorb_probe(state, message, wall)
         case Alarm():
-            # What could not be configured is tried again with the node's files as they are now.
+            # Retry an invalid configuration with the node's files as they are now.
             return change_setup(state, files=None) if state.setup.files is not None else state
         case Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
@@ -143,7 +143,7 @@ def absorb(  # noqa: C901  # one case per message
 
 
 def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState:
-    """Take in the desired pod, unless a newer one is known; a container that is defined otherwise is tried at once."""
+    """Absorb the desired pod, unless a newer one is known; a container whose definition changed is retried at once."""
     if message.generation < state.wanted.generation:
         return state
     for name, record in state.containers.items():
@@ -162,7 +162,7 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
 
 
 def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
-    """Tell whether a container is defined otherwise than before; one that is new or gone is not."""
+    """Return whether a container is in both specs and its definitions differ."""
     if before is None or before == after:
         return False
     then, now = (
@@ -173,7 +173,7 @@ def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
 
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
-    """Take in a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
+    """Absorb a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
     grace_s = first_grace_s(state, message.grace_s)
     asked = Kill(
         cause=message.cause,
@@ -194,7 +194,7 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     match state.life:
         case Recalling(kill=kill):
             if kill is not None and kill.own and not is_known(state):
-                # What it has for its grace is a guess.
+                # Its grace was a guess.
                 kill = replace(kill, grace_s=asked.grace_s, stop_by=asked.stop_by)
             life: Recalling | Terminating | Terminated | Finished | Gone = replace(
                 state.life, kill=merged_kill(kill, asked)
@@ -215,30 +215,30 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
 
 
 def first_grace_s(state: PodState, override_s: int | None) -> int:
-    """Return the grace of a kill: the pod's own, or the override if smaller, which is found out once the pod is known."""
+    """Return the grace of a kill in seconds: the pod's own, or the override if that is smaller or the pod is not known."""
     if override_s is None:
         return pod_grace_s(state)
     return floored(min(pod_grace_s(state), override_s) if is_known(state) else override_s)
 
 
 def is_known(state: PodState) -> bool:
-    """Tell whether it is known what grace the pod was made with."""
+    """Return whether the pod's own grace is known."""
     return state.desired is not None or state.observed is not None
 
 
 def pod_grace_s(state: PodState) -> int:
-    """Return the pod's own grace: as its source says, else as its containers were made with, else a kubelet's default."""
+    """Return the pod's own grace in seconds: from its spec, else from its containers, else a kubelet's default."""
     desired = state.desired
     return floored(own_grace_s(desired) if desired is not None else recorded_grace_s(state.observed))
 
 
 def floored(grace_s: int) -> int:
-    """Return a grace, and the floor of a stop where that is none."""
+    """Return a grace in seconds, at least `MIN_STOP_S` where it is zero."""
     return grace_s if grace_s >= 1 else MIN_STOP_S
 
 
 def merged_kill(kill: Kill | None, asked: Kill) -> Kill:
-    """Return the kill in force after another one was asked for; one that asks for no grace of its own changes none."""
+    """Return the kill in force after another request; a request without an override changes no grace."""
     if kill is None:
         return asked
     if asked.own:
@@ -260,7 +260,7 @@ def merged_kill(kill: Kill | None, asked: Kill) -> Kill:
 
 
 def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
-    """Take every step of the life that needs no call; a life goes one way, so there are few."""
+    """Advance the life as far as it goes without a call."""
     planned = settled(progressed(past_deadline(state, now, wall), now, wall), now, wall)
     while (after := step_of_life(planned)) is not planned.state:
         planned = settled(entered(planned.state, after, now), now, wall)
@@ -268,7 +268,7 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
 
 
 def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
-    """Return the situation without what is remembered of what is no more."""
+    """Return the situation without records of containers and volumes that no longer exist."""
     memo = without_dropped(with_volumes(fresh_memo(state), state.desired), state)
     state = without_stale_records(replace(state, memo=memo) if memo != state.memo else state)
     planned = Planned(state, now, wall)
@@ -277,9 +277,9 @@ def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
 
 
 def with_status(planned: Planned, *, stopped: bool) -> PodState:
-    """Return the state with the status that follows, and with what others are to be told that follows from that.
+    """Return the state with its status, and with the images, probes and events that follow from it.
 
-    `stopped`: the pod was being stopped before this moment, so that ends of its containers are nothing to warn of.
+    `stopped`: the pod was being stopped before this moment, so exits of its containers are no Warning.
     """
     state, status, wall = planned.state, planned.status, planned.wall
     if state.killed is None:
@@ -291,9 +291,9 @@ def with_status(planned: Planned, *, stopped: bool) -> PodState:
 
 
 def entered(before: PodState, after: PodState, now: Instant) -> PodState:
-    """Return the state with what a step of the life begins with.
+    """Return the state without back-offs where its life changed.
 
-    What failed before has nothing to do with what is to be done now: a kill waits for no retry of a start.
+    Earlier failures do not delay the next stage: a kill waits for no retry of a start.
     """
     if type(before.life) is type(after.life):
         return after
@@ -301,7 +301,7 @@ def entered(before: PodState, after: PodState, now: Instant) -> PodState:
 
 
 def with_stopping_event(before: PodState, after: PodState, wall: WallNs) -> PodState:
-    """Return the state with an event of ours when the pod begins to be stopped for good: who asked, and why."""
+    """Return the state with the event ``Stopping`` when the pod begins to terminate."""
     kill = after.killed
     begins = isinstance(after.life, Terminating) and not isinstance(before.life, Terminating)
     if not begins or kill is None or kill.cause is KillCause.COMPLETED or not is_alive(after.observed):
@@ -311,9 +311,9 @@ def with_stopping_event(before: PodState, after: PodState, wall: WallNs) -> PodS
 
 
 def without_stale_records(state: PodState) -> PodState:
-    """Return the state without records of containers that are no more, and without holds of those that run after all.
+    """Return the state without records of removed containers, and without back-offs of running ones.
 
-    A container runs after all as after a start of unknown outcome.
+    A container in back-off may run: after a start of unknown outcome.
     """
     names = names_of(state.desired.spec) if state.desired is not None else frozenset[str]()
     for name, record in state.containers.items():
@@ -330,7 +330,7 @@ def without_stale_records(state: PodState) -> PodState:
 
 
 def step_of_life(planned: Planned) -> PodState:
-    """Return the state one step of its life further, or the same."""
+    """Return the state after one transition of its life, or the same."""
     state, wall = planned.state, planned.wall
     if state.calls.inflight:
         return state
@@ -365,7 +365,7 @@ def step_of_life(planned: Planned) -> PodState:
 
 
 def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
-    """Return the state in which the pod goes on once ledger and runtime have answered, or the same."""
+    """Return the state after the recall once ledger and runtime have answered, or the same."""
     if state.observed is None or state.view.must_inspect:
         return state
     if isinstance(state.life, Recalling) and state.life.failures >= RECALL_TRIES:
@@ -376,7 +376,7 @@ def end_of_recall(state: PodState, kill: Kill | None, wall: WallNs) -> PodState:
 
 
 def has_ended(planned: Planned) -> bool:
-    """Tell whether a pod that nobody killed is at its end: all its containers stopped for good."""
+    """Return whether a pod without a kill has completed: no container will run again."""
     state = planned.state
     if state.observed is None or state.view.must_inspect:
         return False
@@ -396,17 +396,17 @@ def has_ended(planned: Planned) -> bool:
 
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
-    """Go on without what the ledger may know, and say so."""
+    """Continue without the ledger, with an event."""
     text = "cannot read the ledger: restart counts, back-off and kills in progress may be forgotten"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     return state if state.remembered is not None else replace(state, remembered=PodMemo())
 
 
 def recalled(state: PodState, asked: Kill | None) -> PodState:
-    """Go on where the ledger says the pod was."""
+    """Continue the life that the ledger records."""
     if state.remembered == PodMemo():
-        # The ledger's status of a pod that it has no page of is that of an earlier life under the same UID. It stays
-        # until this one's is written, so the page says which one it is.
+        # A status in the ledger without a memo is of an earlier life under the same UID. It stays until this one's is
+        # written, so the memo says which one it is.
         memo = replace(state.memo, outdated=state.base.start_time or "")
         state = replace(state, base=PodStatus(), memo=memo)
     elif state.memo.outdated and state.base.start_time == state.memo.outdated:
@@ -414,12 +414,12 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
     before = state.memo.kill
     marks = recalled_hook_records(state.memo.hooks, killed=before is not None)
     state = replace(state, memo=replace(state.memo, hooks=marks))
-    # Only the actor of an earlier life knew what the pod was promised when its source let go of it.
+    # Only the earlier kill knows the grace that the pod was given when its source dropped it.
     kill = merged_kill(before, asked) if before is not None and asked is not None else before or asked
     if before is None and kill is not None:
         kill = with_known_grace(kill, pod_grace_s(state))
     if before is not None and not state.memo.terminated and before.asked_by != SELF:
-        # Whoever asked an earlier incarnation still waits.
+        # The actor that asked an earlier incarnation still waits for the answer.
         state = replace(state, askers=tuple(sorted({*state.askers, before.asked_by})))
     if kill is None:
         return replace(state, life=Syncing())
@@ -429,7 +429,7 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
 
 
 def with_known_grace(kill: Kill, own_s: int) -> Kill:
-    """Return a kill that came before the pod's own grace was known."""
+    """Return a kill with the pod's own grace, in seconds, which was unknown when it came."""
     stop_by = kill.asked_at + own_s * NS
     if kill.own:
         return replace(kill, grace_s=own_s, stop_by=stop_by)
@@ -440,11 +440,11 @@ def with_known_grace(kill: Kill, own_s: int) -> Kill:
 
 
 def plan(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
-    """Begin the hooks that are due, and the next stage if none is in flight; sees no message."""
+    """Begin hooks, and the next stage if none is in flight; sees no message."""
     now, wall, memo = planned.now, planned.wall, state.memo
     state, hooks = begin_due_hooks(state, now, wall, new_op)
     if state.memo is not memo:
-        # A hook that could not be called is over at once.
+        # A hook that could not be called has failed at once.
         planned = Planned(state, now, wall)
     decision = plan_stage(state, planned, new_op)
     timed = (hook_wake_at(state), deadline_wake_at(state, now, wall), retry_at(state, now))
@@ -453,7 +453,7 @@ def plan(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decis
 
 
 def plan_stage(state: PodState, planned: Planned, new_op: Callable[[], OpId]) -> Decision[PodState]:
-    """Start the next stage if none is in flight, or what may join stops that are."""
+    """Start the next stage if none is in flight, or calls that may join stops in flight."""
     if state.calls.inherited:
         return Decision(state=state)
     if not state.calls.inflight:
@@ -474,7 +474,7 @@ def plan_stage(state: PodState, planned: Planned, new_op: Callable[[], OpId]) ->
 def started(
     state: PodState, planned: Planned, calls: tuple[PortCall, ...], new_op: Callable[[], OpId]
 ) -> Decision[PodState]:
-    """Start calls of the next stage, and tell which containers they stop."""
+    """Start calls of the next stage, with an event for each container that they stop."""
     stage, now, wall = planned.stage, planned.now, planned.wall
     flights = tuple(Flight(op=new_op(), what=what, since=now) for what in calls)
     memo = stage.memo
@@ -494,7 +494,7 @@ def started(
 
 
 def cancel_overtaken(state: PodState) -> Decision[PodState]:
-    """Cancel stops whose grace a later kill has shortened. Nothing that makes or starts something is ever cancelled."""
+    """Cancel stops whose grace a later kill has shortened. Calls that create or start something are never cancelled."""
     kill = state.killed
     overtaken = {
         f.op
@@ -512,7 +512,7 @@ def cancel_overtaken(state: PodState) -> Decision[PodState]:
 
 
 def retry_at(state: PodState, now: Instant) -> Instant | None:
-    """Return when something is tried again that keeps nothing else waiting, None when nothing is."""
+    """Return when the next retry that delays nothing else is due, None without one."""
     if not isinstance(state.life, Syncing):
         return None
     held = (
@@ -524,20 +524,20 @@ def retry_at(state: PodState, now: Instant) -> Instant | None:
 
 
 def earliest(*instants: Instant | None) -> Instant | None:
-    """Return the first of some instants that are set."""
+    """Return the earliest instant that is not None."""
     return min((at for at in instants if at is not None), default=None)
 
 
 def resend(message: PodMessage | KernelMessage | None) -> Path | None:
-    """Return who must be told everything again: a new incarnation, a supervisor that repeats a kill."""
+    """Return the actor to which everything must be sent again: a new incarnation, a supervisor that repeats a kill."""
     match message:
         case Restarted(path=path):
             return path
         case KillPod():
             return paths.PODS
         case UpdatePod():
-            # Comes at least once a minute: a withdrawal of wants that got lost must not lease an image for ever, and
-            # what is to be probed, or what a probe said, may have got lost too.
+            # Comes at least once a minute: a lost withdrawal of wants must not lease an image for ever, and probe
+            # targets or results may have been lost too.
             return paths.IMAGES
         case _:
             return None
@@ -549,7 +549,7 @@ def initial(state: PodState, now: Instant, in_flight: tuple[OpId, ...]) -> PodSt
 
 
 def blank(state: PodState, as_of: Instant) -> PodState:
-    """Return the state of a pod of which neither ledger nor runtime held anything at `as_of`: nothing is to be recalled."""
+    """Return the state of a pod that was in neither ledger nor runtime at `as_of`: it needs no recall."""
     nothing = RuntimePod(uid=state.uid, name="", namespace="")
     return replace(change_view(state, observed=nothing, as_of=as_of), remembered=PodMemo())
 
@@ -562,9 +562,9 @@ def begin(
     in_flight: tuple[OpId, ...],
     hooks: tuple[OpId, ...] = (),
 ) -> Decision[PodState]:
-    """Begin an incarnation: look again at everything, and be told what is seen of the pod.
+    """Begin an incarnation: read everything again and subscribe to observations of the pod.
 
-    Of what is still under way, nobody knows any more what the calls of `hooks` were for: they might never end.
+    The calls `hooks` of the incarnation before are cancelled: their purpose is lost and they might never end.
     """
     state = change_calls(initial(state, now, in_flight), to_cancel=hooks)
     first = decide(state, None, now, wall, new_op)

@@ -1,7 +1,7 @@
-"""What a pod remembers of its hooks: marks that survive a restart of the agent, and runs that do not.
+"""A pod's hooks: records that survive a restart of the agent, and runs that do not.
 
-A mark costs nothing where there is no hook. It is written with the page of the pod that is written anyway: one of a
-postStart hook before the container is made, one of a preStop hook with the kill or right before the hook begins.
+A record is part of the pod's memo: that of a postStart hook is written before its container is created, that of a
+preStop hook with the kill or right before the hook begins.
 """
 
 from enum import StrEnum
@@ -19,10 +19,10 @@ class HookKind(StrEnum):
 
 
 class HookRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What has to be known of one hook of one instance, by container name and attempt.
+    """A hook of one instance, by container name and attempt.
 
-    POST_START: there from before the container is made until the hook went well. PRE_STOP: there from before the hook
-    begins until the instance has ended.
+    POST_START: from before the container is created until the hook succeeded. PRE_STOP: from before the hook begins until
+    the instance has ended.
     """
 
     kind: HookKind
@@ -31,21 +31,21 @@ class HookRecord(msgspec.Struct, frozen=True, kw_only=True):
     begun_at: WallNs = 0
     """PRE_STOP: when the grace of this stop began."""
     grace_s: int = 0
-    """PRE_STOP: what the stop was given."""
+    """PRE_STOP: the grace of the stop."""
     why: str = ""
     """PRE_STOP: the message of the stop's event."""
     pause: bool = False
-    """It only waits: after a restart of the agent it goes on where it was."""
+    """It is a sleep: after a restart of the agent it goes on."""
     again: bool = False
-    """PRE_STOP: a restart of the agent interrupted it, and it was begun once more; that is not done twice."""
+    """PRE_STOP: it was begun again after a restart of the agent; that is done once."""
     ended: bool = False
-    """PRE_STOP: it is over, however it went."""
+    """PRE_STOP: it has ended, with success or not."""
     failure: str = ""
-    """POST_START: it failed in this way, and the container is to be stopped."""
+    """POST_START: the error after which the container is stopped."""
 
 
 class HookRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A hook under way, beside whatever stage is."""
+    """A running hook, beside the stages."""
 
     kind: HookKind
     container: str
@@ -53,12 +53,12 @@ class HookRun(msgspec.Struct, frozen=True, kw_only=True):
     instance: str
     """Id of the container."""
     op: OpId | None = None
-    """None: it only waits, and needs no call."""
+    """None: it is a sleep, which needs no call."""
     since: Instant
     until: Instant | None = None
-    """When a pause is over, or a preStop hook is given up; None: until it ends by itself."""
+    """When a sleep ends or a preStop hook times out; None: no time limit."""
     grace_s: int = 0
-    """PRE_STOP: of the stop that it belongs to; one with less gives it up."""
+    """PRE_STOP: the grace of its stop; a stop with less cancels it."""
     what: str = ""
     """What it does, in words."""
     plain: bool = False
@@ -69,7 +69,7 @@ HookRecords = tuple[HookRecord, ...]
 
 
 def hook_record_of(records: HookRecords, kind: HookKind, container: str, attempt: int) -> HookRecord | None:
-    """Return the mark of one instance's hook, None when there is none."""
+    """Return the record of one instance's hook, None without one."""
     for record in records:
         if record.container == container and record.attempt == attempt and record.kind is kind:
             return record
@@ -77,25 +77,25 @@ def hook_record_of(records: HookRecords, kind: HookKind, container: str, attempt
 
 
 def with_hook_record(records: HookRecords, record: HookRecord) -> HookRecords:
-    """Return the marks with this one in place of its last version."""
+    """Return the records with this one in place of its last version."""
     return tuple(sorted((*without_hook_record(records, record), record), key=order))
 
 
 def without_hook_record(records: HookRecords, record: HookRecord) -> HookRecords:
-    """Return the marks without the one of the same hook of the same instance."""
+    """Return the records without that of the same hook of the same instance."""
     return tuple(other for other in records if order(other) != order(record))
 
 
 def order(record: HookRecord) -> tuple[str, int, str]:
-    """Return what tells marks apart."""
+    """Return the key of a record."""
     return record.container, record.attempt, record.kind.value
 
 
 def recalled_hook_records(records: HookRecords, *, killed: bool) -> HookRecords:
-    """Return the marks as a new life of the agent takes them.
+    """Return the records for a new life of the agent.
 
-    A preStop hook that was under way is begun once more, as a kubelet does, but for the end of a pod no third time. A
-    pause goes on where it was.
+    An interrupted preStop hook is begun once more, as by a kubelet, but at the end of a pod no third time. A sleep goes
+    on.
     """
     kept: list[HookRecord] = []
     for record in records:

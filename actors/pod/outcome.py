@@ -1,4 +1,4 @@
-"""What an operation's outcome teaches a pod: the runtime's new view, holds after failures, events, what was tried."""
+"""Absorb the outcomes of calls: the runtime's new view, back-off after failures, events, tries for `explain`."""
 
 from typing import TypeVar
 
@@ -91,15 +91,15 @@ LOST = {
     MEMO_SECTION: "the agent's record of the pod is lost: restart counts and back-off may start again",
     STATUS_SECTION: "the last status of the pod is lost: it is rebuilt from what the runtime shows",
 }
-"""What a page of each section that cannot be read means to its pod."""
+"""What the loss of a record means to its pod, for each section."""
 
 REWRITE_S = 10.0
-"""Between tries to write to a ledger that takes nothing."""
+"""Time between retries of a failed write to the ledger."""
 REFUSED_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
-"""Of a call that the runtime refused: what is to change first takes its time."""
+"""Of a call that the runtime refused: a change of what it refuses takes its time."""
 
 UNCHANGING_CALLS = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
-"""Calls that change nothing of the pod: their success says nothing about a change that failed."""
+"""Calls that change nothing of the pod: their success does not end a back-off after a failed change."""
 
 STARTING = (
     MakePodFolders,
@@ -112,10 +112,10 @@ STARTING = (
     CreateContainer,
     StartContainer,
 )
-"""Calls that only a pod that is to run makes."""
+"""Calls that only a pod that should run makes."""
 
 ON_CONTAINER = (PrepareContainer, PrepareSubPath, CreateContainer, StartContainer, RemoveContainer)
-"""Calls whose failure holds up their container only."""
+"""Calls whose failure delays their container only."""
 
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     # Call -> waiting reason, event reason, event text before the error.
@@ -136,7 +136,7 @@ FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
 
 
 def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -> PodState:
-    """Take in how a call of the stage in flight, or of a hook, ended; one that is not in flight any more is ignored."""
+    """Absorb the outcome of a call of the stage in flight, of a hook, or of an earlier incarnation."""
     after_hook = absorb_hook(state, outcome, now, wall)
     if after_hook is not None:
         return after_hook
@@ -162,7 +162,7 @@ def absorb_outcome(state: PodState, outcome: Outcome, now: Instant, wall: WallNs
 def host_answered(  # noqa: C901  # one case per call
     state: PodState, call: msgspec.Struct, result: msgspec.Struct | None, now: Instant, wall: WallNs
 ) -> PodState:
-    """Take in what the host did or read."""
+    """Absorb what the host did or read."""
     match call:
         case Recall():
             return recalled_entry(state, call, result, wall)
@@ -195,10 +195,10 @@ def host_answered(  # noqa: C901  # one case per call
 
 
 def without_past_failures(state: PodState, flight: Flight) -> PodState:
-    """Forget failed tries once a whole stage went well that shows that they are over.
+    """Return the state without a back-off after a whole stage succeeded that shows that the trouble is over.
 
     One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
-    neither may make the next failure look like the first.
+    neither may reset the count of failures.
     """
     held = backoff_key_of(state, flight)
     key = held if held in (PRUNING, RESIZING) else ""
@@ -212,7 +212,7 @@ def without_past_failures(state: PodState, flight: Flight) -> PodState:
 
 
 def backoff_key_of(state: PodState, flight: Flight) -> str:
-    """Return what a failure of this call holds up: its container, only the pruning, or the whole pod."""
+    """Return the key of the back-off after a failure of this call: its container, one of `NON_BLOCKING`, or the pod."""
     call, name = flight.what.call, flight.what.container
     if isinstance(call, ON_CONTAINER) and name:
         return name
@@ -226,9 +226,9 @@ def backoff_key_of(state: PodState, flight: Flight) -> str:
 
 
 def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
-    """Take in what the runtime shows.
+    """Absorb what the runtime shows.
 
-    As long as the spec is not known no status keeps what is shown no more, so the numbers of what went are kept here.
+    Without a spec there is no status that keeps the numbers of removed instances, so the memo keeps them.
     """
     shown = {one.id for one in view.containers}
     before = state.observed.containers if state.observed is not None else ()
@@ -236,7 +236,7 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     if gone and state.desired is None and isinstance(state.life, Syncing):
         state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
     if isinstance(state.life, Finished) and state.life.ungrouped and is_alive(view):
-        # What came back after the end brought its cgroup with it.
+        # A container that started after the end has its cgroup again.
         state = replace(state, life=replace(state.life, ungrouped=False))
     view = with_known_ends(not_back(state.observed, view), state.observed, state.base)
     return change_view(state, observed=view, as_of=as_of)
@@ -245,7 +245,7 @@ def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
 def runtime_answered(  # noqa: C901  # one case per call
     state: PodState, flight: Flight, outcome: Outcome, view: RuntimePod, wall: WallNs
 ) -> PodState:
-    """Take in the runtime's view after a call: nobody waits for the next relist."""
+    """Absorb the runtime's view after a call, without waiting for the next relist."""
     before = state.observed
     inspected = isinstance(flight.what.call, InspectPod)
     as_of = outcome.started_at if inspected else outcome.ended_at
@@ -261,7 +261,7 @@ def runtime_answered(  # noqa: C901  # one case per call
     newest = newest_of(before, name)
     match flight.what.call:
         case CreateContainer():
-            # The next instance gets files of its own, and the node's may have changed by then.
+            # The next instance gets its own files, and the node's may have changed by then.
             record = replace(state.container(name), prepared=None, bound=())
             state = with_container(change_setup(state, files=None), name, record)
             return with_event(state, wall, "Normal", "Created", "Container created", name)
@@ -283,20 +283,20 @@ def runtime_answered(  # noqa: C901  # one case per call
 
 
 def stopped_sandbox(state: PodState, sandbox_id: str) -> PodState:
-    """Return the state that does not stop this sandbox again, unless it should become ready."""
+    """Return the state in which this sandbox is not stopped again unless it becomes ready."""
     shown = {one.id for one in state.observed.sandboxes} if state.observed is not None else set()
     return change_view(state, stopped=tuple(sorted({*state.view.stopped, sandbox_id} & shown)))
 
 
 def linked_log(state: PodState, container_id: str) -> PodState:
-    """Return the state that does not link this container's log again, whether there was something to link or not."""
+    """Return the state in which this container's log is not linked again."""
     return with_instance(state, container_id, replace(state.instance(container_id), linked=True))
 
 
 def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
-    """Take in that the sandbox is there: tell what was cut when it was configured.
+    """Absorb the creation of a sandbox, with an event for each warning of its configuration.
 
-    The node's files that it was made with serve its first container too; for the next one they are read anew.
+    Its first container uses the same node files; for the next one they are read again.
     """
     if again:
         text = "Pod sandbox changed, it will be killed and re-created."
@@ -308,7 +308,7 @@ def made_sandbox(state: PodState, wall: WallNs, *, again: bool) -> PodState:
 
 
 def with_message_read(state: PodState, call: ReadEnding, message: str) -> PodState:
-    """Return the state that knows the last words of the instance that left them."""
+    """Return the state with the termination message of the instance that the call read it of."""
     for one in state.observed.containers if state.observed is not None else ():
         record = state.instance(one.id)
         if record.termination_message is None and termination_message_call(state.uid, one) == call:
@@ -317,7 +317,7 @@ def with_message_read(state: PodState, call: ReadEnding, message: str) -> PodSta
 
 
 def started_container(state: PodState, container_id: str, name: str, wall: WallNs) -> PodState:
-    """Take in that a start returned: the container runs, or its command could not be run."""
+    """Absorb a returned start: the container runs, or its command could not be run."""
     newest = newest_of(state.observed, name)
     state = without_call_backoff(state, name)
     refused = (
@@ -329,7 +329,7 @@ def started_container(state: PodState, container_id: str, name: str, wall: WallN
 
 
 def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None, wall: WallNs) -> PodState:
-    """Take in one page of the ledger; one that is damaged or does not decode is told and counts as absent."""
+    """Absorb one record of the ledger; one that is damaged or does not decode counts as absent, with an event."""
     assert isinstance(result, Recalled)
     page = decoded(result.data, PodStatus if call.section == STATUS_SECTION else PodMemo)
     damaged = result.damaged
@@ -339,7 +339,7 @@ def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None,
         text = f"{damaged}; {LOST[call.section]}"
         state = with_event(state, wall, "Warning", "LedgerDamaged", text)
     if call.section == STATUS_SECTION:
-        # The status of an earlier life of the same UID must not count: only one whose memo is there does.
+        # A status without a memo is of an earlier life of the same UID and must not count.
         if not isinstance(page, PodStatus):
             return state
         view = with_known_ends(state.observed, None, page) if state.observed is not None else None
@@ -349,7 +349,7 @@ def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None,
 
 
 def decoded(data: bytes | None, kind: type[T]) -> T | None:
-    """Decode a page of the ledger, None when there is none or it is of an unknown shape."""
+    """Decode a record of the ledger, None when there is none or its shape is unknown."""
     if data is None:
         return None
     try:
@@ -362,7 +362,7 @@ def decoded(data: bytes | None, kind: type[T]) -> T | None:
 
 
 def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall: WallNs) -> PodState:
-    """Take in a failure: what to look at, who waits how long, what to tell."""
+    """Absorb a failure: what must be inspected, the back-off, the event."""
     call, name = flight.what.call, flight.what.container
     cancelled = failure.kind is FailureKind.CANCELLED and flight.cancelled
     if flight.what.port == "runtime":
@@ -376,7 +376,7 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     if isinstance(call, LinkContainerLog):
         return linked_log(with_event(state, wall, "Warning", "FailedLinkLog", failure.message), name)
     if isinstance(call, ReadEnding):
-        # Nobody waits for last words: that they cannot be read is all that is known of them.
+        # Nothing is retried for a termination message: the error takes its place.
         return with_message_read(state, call, f"Error on reading termination log: {failure.message}")
     state = without_uncertain(state, call, failure, name)
     failure = concealed(call, failure)
@@ -385,7 +385,7 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
     text = (event_prefix(call) or text) + unnumbered(failure.message, call, name)
     told = with_event(state, wall, "Warning", event, text, name)
     if isinstance(call, STARTING) and not isinstance(state.life, Syncing):
-        # It was killed meanwhile: nobody is going to try that again, and a sandbox that is not needed is no trouble.
+        # It was killed meanwhile: nothing is retried, and a sandbox that is no longer needed is no problem.
         return state if isinstance(call, RunSandbox) else told
     state = told
     held = backoff_key_of(state, flight)
@@ -407,13 +407,13 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
 
 
 def without_uncertain(state: PodState, call: msgspec.Struct, failure: Failure, name: str) -> PodState:
-    """Return the state without what is not sure any more after a call failed."""
+    """Return the state without what a failed call makes uncertain."""
     match call:
         case CreateContainer():
             state = without_parts(state, name)
             return without_image(state, name) if failure.reason == IMAGE_MISSING else state
         case RemovePodFolders():
-            # A volume in the way may be one that nobody remembers.
+            # A volume that is in the way may be one that the memo does not know.
             life = replace(state.life, unmounted=False) if isinstance(state.life, Finished) else state.life
             return replace(state, memo=replace(state.memo, volumes=True), life=life)
         case UpdateContainer():
@@ -423,19 +423,19 @@ def without_uncertain(state: PodState, call: msgspec.Struct, failure: Failure, n
 
 
 def unnumbered(text: str, call: msgspec.Struct, name: str) -> str:
-    """Return an error with the container's name for its id, so that the same trouble of two instances is counted as one."""
+    """Return an error with the container's name for its id, so that equal errors of two instances are counted as one."""
     identity = getattr(call, "container_id", "").rpartition("/")[2]
     return text.replace(identity, name) if identity and name else text
 
 
 def next_try(before: Retry, call: msgspec.Struct, failure: Failure, now: Instant) -> Retry:
-    """Return when a call that failed is made again, `before` being the failures in a row before this one."""
+    """Return the next try of a failed call; `before` has the failures in a row before this one."""
     retry = before.after(now, retry_policy(call, failure))
     return replace(retry, at=now) if is_image_gone(failure) and retry.failures == 1 else retry
 
 
 def retry_policy(call: msgspec.Struct, failure: Failure) -> RetryPolicy:
-    """Return how a call that failed is repeated: what was refused slowly, the rest soon."""
+    """Return the back-off of a failed call: refused calls are retried slowly, the rest soon."""
     if isinstance(call, VOLUME_CALLS):
         return VOLUME_RETRY
     refused = failure.kind in (FailureKind.REJECTED, FailureKind.DENIED) and not is_image_gone(failure)
@@ -443,14 +443,14 @@ def retry_policy(call: msgspec.Struct, failure: Failure) -> RetryPolicy:
 
 
 def is_image_gone(failure: Failure) -> bool:
-    """Tell whether a container could not be made because its image was removed meanwhile: it is fetched again at once."""
+    """Return whether a container could not be created because its image was removed meanwhile: it is pulled again at once."""
     return failure.reason == IMAGE_MISSING
 
 
 def after_failed_write(
     state: PodState, call: Remember, failure: Failure, now: Instant, wall: WallNs
 ) -> PodState:
-    """Go on without the ledger, say so, and write again later: a full disk must not keep a pod from being stopped."""
+    """Continue without the ledger, with an event, and retry the write later: a full disk must not delay a stop."""
     text = f"cannot write the ledger; a restart of the agent may forget this step: {failure.message}"
     state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
     remembered = msgspec.msgpack.decode(call.data, type=ready(PodMemo))
@@ -461,7 +461,7 @@ def after_failed_write(
 
 
 def with_tried(state: PodState, flight: Flight, outcome: Outcome, now: Instant) -> PodState:
-    """Return the state that remembers this try, for `explain`."""
+    """Return the state with this call in `tried`, for `explain`."""
     brief = getattr(flight.what.call, "brief", None)
     what = brief() if callable(brief) else type(flight.what.call).__name__
     result = outcome.failure.brief() if outcome.failure else f"ok in {max(0.0, now - flight.since):.3f} s"

@@ -1,13 +1,13 @@
-"""Choose the next stage of a pod: the calls that may run side by side now, or what is waited for and until when.
+"""Choose the next stage of a pod: the calls that may run side by side now, or the next wait and its end.
 
 Pure and level-triggered: sees the state, no message. `explain` shows its output on the live state.
 
 ```text
 Recalling     recall memo, recall status, inspect                       (side by side)
 Syncing       the first of `SYNC_STEPS` that has something to do, or to wait for
-Terminating   remember the kill -> stop containers (side by side) -> read last words -> stop sandboxes -> inspect: proof
-Terminated    remember that it is over -> remove its volumes
-Finished      stop what came back; volumes; if deleted: sandboxes -> cgroup -> folders and logs -> forget
+Terminating   record the kill -> stop containers (side by side) -> read termination messages -> stop sandboxes -> inspect
+Terminated    record the end -> remove its volumes
+Finished      stop what started late; volumes; if deleted: sandboxes -> cgroup -> folders and logs -> ledger record
 ```
 """
 
@@ -106,14 +106,14 @@ def next_stage(situation: Situation) -> Stage:
 
 
 def rewriting(state: PodState) -> Stage | None:
-    """Return the stage that writes what the ledger did not take, None when it took all."""
+    """Return the stage that retries a failed write to the ledger, None when none failed."""
     if state.rewrite_at is None or isinstance(state.life, Gone) or state.remembered is None:
         return None
     return remember(state, state.memo, "retrying a failed write to the ledger")
 
 
 def stage_of_life(situation: Situation) -> Stage:
-    """Choose the stage that the pod's life asks for."""
+    """Choose the stage for the pod's life."""
     state, now, wall = situation.state, situation.now, situation.wall
     match state.life:
         case Recalling():
@@ -137,7 +137,7 @@ def stage_of_life(situation: Situation) -> Stage:
 
 
 def recall(state: PodState, now: Instant) -> Stage:
-    """Ask what the ledger and the runtime know."""
+    """Read ledger and runtime."""
     held = paused(state, now)
     if held:
         return held
@@ -164,12 +164,12 @@ def sync(situation: Situation) -> Stage:
 
 
 def wait_for_spec(situation: Situation) -> Stage | None:
-    """Wait for a source to say what the pod is to be."""
+    """Wait for the pod's spec."""
     return Stage(why="waiting for its spec") if situation.effective is None else None
 
 
 def inspect(situation: Situation) -> Stage | None:
-    """Look at what the runtime shows, where that is not known for sure."""
+    """Inspect the runtime where its state is uncertain."""
     state = situation.state
     if state.observed is not None and not state.view.must_inspect:
         return None
@@ -177,31 +177,28 @@ def inspect(situation: Situation) -> Stage | None:
 
 
 def refuse_unsupported(situation: Situation) -> Stage | None:
-    """Wait for a spec that can be run here."""
+    """Wait for a supported spec."""
     return refusal(situation.state)
 
 
 def back_off(situation: Situation) -> Stage | None:
-    """Wait after a failed try of the pod as a whole."""
+    """Wait out the back-off of the pod as a whole."""
     return paused(situation.state, situation.now)
 
 
 def read_termination_messages(situation: Situation) -> Stage | None:
-    """Read the last words of containers that ended."""
+    """Read the termination messages of ended containers."""
     return termination_message_reads(situation.state)
 
 
 def leave_former_cgroup(situation: Situation) -> Stage | None:
-    """Stop what is in a cgroup that is the pod's no more.
-
-    It cannot be moved alive.
-    """
+    """Stop what runs in a former cgroup of the pod: it cannot be moved alive."""
     state, now, wall = situation.state, situation.now, situation.wall
     old = former_group(state)
     if not old:
         return None
     why = f"its cgroup changes from {old} to {state.memo.cgroup_parent}"
-    # What is written meanwhile must go on naming the cgroup that is to be left.
+    # The memo must keep the former cgroup until nothing runs there.
     memo = msgspec.structs.replace(state.memo, cgroup_parent=old)
     there = msgspec.structs.replace(state, memo=memo)
     leave = tuple(container_stop(one, own_grace_s(situation.pod)) for one in running(situation.observed))
@@ -213,7 +210,7 @@ def leave_former_cgroup(situation: Situation) -> Stage | None:
 
 
 def set_up(situation: Situation) -> Stage | None:
-    """Make the pod's folders and cgroup, write its first memo."""
+    """Create the pod's folders and cgroup, write its first memo."""
     state = situation.state
     if state.setup.folders and is_grouped(state, situation.resize_steps):
         return None
@@ -226,7 +223,7 @@ def mount_volumes(situation: Situation) -> Stage | None:
 
 
 def renew_sandbox(situation: Situation) -> Stage | None:
-    """Tear down what is left of the old sandbox, then make the new one if it would have anything to run."""
+    """Stop the old sandbox, then create a new one if a container would run in it."""
     verdict = situation.sandbox
     if not verdict.needed:
         return None
@@ -258,77 +255,77 @@ def renew_sandbox(situation: Situation) -> Stage | None:
 
 
 def restart_all_containers(situation: Situation) -> Stage | None:
-    """Restart every container in place, where a rule of one that ended asks for it."""
+    """Restart every container in place, where the restart rule of an ended one asks for it."""
     return restart_all(situation)
 
 
 def end_pod(situation: Situation) -> Stage | None:
-    """End a pod that only its init containers or sidecars keep from being over."""
+    """End a pod of which only sidecars run, or whose init container failed for good."""
     return ended_stage(situation.progress)
 
 
 def remove_old_init_containers(situation: Situation) -> Stage | None:
-    """Remove what init containers left in an earlier sandbox."""
+    """Remove the init containers of an earlier sandbox."""
     return purge_init_containers(situation, situation.sandbox.current_id)
 
 
 def remove_dropped_containers(situation: Situation) -> Stage | None:
-    """Remove what is left of containers that the spec has no more."""
+    """Remove ended containers that are no longer in the spec."""
     return remove_dropped(situation.state, situation.pod, situation.now)
 
 
 def prune_instances(situation: Situation) -> Stage | None:
-    """Remove the records of what ended before the last instances."""
+    """Remove dead instances, except the last two of each container."""
     state, now = situation.state, situation.now
     pruning = state.call_backoff(PRUNING)
     outdated = prunable(state, situation.pod, situation.observed, situation.sandbox.current_id)
     if not outdated or (pruning is not None and now < pruning.retry.at):
         return None
-    stage = Stage(calls=outdated, why="removing dead containers, except the last of each name")
+    stage = Stage(calls=outdated, why="removing old containers and sandboxes")
     return stage if spaced(state, stage, now).calls else None
 
 
 def record_restarts(situation: Situation) -> Stage | None:
-    """Write down what is stopped only to be started again."""
+    """Record which containers are stopped to be restarted."""
     return restarts_to_record(situation) if situation.containers_to_stop else None
 
 
 def stop_containers(situation: Situation) -> Stage | None:
-    """Stop containers that are not to run on: changed, ill, dropped, or to be restarted for a resize."""
+    """Stop containers that must not run on: changed, failed a probe, dropped, or restarted for a resize."""
     stopping = outgoing_stops(situation)
     return stopping if stopping is not None and stopping.calls else None
 
 
 def resize_in_place(situation: Situation) -> Stage | None:
-    """Give what runs, and the pod's cgroup, the amounts that they are to have now."""
+    """Resize running containers and the pod's cgroup in place."""
     state, now, due = situation.state, situation.now, situation.resize_steps
     confining = resize_stage(state, due, now) or retry_limits(state, situation.pod, due, now)
     return confining if confining and spaced(state, confining, now).calls else None
 
 
 def start_container(situation: Situation) -> Stage | None:
-    """Bring up the next container that is due, in spec order."""
+    """Start the next container, in spec order."""
     return start_next(situation)[0]
 
 
 def tidy_up(situation: Situation) -> Stage | None:
-    """Link the logs of what runs, write down which hooks are done."""
+    """Link container logs, record which hooks are done."""
     return link_logs_and_record_hooks(situation.state, situation.observed)
 
 
 def await_start(situation: Situation) -> Stage | None:
-    """Wait for what holds up the containers that are due."""
+    """Wait for what delays the containers to start."""
     _, stuck = start_next(situation)
     return waiting_stage(situation.waits, stuck) if situation.waits or stuck else None
 
 
 def await_stops(situation: Situation) -> Stage | None:
-    """Wait for hooks of what is to be stopped."""
+    """Wait for the hooks of containers to stop."""
     return outgoing_stops(situation)
 
 
 def rest(situation: Situation) -> Stage:
-    """Do nothing: wait for an init container or a probe, if for anything."""
+    """Wait for an init container or a probe, or for nothing."""
     awaited = awaited_stage(situation)
     beside = situation.progress.awaited in {one.name for one in sidecars(situation.pod.spec)}
     unready = unready_text(situation.state, situation.now)
@@ -362,11 +359,11 @@ SYNC_STEPS: tuple[Callable[[Situation], Stage | None], ...] = (
     await_stops,
     rest,
 )
-"""What a pod that is to run needs, in this order: the first step with a stage is the next one."""
+"""The steps of a sync in this order: the first one that returns a stage is next."""
 
 
 def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
-    """Return the next step of starting a container, None when there is none, and what others are stuck at."""
+    """Return the stage that starts a container, None without one, and the waits of containers that cannot be started."""
     state, now = situation.state, situation.now
     waiting = {wait.container for wait in situation.waits}
     reach, stuck = within_reach(state, situation.pod, now)
@@ -383,7 +380,7 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
 
 
 def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
-    """Do what has to be done once in the life of an actor, before its first container.
+    """Return the stage that sets the pod up: once for each incarnation, before its first container.
 
     The folder comes before the cgroup: on a full disk it is all that names the pod to the next life of the agent.
     """
@@ -402,7 +399,7 @@ def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
 
 
 def termination_message_reads(state: PodState) -> Stage | None:
-    """Return the stage that reads the last words of what ended, None when all are known."""
+    """Return the stage that reads the termination messages of ended containers, None when all are known."""
     if not state.node.confined or state.observed is None:
         return None
     calls = tuple(
@@ -415,9 +412,9 @@ def termination_message_reads(state: PodState) -> Stage | None:
 
 
 def outgoing_stops(situation: Situation) -> Stage | None:
-    """Return the stop of what is not to run on, or the wait for its hooks; None when all is to run on.
+    """Return the stop of containers that must not run on, or the wait for their hooks; None without any.
 
-    Turns are for the end of a pod: what is replaced while the rest runs on waits for none.
+    The order of stops is for the end of a pod: a container that is replaced meanwhile waits for no other.
     """
     leave = situation.containers_to_stop
     why = "stopping containers that must not run on"
@@ -425,7 +422,7 @@ def outgoing_stops(situation: Situation) -> Stage | None:
 
 
 def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[str], list[Stage]]:
-    """Return the containers that may be started, and the wait of the others: for the postStart hook of one before them."""
+    """Return the names that may be started, and the wait of the others: for the postStart hook of one before them."""
     containers = in_order(pod.spec)
     for index, container in enumerate(containers):
         record = blocking_hook(state, container)
@@ -441,7 +438,7 @@ def within_reach(state: PodState, pod: v1.Pod, now: Instant) -> tuple[frozenset[
 
 
 def link_logs_and_record_hooks(state: PodState, observed: RuntimePod) -> Stage | None:
-    """Return what is done once nothing else is due: link the logs of what runs, write down which hooks are done."""
+    """Return the stage that links container logs or records which hooks are done, None when both are done."""
     links = log_links(state, observed)
     if links:
         return Stage(calls=links, why="linking container logs")
@@ -452,7 +449,7 @@ def link_logs_and_record_hooks(state: PodState, observed: RuntimePod) -> Stage |
 
 
 def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
-    """Return the calls that link the logs of what runs, where collectors of logs look for them."""
+    """Return the calls that link the logs of running containers into the folder that log collectors read."""
     if not state.node.confined:
         return ()
     return tuple(
@@ -471,7 +468,7 @@ def log_links(state: PodState, observed: RuntimePod) -> tuple[PortCall, ...]:
 
 
 def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
-    """Stop everything, prove it, in this order: durable intent, containers, sandboxes, proof."""
+    """Stop everything: record the kill, stop containers, then sandboxes, then inspect to prove it."""
     left_s = grace_left_s(kill, wall)
     leave = tuple(container_stop(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
@@ -486,7 +483,7 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     why = f"stopping its containers, {left_s} s of grace period left"
     stopping = stops(state, leave, now, wall, why=why, sidecars_last=sidecars_last)
     if stopping is not None:
-        # Hooks have alarms of their own; a sidecar waits for its turn no longer than this.
+        # Hooks have alarms of their own; a sidecar waits for other containers no longer than this.
         timed = sidecar_names(state) and sidecars_last
         used_up = now + (kill.stop_by - wall) / NS if timed else None
         return msgspec.structs.replace(stopping, wake_at=used_up)
@@ -500,9 +497,9 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
 
 
 def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Stage:
-    """Remove everything of a deleted pod, what the runtime has of an evicted one; keep records and logs of any other.
+    """Remove everything of a deleted pod, the runtime's records of an evicted one; keep records and logs of any other.
 
-    Where the node is short of disk nothing but the status is kept.
+    Under disk pressure only the status is kept.
     """
     kill = life.kill
     if state.observed is None or state.view.must_inspect:
@@ -538,7 +535,7 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
 
 
 def clear_node(state: PodState, life: Finished, reason: str = "") -> Stage | None:
-    """Return the stage that removes a pod's cgroup and then its folders, which tell of the cgroup; None when both are gone."""
+    """Return the stage that removes a pod's cgroup, then its folders, which record the cgroup; None when both are removed."""
     groups = () if life.ungrouped else groups_to_remove(state)
     if groups:
         return Stage(calls=groups, why=f"removing its cgroup{reason}")
@@ -548,25 +545,25 @@ def clear_node(state: PodState, life: Finished, reason: str = "") -> Stage | Non
 
 
 def leave_nothing(state: PodState, life: Finished) -> Stage:
-    """Remove what the node holds of a deleted pod that the runtime has nothing of any more."""
+    """Remove what the node has of a deleted pod after the runtime's records: cgroup, folders, logs, ledger record."""
     cleared = clear_node(state, life)
     if cleared:
         return cleared
-    # The page goes last: it is what tells the next life of the agent that there is something left to remove. Durably,
-    # as it was written: a static pod comes back under its UID, and a power failure would end its next life with this one's end.
+    # The record goes last: from it the next life of the agent knows that it must clean up. Durably, as it was written:
+    # a static pod comes back under its UID, and after a power failure the old record would end it at once.
     forget = Forget(section=MEMO_SECTION, key=state.uid, durable=True)
     return Stage(calls=(host_call("ledger", forget),), why="removing its record from the ledger")
 
 
 def folder_removal(state: PodState) -> PortCall:
     """Return the call that removes a pod's folders and logs."""
-    # A page that was lost, of a pod whose sandbox is gone: its logs are found by its UID.
+    # The record was lost and the sandbox is gone: the logs are found by UID.
     logs = state.memo.log_directory
     return host_call("podfiles", RemovePodFolders(uid=state.uid, log_directory=logs, find_logs=not logs))
 
 
 def stop_again(state: PodState, kill: Kill, wall: WallNs) -> Stage:
-    """Stop what runs of a pod whose life is over."""
+    """Stop containers or sandboxes that started after the end of the pod."""
     alive = running(state.observed)
     if alive:
         calls = tuple(stop(state, c, grace_left_s(kill, wall)) for c in alive)

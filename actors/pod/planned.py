@@ -1,6 +1,6 @@
-"""A pod's situation with what follows from it: the stage that comes next, and the status to publish.
+"""A pod's situation with the next stage and the status to publish.
 
-The status is a projection: it is made once, after the stage was chosen, and no stage is chosen by it.
+The status is a projection: it is composed once, after the stage was chosen, and no stage depends on it.
 """
 
 from functools import cached_property
@@ -23,16 +23,16 @@ PREEMPTED = "Pod was preempted by Kubelet to accommodate a critical pod."
 
 
 class Planned(Situation):
-    """One pod at one moment, and what follows."""
+    """One pod at one moment, with its next stage and status."""
 
     @cached_property
     def stage(self) -> Stage:
-        """What comes next, as if no call were in flight."""
+        """The next stage, as if no call were in flight."""
         return next_stage(self)
 
     @cached_property
     def status(self) -> PodStatus:
-        """What is to be published; before the recall, and of a pod that no source describes, what was published last."""
+        """The status to publish; before the recall, and without a spec, the one that was published last."""
         state, pod = self.state, self.effective
         if pod is None or isinstance(state.life, Recalling):
             return state.base
@@ -75,7 +75,7 @@ class Planned(Situation):
 
 
 def disruption_of(kill: Kill | None) -> str | None:
-    """Return what the condition of a pod says that the node ends for its own sake, None for any other."""
+    """Return the message of the condition DisruptionTarget, None for a pod without it."""
     if kill is None or not kill.disruption:
         return None
     return PREEMPTED if kill.cause is KillCause.PREEMPTED else kill.message

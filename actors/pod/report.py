@@ -1,4 +1,4 @@
-"""What became true between two states of a pod, for everybody who must know: no path can forget to say it."""
+"""Messages to other actors about what changed between two states of a pod: derived, so no path can forget one."""
 
 from actors.pod.container.image import wants_message
 from actors.pod.container.probe import probe_message
@@ -15,7 +15,7 @@ from api.messages.supervisor import PodLife, PodMoved
 
 
 def report(before: PodState, after: PodState, *, resend: Path | None = None) -> tuple[Action, ...]:
-    """Return what to tell whom; `resend` names an actor that lost what it knew and is told its level again."""
+    """Return the messages to send; `resend` names an actor that lost its state and gets every level again."""
     facts: list[Action] = []
     if after.desired is not None and not isinstance(after.life, Recalling):
         over = isinstance(after.life, Finished | Gone)
@@ -27,7 +27,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
             or resend == paths.STATUS
         ):
             facts.append(Tell(to=paths.STATUS, message=status_of(after, over=over)))
-    # Whoever waits for room counts on these: one that was lost is made good with the next update, as the images' are.
+    # Admission waits for these: the next update repeats a lost one, as for images.
     if progress_of(before) != progress_of(after) or resend in (paths.PODS, paths.IMAGES):
         life, confined, kept, leaving, deleted = progress_of(after)
         moved = PodMoved(
@@ -65,7 +65,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
 
 
 def progress_of(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
-    """Return a pod's life, what confines it, whether anything of it is kept or on its way out, and whether nothing is to stay."""
+    """Return life, generation of the confining update, whether files are kept, whether records are being removed, deletion."""
     kept = leaving = False
     if isinstance(state.life, Finished):
         observed = state.observed
@@ -76,7 +76,7 @@ def progress_of(state: PodState) -> tuple[PodLife, int, bool, bool, bool]:
 
 
 def event_messages(before: PodState, after: PodState, *, resend: bool) -> tuple[Action, ...]:
-    """Return what to tell of events: the new ones, that there is a pod to keep them of, or no more."""
+    """Return the messages to the EventRecorder: keep or release the pod, and new events."""
     facts: list[Action] = []
     begins = isinstance(before.life, Recalling) and not isinstance(after.life, Recalling)
     if begins or (resend and not isinstance(after.life, Gone)):
@@ -89,7 +89,7 @@ def event_messages(before: PodState, after: PodState, *, resend: bool) -> tuple[
 
 
 def is_stopped(state: PodState) -> bool:
-    """Tell whether the pod is proven stopped, so that whoever waits for that is told."""
+    """Return whether the pod is proven stopped: actors that wait for that get `PodKilled`."""
     return isinstance(state.life, Terminated | Finished | Gone)
 
 

@@ -36,16 +36,16 @@ STATUS_SECTION = "status"
 """Ledger section of `PodStatus`, owned by StatusManager; PodActors only recall it as the base of theirs."""
 
 PRUNING = "(pruning)"
-"""Key of the hold on removing outdated instances, which keeps nothing else waiting. No container can have this name."""
+"""Key of the back-off of removing old instances, which delays nothing else. No container can have this name."""
 
 RESIZING = "(resizing)"
-"""Key of the hold on in-place resizes, which keeps nothing else waiting."""
+"""Key of the back-off of in-place resizes, which delays nothing else."""
 
 LIMITING = "(limits)"
-"""Key of the hold on limits of the pod's cgroup that the kernel did not take, which keeps nothing else waiting."""
+"""Key of the back-off of cgroup limits that the kernel refused, which delays nothing else."""
 
 NON_BLOCKING = (PRUNING, RESIZING, LIMITING)
-"""Keys of holds that hold up nothing but themselves."""
+"""Keys of back-offs that delay nothing but themselves."""
 
 EVENT_LIMIT = 64
 TRIED_LIMIT = 16
@@ -58,29 +58,29 @@ class Kill(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: int
     asked_at: WallNs
     stop_by: WallNs
-    """When the grace is used up: the earliest that any of the kills asked for."""
+    """When the grace is over: the earliest of all kills."""
     own: bool = False
-    """The grace is the pod's own: one that comes before the pod is known learns it with the pod."""
+    """The grace is the pod's own; where the pod is not known yet it is set once it is."""
     asked_by: Path
     deleted: bool = False
     evict: bool = False
     disruption: bool = False
-    """The node ends the pod for its own sake: its status says so."""
+    """The status gets the condition DisruptionTarget."""
     reason: str = ""
     message: str = ""
 
 
 class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
-    """What neither the sources nor the runtime know: the ledger's page of one pod."""
+    """What neither sources nor runtime know: the ledger's record of one pod."""
 
     name: str = ""
     namespace: str = ""
     log_directory: str = ""
     kill: Kill | None = None
     terminated: bool = False
-    """Every container was proven stopped and its exit code published: nothing of it runs again."""
+    """Every container was proven stopped and its exit code published: none runs again."""
     cgroup_parent: str = ""
-    """The pod's own cgroup, which is to be removed with it; empty: none was asked for."""
+    """The pod's own cgroup, removed with it; empty: it has none."""
     backoffs: tuple[Backoff, ...] = ()
     restarting: bool = False
     """All containers are being restarted in place: none starts before every instance is removed."""
@@ -88,9 +88,9 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
     """Container, and the highest number of its instances whose records were removed before a newer one was made."""
     hooks: HookRecords = ()
     volumes: bool = False
-    """It had volumes, which are to be removed with it."""
+    """It had volumes, which must be removed with it."""
     renewed: tuple[str, ...] = ()
-    """Ids of the instances that are stopped to be restarted, however they end."""
+    """Ids of the instances that are restarted whatever their exit code."""
     outdated: str = ""
     """When an earlier life under the same UID began whose status was still there: that status is not of this one."""
 
@@ -99,7 +99,7 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
         return next((b for b in self.backoffs if b.container == container), None)
 
     def with_backoff(self, entry: Backoff) -> "PodMemo":
-        """Return a copy that remembers `entry`."""
+        """Return a copy with `entry`."""
         others = [b for b in self.backoffs if b.container != entry.container]
         return msgspec.structs.replace(
             self, backoffs=tuple(sorted((*others, entry), key=lambda b: b.container))
@@ -107,7 +107,7 @@ class PodMemo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recalling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Asking the ledger and the runtime what they know of the pod; nothing else is done before."""
+    """Reading ledger and runtime, before anything else is done."""
 
     kill: Kill | None = None
     """A kill that came meanwhile."""
@@ -124,11 +124,11 @@ class Terminating(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     kill: Kill
     proven_at: Instant | None = None
-    """When an inspection begun after the last stop showed nothing alive."""
+    """Start of an inspection, after the last stop, that showed nothing alive."""
 
 
 class Terminated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing runs; that is being made durable and cleaned up after."""
+    """Nothing runs; that is being recorded, and volumes removed."""
 
     kill: Kill
     unmounted: bool = False
@@ -144,13 +144,13 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     ungrouped: bool = False
     """The pod's cgroup was removed."""
     cleaned: bool = False
-    """The pod's folders and logs were removed: of what it had on disk only its page in the ledger is left."""
+    """The pod's folders and logs were removed; its ledger record is still there."""
     clear: bool = False
-    """What is kept of it is to be removed: the node is short of disk."""
+    """Remove what is kept of it: the node is under disk pressure."""
 
 
 class Gone(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Nothing is left of the pod."""
+    """Everything of the pod is removed."""
 
     kill: Kill
 
@@ -192,19 +192,19 @@ RETRY = RetryPolicy(base_s=1.0, limit_s=30.0)
 
 
 class CallBackoff(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits after failed tries: a container, with an empty name the whole pod, or `PRUNING`."""
+    """Back-off after failed calls of a container, of the whole pod (empty name), or of one of `NON_BLOCKING`."""
 
     container: str
     call: str
     """Class name of the call that failed last."""
     since: Instant
-    """When the first of these tries in a row failed."""
+    """When the first of these calls in a row failed."""
     retry: Retry
     reason: str
     """Waiting reason to publish."""
     message: str
     instance: str = ""
-    """Id of the instance that could not be started; it is removed before the next try."""
+    """Id of the instance that could not be started; it is removed before the retry."""
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -220,7 +220,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
-    """A volume that can be mounted, as it was asked for."""
+    """A volume that can be mounted, with its plan."""
 
     name: str
     plan: VolumePlan
@@ -228,41 +228,41 @@ class ReadyVolume(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundPart(msgspec.Struct, frozen=True, kw_only=True):
-    """A part of a volume that is bound for one mount of an instance that was not made yet."""
+    """A subPath that is prepared for one mount of an instance that is not created yet."""
 
     attempt: int
     part: SubPath
 
 
 class ContainerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one container of the pod beside its instances."""
+    """What is known of one container, apart from its instances."""
 
     call_backoff: CallBackoff | None = None
-    """What it waits for after failed tries."""
+    """Back-off after failed calls."""
     image: ImageReport | None = None
     """What the ImagePuller says of the image that its next instance needs."""
     image_tries: int = 0
-    """How often its image was gone when it was to be made."""
+    """How often its image was missing when it was created."""
     prepared: int | None = None
-    """The attempt whose files were written and which was not made yet."""
+    """The attempt whose files were written and that was not created yet."""
     bound: tuple[BoundPart, ...] = ()
 
 
 class InstanceRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one instance beside what the runtime shows of it; goes with it."""
+    """What is known of one instance beyond what the runtime shows; dropped with it."""
 
     linked: bool = False
     """Its log is linked, or cannot be."""
     termination_message: str | None = None
-    """What it left; None before it was read."""
+    """Its termination message; None before it was read."""
     taken: Resources | None = None
-    """The amounts that the runtime took for it since it was made."""
+    """The resources that the runtime accepted for it since it was created."""
     probes: tuple[ProbeChanged, ...] = ()
-    """What its probes say."""
+    """The results of its probes."""
 
 
 class PodEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """Something worth telling an operator; equal ones in a row are counted."""
+    """An event of the pod; equal ones are counted."""
 
     at: WallNs
     type: str
@@ -299,9 +299,9 @@ class WantedPod(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     generation: int = 0
     refusal: Refusal | None = None
-    """Why it is not to run here."""
+    """Why it was not admitted."""
     resize: Resize | None = None
-    """Why it does not have the amounts that its source asks for."""
+    """Why its resize is pending."""
 
 
 class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -312,50 +312,50 @@ class ObservedView(msgspec.Struct, frozen=True, kw_only=True):
     settled_at: Instant = float("-inf")
     """End of the last call on this pod: an observation begun before it is stale."""
     must_inspect: bool = False
-    """The last stage's outcome is not wholly known: inspect before deciding anything."""
+    """The outcome of the last stage is uncertain: inspect before deciding anything."""
     stopped: tuple[str, ...] = ()
-    """Ids of the sandboxes that are shown and that this incarnation had stopped: they hold no address and no port."""
+    """Ids of the shown sandboxes that this incarnation stopped: they have no address and no host port."""
 
 
 class NodeSetup(msgspec.Struct, frozen=True, kw_only=True):
     """What this incarnation made for the pod on the node, and read of it."""
 
     files: NodeFiles | None = None
-    """The node's files, read for what is being made; None when they are to be read anew."""
+    """The node's files as last read; None when they must be read again."""
     folders: bool = False
     grouped: str = ""
-    """The pod's cgroup, once it was made sure of."""
+    """The pod's cgroup, once it exists."""
     granted: CgroupLimits | None = None
-    """What the cgroup was given last."""
+    """The last limits of the cgroup."""
     granted_to: Pod | None = None
-    """The desired pod that it was given just that for."""
+    """The desired pod that these limits are for."""
     volumes: tuple[ReadyVolume, ...] = ()
 
 
 class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked of ports, and lately."""
+    """Calls on ports: in flight, and recently answered."""
 
     inflight: tuple[Flight, ...] = ()
     inherited: tuple[OpId, ...] = ()
-    """Calls that an earlier incarnation started and that are still in flight: nothing is started beside them."""
+    """Calls of an earlier incarnation that are still in flight: none is started beside them."""
     to_cancel: tuple[OpId, ...] = ()
-    """Calls of hooks that nobody waits for any more."""
+    """Calls of abandoned hooks."""
     asked: tuple[str, ...] = ()
-    """Ids of the containers that the stage in flight stops, or has stopped: what may join it are others."""
+    """Ids of the containers that the stage in flight stops or has stopped; only others may join it."""
     repeats: tuple[Repeat, ...] = ()
-    """What was asked for in the last minutes."""
+    """Calls that were answered in the last minutes."""
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """Levels as others were told them last."""
+    """Levels as they were last sent to other actors."""
 
     wants: tuple[ImageWant, ...] | None = None
-    """Images that the next containers need; None before anything was told."""
+    """Images that the next containers need; None before the first message."""
     wants_sent_at: Instant = float("-inf")
     probed: tuple[ProbeTarget, ...] | None = None
-    """What is to be probed; None before anything was."""
+    """Probe targets; None before the first message."""
     confined: int = -1
-    """Generation of the last update whose amounts confine everything that runs."""
+    """Generation of the last update whose resources confine every running container."""
 
 
 class PodState(msgspec.Struct, frozen=True, kw_only=True):
@@ -364,16 +364,16 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     uid: Uid
     settings: PodSettings
     node: NodeFacts = NodeFacts()
-    """As its supervisor sent it last; before that, as it was when the actor was made."""
+    """As its supervisor last sent them; before that, as they were when the actor was created."""
 
     wanted: WantedPod = WantedPod()
     life: Life = Recalling()
     life_since: Instant = 0.0
     memo: PodMemo = PodMemo()
     remembered: PodMemo | None = None
-    """What the ledger holds durably enough; None before the recall."""
+    """The memo in the ledger; None before the recall."""
     rewrite_at: Instant | None = None
-    """When to write `remembered` again, which the ledger did not take."""
+    """When to retry writing `remembered` after the ledger failed."""
     base: PodStatus = PodStatus()
     """The last status composed, or recalled: what the next one is built on."""
     view: ObservedView = ObservedView()
@@ -381,10 +381,10 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     instances: Mapping[str, InstanceRecord] = {}
     setup: NodeSetup = NodeSetup()
     call_backoffs: tuple[CallBackoff, ...] = ()
-    """What waits after failed tries of the pod as a whole, and `NON_BLOCKING` it."""
+    """Back-offs of the pod as a whole, and `NON_BLOCKING` ones."""
     calls: PodCalls = PodCalls()
     hooks: tuple[HookRun, ...] = ()
-    """Hooks under way: they change nothing of the pod in the runtime, so stages go on beside them."""
+    """Running hooks: they change nothing in the runtime, so stages go on beside them."""
     sent: Sent = Sent()
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
@@ -393,7 +393,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def desired(self) -> Pod | None:
-        """Return what the pod should be; None when no source wants it."""
+        """Return the desired pod; None when it is in no source."""
         return self.wanted.pod
 
     @property
@@ -408,17 +408,17 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def observed(self) -> RuntimePod | None:
-        """Return what the runtime shows of it; None before it was looked at."""
+        """Return what the runtime shows; None before the first inspection."""
         return self.view.observed
 
     @property
     def facts(self) -> NodeFacts:
-        """Return what of the node shapes the pod's containers."""
+        """Return the node facts for the pod's containers."""
         return msgspec.structs.replace(self.node, log_root=self.settings.log_root)
 
     @property
     def effective(self) -> Pod | None:
-        """Return the desired pod, in which containers that are to be restarted however they ended say so."""
+        """Return the desired pod, with restart policy Always for containers that are restarted whatever their exit code."""
         pod = self.desired
         if pod is None or not self.memo.renewed:
             return pod
@@ -432,7 +432,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def killed(self) -> Kill | None:
-        """Return the kill that ends this pod, None while it is to run."""
+        """Return the kill that ends this pod, None while it should run."""
         match self.life:
             case Recalling(kill=kill):
                 return kill
@@ -442,7 +442,7 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
                 return kill
 
     def call_backoff(self, container: str) -> CallBackoff | None:
-        """Return the hold on a container, on the pod for an empty name, or one of `NON_BLOCKING`."""
+        """Return the back-off of a container, of the pod (empty name), or one of `NON_BLOCKING`."""
         record = self.containers.get(container)
         if record is not None:
             return record.call_backoff
@@ -462,7 +462,7 @@ NO_INSTANCE = InstanceRecord()
 
 
 def with_container(state: PodState, name: str, record: ContainerRecord) -> PodState:
-    """Return the state with this record of a container; one that says nothing is none."""
+    """Return the state with this record of a container; an empty record is dropped."""
     if state.container(name) == record:
         return state
     others = {key: one for key, one in state.containers.items() if key != name}
@@ -471,7 +471,7 @@ def with_container(state: PodState, name: str, record: ContainerRecord) -> PodSt
 
 
 def with_instance(state: PodState, container_id: str, record: InstanceRecord) -> PodState:
-    """Return the state with this record of an instance; one that says nothing is none."""
+    """Return the state with this record of an instance; an empty record is dropped."""
     if state.instance(container_id) == record:
         return state
     others = {key: one for key, one in state.instances.items() if key != container_id}
@@ -480,7 +480,7 @@ def with_instance(state: PodState, container_id: str, record: InstanceRecord) ->
 
 
 def with_call_backoff(state: PodState, backoff: CallBackoff) -> PodState:
-    """Return the state with this hold in place of the last one on the same."""
+    """Return the state with this back-off in place of the one with the same key."""
     name = backoff.container
     if name and name not in NON_BLOCKING:
         return with_container(
@@ -493,7 +493,7 @@ def with_call_backoff(state: PodState, backoff: CallBackoff) -> PodState:
 
 
 def without_call_backoff(state: PodState, container: str) -> PodState:
-    """Return the state in which a container waits no more; the pod for an empty name, or one of `NON_BLOCKING`."""
+    """Return the state without the back-off of a container, of the pod (empty name), or one of `NON_BLOCKING`."""
     if state.call_backoff(container) is None:
         return state
     if container in state.containers:
@@ -506,14 +506,14 @@ def without_call_backoff(state: PodState, container: str) -> PodState:
 
 
 def without_call_backoffs(state: PodState) -> PodState:
-    """Return the state in which nothing waits after failed tries."""
+    """Return the state without back-offs after failed calls."""
     for name in state.containers:
         state = without_call_backoff(state, name)
     return msgspec.structs.replace(state, call_backoffs=()) if state.call_backoffs else state
 
 
 def change_view(state: PodState, **changes: object) -> PodState:
-    """Return the state with these changes of what is known of the runtime's view; without records of what is gone."""
+    """Return the state with these changes of its view, without records of instances that are not shown."""
     view = msgspec.structs.replace(state.view, **changes)
     shown = {one.id for one in view.observed.containers} if view.observed is not None else set()
     instances = state.instances
@@ -523,15 +523,15 @@ def change_view(state: PodState, **changes: object) -> PodState:
 
 
 def change_setup(state: PodState, **changes: object) -> PodState:
-    """Return the state with these changes of what was made for the pod on the node."""
+    """Return the state with these changes of its setup."""
     return msgspec.structs.replace(state, setup=msgspec.structs.replace(state.setup, **changes))
 
 
 def change_calls(state: PodState, **changes: object) -> PodState:
-    """Return the state with these changes of what was asked of ports."""
+    """Return the state with these changes of its calls."""
     return msgspec.structs.replace(state, calls=msgspec.structs.replace(state.calls, **changes))
 
 
 def change_sent(state: PodState, **changes: object) -> PodState:
-    """Return the state with these changes of what others were told."""
+    """Return the state with these changes of what was sent."""
     return msgspec.structs.replace(state, sent=msgspec.structs.replace(state.sent, **changes))

@@ -1,4 +1,4 @@
-"""A pod's own cgroup: made before its sandbox, kept where it was first made, left when the node's cgroups move.
+"""A pod's own cgroup: created before its sandbox, kept at its first path, left when the node's cgroups are moved.
 
 Reference ``node`` sections 9.1 to 9.4, ``pod-lifecycle`` 5.1 step 6.
 """
@@ -35,11 +35,11 @@ from api.ports.cgroups import CgroupLimits, EnsurePodCgroup, PodCgroupMade, Remo
 from api.ports.runtime import SandboxSpec
 
 LIMITS_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
-"""To give a cgroup what the kernel did not take."""
+"""Of limits that the kernel refused."""
 
 
 def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
-    """Tell whether this incarnation gave the pod's cgroup what it is to have, or none is made for it."""
+    """Return whether this incarnation gave the pod's cgroup its limits, or the pod has none."""
     if state.desired is None or not state.node.pod_cgroups:
         return True
     if state.setup.grouped != state.memo.cgroup_parent:
@@ -50,10 +50,10 @@ def is_grouped(state: PodState, due: tuple[ResizeStep, ...]) -> bool:
 
 
 def limits_due(state: PodState, pod: Pod, due: tuple[ResizeStep, ...]) -> CgroupLimits:
-    """Return what the pod's cgroup is to have now.
+    """Return the limits that the pod's cgroup must have now.
 
-    While what runs has still to be given other amounts, it is what both need: a pod grows before its containers and
-    shrinks after them (reference ``runtime-cri`` section 6.8).
+    During a resize of its containers it is the wider of old and new: a pod grows before its containers and shrinks after
+    them (reference ``runtime-cri`` section 6.8).
     """
     wanted = pod_limits(pod, state.node)
     if state.setup.granted is None or not due:
@@ -62,7 +62,7 @@ def limits_due(state: PodState, pod: Pod, due: tuple[ResizeStep, ...]) -> Cgroup
 
 
 def group_calls(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PortCall, ...]:
-    """Return the calls that make the pod's cgroup, none where that is done, and that remove the one that it had before."""
+    """Return the calls that create the pod's cgroup and remove its former one; none where that is done."""
     if state.desired is None or is_grouped(state, due):
         return ()
     ensure = EnsurePodCgroup(
@@ -77,13 +77,13 @@ def group_calls(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PortCall,
 
 
 def former_group(state: PodState) -> str:
-    """Return the cgroup that the pod was in before the node's cgroups were configured otherwise; empty: none."""
+    """Return the pod's cgroup before the node's cgroups were moved, empty for none."""
     before = state.remembered.cgroup_parent if state.remembered is not None else ""
     return before if before and before != state.memo.cgroup_parent else ""
 
 
 def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
-    """Return the calls that remove the pod's cgroup; where it is not known which that is, whichever it may be."""
+    """Return the calls that remove the pod's cgroup; where its path is unknown, every possible one."""
     if state.memo.cgroup_parent:
         paths: tuple[str, ...] = (state.memo.cgroup_parent,)
     else:
@@ -92,7 +92,7 @@ def groups_to_remove(state: PodState) -> tuple[PortCall, ...]:
 
 
 def ungrouped(state: PodState, parent: str) -> PodState:
-    """Take in that a cgroup of a pod that has ended is gone: its own, or the last of those that it may have been."""
+    """Absorb the removal of an ended pod's cgroup: its own, or the last of the possible ones."""
     if not isinstance(state.life, Finished):
         return state
     own = state.memo.cgroup_parent
@@ -101,7 +101,7 @@ def ungrouped(state: PodState, parent: str) -> PodState:
 
 
 def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
-    """Return the sandbox in the cgroup that was made for it."""
+    """Return the sandbox in the pod's cgroup."""
     parent = state.memo.cgroup_parent
     return replace(spec, cgroup_parent=parent) if parent else spec
 
@@ -109,10 +109,10 @@ def in_group(spec: SandboxSpec, state: PodState) -> SandboxSpec:
 def grouped(
     state: PodState, call: EnsurePodCgroup, made: PodCgroupMade, now: Instant, wall: WallNs
 ) -> PodState:
-    """Take in that the pod's cgroup is there: what of its limits the kernel did not take is told, and tried again.
+    """Absorb the creation of the pod's cgroup: limits that the kernel refused get an event and are retried.
 
-    A limit of memory below what is in use, for one, is refused on version 1 until less is in use. Where cgroups may not be
-    written the node says so once, not each pod.
+    For example a memory limit below the usage is refused on cgroup v1. Where cgroups are not writable the node reports it
+    once, not each pod.
     """
     for text in made.unapplied:
         state = with_event(state, wall, "Warning", "FailedPodCgroupLimit", text)
@@ -124,7 +124,7 @@ def grouped(
 
 
 def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instant) -> PodState:
-    """Return the state with a hold for the limits that the kernel did not take, without one when it took all."""
+    """Return the state with a back-off for limits that the kernel refused, without one when it refused none."""
     before = state.call_backoff(LIMITING)
     if not unapplied:
         return without_call_backoff(state, LIMITING)
@@ -140,7 +140,7 @@ def with_limits_backoff(state: PodState, unapplied: tuple[str, ...], now: Instan
 
 
 def retry_limits(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
-    """Return the stage that gives the pod's cgroup once more what the kernel did not take, None before its time."""
+    """Return the stage that retries limits that the kernel refused, None without any or in back-off."""
     backoff = state.call_backoff(LIMITING)
     if backoff is None or now < backoff.retry.at:
         return None
@@ -155,7 +155,7 @@ def retry_limits(state: PodState, pod: Pod, due: tuple[ResizeStep, ...], now: In
 def cpu_messages(
     before: PodState, after: PodState, message: PodMessage | KernelMessage | None
 ) -> tuple[Action, ...]:
-    """Return what to tell of the CPU that the pod asks for: a change, and the level again when it may be lost."""
+    """Return the message with the CPU that the pod requests: after a change, and again when it may be lost."""
     again = isinstance(message, UpdatePod) or (
         isinstance(message, Restarted) and message.path == paths.CGROUPS
     )
@@ -168,7 +168,7 @@ def cpu_messages(
 
 
 def burstable_milli(state: PodState) -> int:
-    """Return how much CPU of the Burstable pods' a pod asks for while anything of it may run."""
+    """Return the CPU request of a Burstable pod that may run, in thousandths; 0 for any other."""
     if state.desired is None or not isinstance(state.life, Recalling | Syncing | Terminating):
         return 0
     spec = state.desired.spec

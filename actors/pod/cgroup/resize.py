@@ -1,14 +1,14 @@
-"""In-place resize: what runs is confined by what is allocated to it, without a restart where that is allowed.
+"""In-place resize: running containers get their allocated resources, without a restart where that is possible.
 
-Level-triggered: what the runtime shows of each running container is compared with what it would be made with now, in the
-runtime's own units (two shares are no request). Reference ``pod-lifecycle`` section 14, ``runtime-cri`` section 6.8.
+Level-triggered: what the runtime shows of each running container is compared with what it would be created with now, in
+the runtime's own units (two shares are no request). Reference ``pod-lifecycle`` section 14, ``runtime-cri`` section 6.8.
 
 ```text
 memory that shrinks -> memory that grows -> CPU that shrinks -> CPU that grows        (each side by side over containers)
 ```
 
-What one resource's refusal stops is that resource alone. A limit that goes away cannot be taken away in place, and a
-resource whose policy asks for it is changed by a restart.
+A refused resource delays no other. The removal of a limit is not possible in place, and a resource whose policy asks for
+it is changed by a restart.
 """
 
 from enum import StrEnum
@@ -34,7 +34,7 @@ IN_PROGRESS = "PodResizeInProgress"
 
 
 class Change(StrEnum):
-    """Kinds of change, in the order in which they are made."""
+    """Kinds of change, in their order."""
 
     MEMORY_SHRINKS = "less memory"
     MEMORY_GROWS = "more memory"
@@ -49,16 +49,16 @@ class ResizeStep(msgspec.Struct, frozen=True, kw_only=True):
     instance: Instance
     change: Change
     resources: Resources
-    """What to ask the runtime for: this resource alone."""
+    """What the runtime gets: this resource alone."""
     restart: bool
-    """It takes effect with the container's next instance only."""
+    """It needs a restart of the container."""
 
 
 LIVE = (RuntimeContainerState.CREATED, RuntimeContainerState.RUNNING)
 
 
 def resize_steps(state: PodState) -> tuple[ResizeStep, ...]:
-    """Return every change that what runs, or was made, still needs, in the order of `Change`, then of the spec."""
+    """Return every change that running or created instances still need, in the order of `Change`, then of the spec."""
     pod = state.desired
     if pod is None or not state.node.confined or state.observed is None:
         return ()
@@ -72,13 +72,13 @@ def resize_steps(state: PodState) -> tuple[ResizeStep, ...]:
 
 
 def amounts_by_container(pod: v1.Pod, node: NodeFacts) -> tuple[tuple[v1.Container, Resources], ...]:
-    """Return what each container would be made with now, in spec order."""
+    """Return the resources that each container would be created with now, in spec order."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     return tuple((container, container_resources(pod, container, node)) for container in containers)
 
 
 def with_confined(state: PodState, due: tuple[ResizeStep, ...]) -> PodState:
-    """Return the state that knows for which update everything that runs is confined as it should be."""
+    """Return the state with the generation of the update that confines every running container."""
     if (
         state.sent.confined == state.wanted.generation
         or state.calls.inflight
@@ -92,12 +92,12 @@ def with_confined(state: PodState, due: tuple[ResizeStep, ...]) -> PodState:
 def changes_of(
     container: v1.Container, instance: Instance, wanted: Resources, asked: Resources
 ) -> tuple[ResizeStep, ...]:
-    """Return what one container still needs; `asked` is what the runtime took for it already."""
+    """Return the changes that one container still needs; `asked` is what the runtime accepted already."""
     shown = instance.resources
     assert shown is not None
     found = []
     memory = (wanted.memory_limit_bytes, shown.memory_limit_bytes)
-    # A limit of none is never asked for in place: what was asked for says nothing of it.
+    # No limit is never set in place, so what the runtime accepted does not tell whether it has none.
     if memory[0] != memory[1] and (not memory[0] or memory[0] != asked.memory_limit_bytes):
         given = Resources(
             memory_limit_bytes=wanted.memory_limit_bytes,
@@ -130,17 +130,17 @@ def changes_of(
 
 
 def grows(wanted: int, shown: int) -> bool:
-    """Tell whether a limit rises; 0 is none, the greatest of all."""
+    """Return whether a limit rises; 0 is unlimited."""
     return bool(shown) and (not wanted or wanted > shown)
 
 
 def cpu_of(resources: Resources) -> tuple[int, int]:
-    """Return what CPU a container is confined by: shares, where two are as good as none, and quota per period (us)."""
+    """Return CPU shares, where two are as good as none, and quota per period (us)."""
     return max(resources.cpu_shares, 2), max(resources.cpu_quota_us, 0)
 
 
 def by_restart(container: v1.Container, resource: str) -> bool:
-    """Tell whether the container asks to be restarted for a change of this resource."""
+    """Return whether the resize policy of this resource is a restart."""
     return any(
         policy.resource_name == resource and policy.restart_policy == RESTARTS
         for policy in container.resize_policy
@@ -148,14 +148,14 @@ def by_restart(container: v1.Container, resource: str) -> bool:
 
 
 def next_changes(due: tuple[ResizeStep, ...]) -> tuple[ResizeStep, ...]:
-    """Return the changes to make side by side now: all of the first kind that is due, restarts before updates."""
+    """Return the changes to make side by side now: restarts, and updates of the first kind."""
     restarts = tuple(one for one in due if one.restart)
     updates = tuple(one for one in due if not one.restart)
     return (*restarts, *(one for one in updates if one.change is updates[0].change))
 
 
 def can_restart(spec: v1.PodSpec, container: v1.Container) -> bool:
-    """Tell whether a container may be restarted for its resize, which then counts for nothing but that."""
+    """Return whether a container may be restarted for its resize."""
     return (container.restart_policy or spec.restart_policy or "Always") != "Never"
 
 
@@ -165,20 +165,20 @@ def update_call(state: PodState, due: ResizeStep) -> UpdateContainer:
 
 
 def after_update(state: PodState, call: UpdateContainer) -> PodState:
-    """Note what the runtime took: one that rounds what it shows is not asked for the same again."""
+    """Record what the runtime accepted: it may show rounded values, which must not repeat the update."""
     record = state.instance(call.container_id)
     taken = (record.taken or Resources()).updated(call.resources)
     return with_instance(state, call.container_id, msgspec.structs.replace(record, taken=taken))
 
 
 def after_failed_update(state: PodState, call: UpdateContainer) -> PodState:
-    """Forget what the runtime took before: a change that failed may have come through, and be in its place."""
+    """Forget what the runtime accepted before: the failed update may have taken effect."""
     record = state.instance(call.container_id)
     return with_instance(state, call.container_id, msgspec.structs.replace(record, taken=None))
 
 
 def is_backing_off(state: PodState, now: Instant) -> bool:
-    """Tell whether resizing waits after failed tries."""
+    """Return whether in-place resizes are in back-off."""
     backoff = state.call_backoff(RESIZING)
     return backoff is not None and now < backoff.retry.at
 
@@ -186,7 +186,7 @@ def is_backing_off(state: PodState, now: Instant) -> bool:
 def restarts_among(
     state: PodState, pod: v1.Pod, due: tuple[ResizeStep, ...], now: Instant
 ) -> tuple[Instance, ...]:
-    """Return what runs and is to be restarted, for it is to get what it cannot be given in place."""
+    """Return the running instances to restart for a resize that is not possible in place."""
     if is_backing_off(state, now):
         return ()
     by_name = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
@@ -201,7 +201,7 @@ def restarts_among(
 
 
 def resize_stage(state: PodState, due: tuple[ResizeStep, ...], now: Instant) -> Stage | None:
-    """Return the stage that confines what runs by other amounts, None when nothing is due or it has to wait."""
+    """Return the stage that resizes running containers in place, None without a change or in back-off."""
     updates = () if is_backing_off(state, now) else tuple(one for one in next_changes(due) if not one.restart)
     if not updates:
         return None
@@ -213,7 +213,7 @@ def resize_stage(state: PodState, due: tuple[ResizeStep, ...], now: Instant) -> 
 
 
 def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[PodCondition, ...]:
-    """Return the conditions that say what the pod's resize waits for; none of a pod that ends or has what it asks for."""
+    """Return the conditions of the pod's resize; none when the pod terminates or has its resources."""
     pod = state.desired
     if pod is None or not isinstance(state.life, Syncing):
         return ()
@@ -230,7 +230,7 @@ def resize_conditions(state: PodState, due: tuple[ResizeStep, ...]) -> tuple[Pod
 
 
 def resize_problems(state: PodState) -> tuple[str, ...]:
-    """Return in words what is in the way of a pod's resize, and who has what it asks for; nothing while it goes on."""
+    """Return in words what keeps a pod's resize pending, with advice; nothing while it makes progress."""
     said = []
     if state.wanted.resize is not None:
         said += [
@@ -246,7 +246,7 @@ def resize_problems(state: PodState) -> tuple[str, ...]:
 
 
 def never_restarted(spec: v1.PodSpec, due: tuple[ResizeStep, ...]) -> str:
-    """Return in words which containers would have to be restarted for their resize and must not be, empty for none."""
+    """Return in words which containers need a restart that their policy forbids, empty for none."""
     by_name = {container.name: container for container in (*spec.init_containers, *spec.containers)}
     stuck = (one.container for one in due if one.restart and not can_restart(spec, by_name[one.container]))
     names = ", ".join(sorted(set(stuck)))

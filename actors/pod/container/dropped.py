@@ -1,8 +1,8 @@
-"""Containers that a pod has in the runtime and no more in its spec: stopped with the pod's grace, then removed.
+"""Containers that are in the runtime but no longer in the pod's spec: stopped with the pod's grace, then removed.
 
 A pod goes on as the same one with another spec where its manifest gives it a UID: a container is left out there, or has
-another name. What its spec does not name counts for nothing: no status, no turn, no phase. Unlike a kubelet's, which would
-let it run on (decision 0033), ours ends; its preStop hook is the one that it was made with.
+another name. It has no status, no start order and no say in the phase. A kubelet would let it run on (decision
+0033), ours stops it; its preStop hook is the one that it was created with.
 """
 
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ def dropped(state: PodState, pod: Pod) -> tuple[Instance, ...]:
 
 
 def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
-    """Return the stage that removes what such containers left, records and logs; None when there is nothing, or it waits."""
+    """Return the stage that removes ended dropped containers and their logs; None without any, or in back-off."""
     pruning, observed = state.call_backoff(PRUNING), state.observed
     if observed is None or (pruning is not None and now < pruning.retry.at):
         return None
@@ -41,9 +41,9 @@ def remove_dropped(state: PodState, pod: Pod, now: Instant) -> Stage | None:
 
 
 def without_dropped(memo: PodMemo, state: PodState) -> PodMemo:
-    """Return the memo without what it says of such containers: one of that name that comes later is another one.
+    """Return the memo without back-offs and hooks of dropped containers: a later one of that name is another container.
 
-    A postStart hook ends with its container's place in the spec; a preStop hook goes with its instance.
+    A postStart record goes when the spec drops its container; a preStop record goes with its instance.
     """
     if state.desired is None or not (memo.backoffs or memo.hooks):
         return memo

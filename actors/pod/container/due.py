@@ -1,7 +1,7 @@
-"""Which containers of a pod are to be started, in which order, and what their next instances are numbered.
+"""Which containers of a pod must be started, in which order, and the number of their next instances.
 
-The rules for init and regular containers are in `actors.rules.container.progress`; here they meet what one pod's actor
-knows: what was published of containers that the runtime forgot, and which numbers were used.
+The rules for init and regular containers are in `actors.rules.container.progress`; here the published
+status of containers that the runtime forgot, and numbers that were used, come in.
 """
 
 from actors.pod.container.ephemeral import is_ephemeral, never_ran
@@ -18,17 +18,17 @@ AnyContainer = Container | EphemeralContainer
 
 
 def start_order(spec: PodSpec) -> tuple[AnyContainer, ...]:
-    """Return a pod's containers in the order in which they are started: ephemeral ones wait for nothing."""
+    """Return a pod's containers in start order: ephemeral ones, which wait for nothing, come first."""
     return (*spec.ephemeral_containers, *in_order(spec)) if spec.ephemeral_containers else in_order(spec)
 
 
 def must_start(state: PodState, spec: PodSpec, container: AnyContainer, found: Progress) -> bool:
-    """Tell whether a container is to be started, unless something holds it up."""
+    """Return whether a container must be started, unless something delays it."""
     if isinstance(container, EphemeralContainer):
         return never_ran(state, container)
     unseen = newest_of(state.observed, container.name) is None
     if unseen and not state.memo.restarting and not is_init(spec, container.name):
-        # The runtime forgot it or never had it: what ended for good, as was published, does not run a second time.
+        # The runtime does not show it: where the published status says that it ended for good it must not run again.
         old = status_named(state.base, container.name)
         if old is not None and ended_for_good(spec, container, old):
             return False
@@ -44,7 +44,7 @@ def next_attempt(state: PodState, name: str, newest: Instance | None) -> int:
 
 
 def used_after(used: tuple[tuple[str, int], ...], removed: list[Instance]) -> tuple[tuple[str, int], ...]:
-    """Return the highest number of each container once these instances are removed."""
+    """Return the highest used number of each container, these instances included."""
     highest = dict(used)
     for one in removed:
         highest[one.name] = max(one.attempt, highest.get(one.name, -1))

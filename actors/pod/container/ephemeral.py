@@ -1,4 +1,4 @@
-"""Ephemeral containers: added to a pod to look into it, started once and never again (reference 6.3 and 10.1).
+"""Ephemeral containers: added to a pod to debug it, started once and never again (reference 6.3 and 10.1).
 
 They wait for no init container, count for neither phase nor readiness, and end with the pod.
 """
@@ -12,12 +12,12 @@ from api.ports.runtime import RuntimeContainerState as Runs
 
 
 def is_ephemeral(spec: PodSpec, name: str) -> bool:
-    """Tell whether a pod's container of this name is an ephemeral one."""
+    """Return whether a pod's container of this name is an ephemeral one."""
     return any(container.name == name for container in spec.ephemeral_containers)
 
 
 def never_ran(state: PodState, container: EphemeralContainer) -> bool:
-    """Tell whether an ephemeral container is still to be started: it gets one start, whatever comes of it."""
+    """Return whether an ephemeral container was not started yet: it gets one start, whatever its outcome."""
     newest = newest_of(state.observed, container.name)
     if newest is not None:
         return newest.state is Runs.CREATED
@@ -26,7 +26,7 @@ def never_ran(state: PodState, container: EphemeralContainer) -> bool:
 
 
 def target_id(state: PodState, container: Container | EphemeralContainer) -> str:
-    """Return the newest instance of the container whose processes an ephemeral one is to see, empty when there is none."""
+    """Return the id of the newest instance of an ephemeral container's target, empty without one."""
     name = container.target_container_name if isinstance(container, EphemeralContainer) else ""
     target = newest_of(state.observed, name) if name else None
     return target.id if target is not None else ""

@@ -1,8 +1,8 @@
 """Whether a container counts as started and as ready: what gates the containers after it and the pod's conditions.
 
-One place for every rule that has a say. Asked about the newest instance. A container that runs is both, unless a probe
-of it says otherwise; while a probe has not said anything of an instance, what is published of that instance stands, so
-that neither a restart of the agent nor one of an actor makes a container flap.
+All rules are here, about the newest instance. A running container is both, unless one of its probes says otherwise;
+while a probe has no result for an instance its published status counts, so that no restart of the agent or of an actor
+makes a container flap.
 """
 
 from actors.pod.container.hook import post_start_of
@@ -24,7 +24,7 @@ def running_instance(state: PodState, container: Container) -> Instance | None:
 
 
 def is_started(state: PodState, container: Container) -> bool:
-    """Tell whether the container's newest instance runs and is past what it begins with."""
+    """Return whether the newest instance runs, its postStart hook is done and its startup probe has succeeded."""
     newest = running_instance(state, container)
     if newest is None or post_start_of(state, newest) is not None:
         return False
@@ -37,7 +37,7 @@ def is_started(state: PodState, container: Container) -> bool:
 
 
 def is_ready(state: PodState, container: Container) -> bool:
-    """Tell whether a started container's newest instance may be sent work."""
+    """Return whether a started container's newest instance may get traffic."""
     newest = running_instance(state, container)
     if newest is None:
         return False

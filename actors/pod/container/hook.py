@@ -1,15 +1,15 @@
-"""Hooks of containers: which one is due, how it is called, what its end means (reference ``pod-lifecycle`` section 8).
+"""Hooks of containers: which one begins, how it is called, what follows from its end (reference ``pod-lifecycle`` 8).
 
-A hook runs beside the pod's stages: it changes nothing that the runtime shows, so one that takes long keeps no other
-container from being stopped or started.
+A hook runs beside the pod's stages: it changes nothing that the runtime shows, so a long one delays no start or stop of
+another container.
 
 ```text
-postStart   marked before the container is made -> begun once it runs -> well: the mark goes, the container counts as started
-                                                                      -> failed: the container is stopped, then it waits
-preStop     marked by `actors.pod.container.stop` -> begun -> ended, failed, or given up at the end of the grace -> the stop
+postStart   recorded before the container is created -> begun once it runs -> ok: record removed, the container is started
+                                                                           -> failed: the container is stopped, back-off
+preStop     recorded by `actors.pod.container.stop` -> begun -> ended, failed, or timed out with the grace -> the stop
 ```
 
-What the marks say decides everything here: sees no message but the outcome of its own calls.
+Level-triggered on the records: sees no message but the outcome of its own calls.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,18 +51,18 @@ from api.ports.runtime import RuntimeContainerState
 
 NS = 1_000_000_000
 POST_START_LIMIT_S = 86_400.0
-"""A postStart hook may take as long as it likes, but every call has a deadline."""
+"""A postStart hook has no time limit, but every call has a deadline."""
 MARGIN_S = 5.0
-"""So much later than the core gives up a call its port does: the core is the one who says what that means."""
+"""The port's deadline is so much later than the core's: the core decides what a timeout means."""
 WORD = {HookKind.POST_START: "PostStartHook failed", HookKind.PRE_STOP: "PreStopHook failed"}
 TERMINATED = "container terminated before sleep hook finished"
 
 
-# ---------------------------------------------------------------- marks
+# ---------------------------------------------------------------- records
 
 
 def with_pending(memo: PodMemo, container: Container | EphemeralContainer, attempt: int) -> PodMemo:
-    """Return the memo that says that this instance, which is about to be made, is to have its postStart hook run."""
+    """Return the memo with a record of the postStart hook of the instance that is created next."""
     others = tuple(m for m in memo.hooks if (m.kind, m.container) != (HookKind.POST_START, container.name))
     if container.lifecycle is None or container.lifecycle.post_start is None:
         return memo if len(others) == len(memo.hooks) else replace(memo, hooks=others)
@@ -75,14 +75,14 @@ def with_pending(memo: PodMemo, container: Container | EphemeralContainer, attem
 
 
 def post_start_of(state: PodState, instance: Instance | None) -> HookRecord | None:
-    """Return the mark of an instance whose postStart hook is not done, None for one that is past it."""
+    """Return the record of an instance's postStart hook, None when the hook is done or there is none."""
     if instance is None or not state.memo.hooks:
         return None
     return hook_record_of(state.memo.hooks, HookKind.POST_START, instance.name, instance.attempt)
 
 
 def blocking_hook(state: PodState, container: Container) -> HookRecord | None:
-    """Return the mark of the hook that the containers after this one wait for, None when there is none."""
+    """Return the record of the postStart hook that the containers after this one wait for, None without one."""
     newest = newest_of(state.observed, container.name)
     if newest is None or newest.state is not RuntimeContainerState.RUNNING:
         return None
@@ -90,7 +90,7 @@ def blocking_hook(state: PodState, container: Container) -> HookRecord | None:
 
 
 def instance_of(state: PodState, record: HookRecord) -> Instance | None:
-    """Return the instance that a mark is about, as the runtime shows it."""
+    """Return the instance of a record, as the runtime shows it."""
     for instance in state.observed.containers if state.observed is not None else ():
         if instance.name == record.container and instance.attempt == record.attempt:
             return instance
@@ -98,17 +98,17 @@ def instance_of(state: PodState, record: HookRecord) -> Instance | None:
 
 
 def run_of(state: PodState, record: HookRecord) -> HookRun | None:
-    """Return the hook under way of a mark, None when it is not."""
+    """Return the running hook of a record, None when it does not run."""
     return next((run for run in state.hooks if is_of(run, record)), None)
 
 
 def is_of(run: HookRun, record: HookRecord) -> bool:
-    """Tell whether a hook under way is that of a mark."""
+    """Return whether a running hook is that of a record."""
     return (run.kind, run.container, run.attempt) == (record.kind, record.container, record.attempt)
 
 
 def hook_grace_left_s(state: PodState, record: HookRecord, wall: WallNs) -> float:
-    """Return how much of its grace the stop of a marked instance has left."""
+    """Return what is left of the grace of an instance's stop, in seconds."""
     kill = state.killed
     if kill is not None:
         return min(max(0.0, (kill.stop_by - wall) / NS), float(kill.grace_s))
@@ -119,7 +119,7 @@ def hook_grace_left_s(state: PodState, record: HookRecord, wall: WallNs) -> floa
 
 
 def progressed(state: PodState, now: Instant, wall: WallNs) -> PodState:
-    """Return the state after what time, kills and ends of containers do to its hooks."""
+    """Return the state after the effects of time, kills and container exits on its hooks."""
     if not state.memo.hooks and not state.hooks:
         return state
     for run in state.hooks:
@@ -130,7 +130,7 @@ def progressed(state: PodState, now: Instant, wall: WallNs) -> PodState:
 
 
 def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) -> PodState:
-    """Return the state in which a hook goes on, is over, or is given up."""
+    """Return the state in which a running hook goes on, has ended, or is abandoned."""
     record = hook_record_of(state.memo.hooks, run.kind, run.container, run.attempt)
     if record is None:
         return abandoned(state, run)
@@ -164,7 +164,7 @@ def progressed_run(state: PodState, run: HookRun, now: Instant, wall: WallNs) ->
 
 
 def is_whole(state: PodState, record: HookRecord, run: HookRun) -> bool:
-    """Tell whether a pause that is over lasted as long as it was to."""
+    """Return whether an ended sleep lasted its full time."""
     instance = instance_of(state, record)
     handler = handler_of(state, instance, record.kind) if instance is not None else None
     if handler is None or handler.sleep is None or run.until is None:
@@ -173,7 +173,7 @@ def is_whole(state: PodState, record: HookRecord, run: HookRun) -> bool:
 
 
 def progressed_record(state: PodState, record: HookRecord, now: Instant) -> PodState:
-    """Return the state in which a mark stays, or goes with the instance that it was about."""
+    """Return the state in which a record stays, or goes with its instance."""
     instance = instance_of(state, record)
     if record.kind is HookKind.PRE_STOP:
         if state.observed is None or (
@@ -192,7 +192,7 @@ def progressed_record(state: PodState, record: HookRecord, now: Instant) -> PodS
         return state
     if newest.attempt == record.attempt and newest.state is not RuntimeContainerState.EXITED:
         return state
-    # A kubelet's start of this container failed: what it says stays published until the next try.
+    # For a kubelet the start of this container failed: the error stays published until the next try.
     state = with_hook_records(state, without_hook_record(state.memo.hooks, record))
     if not record.failure or newest.attempt != record.attempt:
         return state
@@ -213,7 +213,7 @@ def progressed_record(state: PodState, record: HookRecord, now: Instant) -> PodS
 def begin_due_hooks(
     state: PodState, now: Instant, wall: WallNs, new_op: Callable[[], OpId]
 ) -> tuple[PodState, tuple[Action, ...]]:
-    """Return the state in which every hook that is due is under way, and what that takes."""
+    """Return the state in which every due hook has begun, and the calls of these hooks."""
     actions: list[Action] = [Cancel(op=op) for op in state.calls.to_cancel]
     state = change_calls(state, to_cancel=()) if state.calls.to_cancel else state
     if state.calls.inherited:
@@ -233,7 +233,7 @@ def begin_hook(
     wall: WallNs,
     new_op: Callable[[], OpId],
 ) -> tuple[PodState, Action | None]:
-    """Return the state in which one hook is under way, or is over at once, and the call that it takes."""
+    """Return the state in which one hook has begun, or has failed at once, and its call."""
     before = run_of(state, record)
     handler = handler_of(state, instance, record.kind)
     if handler is None:
@@ -260,7 +260,7 @@ def begin_hook(
         start = Start(op=op, port=call.port, call=call.call, deadline_s=left + MARGIN_S)
         others = tuple(one for one in state.hooks if one is not before)
         return replace(state, hooks=(*others, run)), start
-    # A pause that an earlier life of the agent began goes on where it is.
+    # A sleep that began in an earlier life of the agent goes on.
     since = record.begun_at if calls_back else instance.started_at or wall
     gone_s = min(max(0.0, (wall - since) / NS), float(call))
     run = replace(run, since=now - gone_s, until=now + min(call - gone_s, left), what=f"sleep of {call} s")
@@ -273,7 +273,7 @@ def stop_grace_s(state: PodState, record: HookRecord) -> int:
 
 
 def hooks_to_begin(state: PodState) -> Iterator[tuple[HookRecord, Instance]]:
-    """Yield the hooks that are to begin: their marks are written, their containers run."""
+    """Yield the hooks to begin: their records are written, their containers run."""
     written = state.remembered.hooks if state.remembered is not None else ()
     for record in state.memo.hooks if not isinstance(state.life, Recalling) else ():
         instance = instance_of(state, record)
@@ -292,7 +292,7 @@ def hooks_to_begin(state: PodState) -> Iterator[tuple[HookRecord, Instance]]:
 
 
 def hook_wake_at(state: PodState) -> Instant | None:
-    """Return when the first hook is to be looked at without any message."""
+    """Return when the first running hook ends by time, None without one."""
     return min((run.until for run in state.hooks if run.until is not None), default=None)
 
 
@@ -300,7 +300,7 @@ def hook_wake_at(state: PodState) -> Instant | None:
 
 
 def absorb_hook(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -> PodState | None:
-    """Take in how the call of a hook ended, None when the outcome is not one of a hook."""
+    """Absorb the outcome of a hook's call, None when it is of another call."""
     run = next((one for one in state.hooks if one.op == outcome.op), None)
     if run is None:
         return None
@@ -327,12 +327,12 @@ def absorb_hook(state: PodState, outcome: Outcome, now: Instant, wall: WallNs) -
 
 
 def is_late(failure: Failure | None) -> bool:
-    """Tell whether a call did not end in its time."""
+    """Return whether a call timed out."""
     return failure is not None and failure.kind is FailureKind.TIMED_OUT
 
 
 def ended_well(state: PodState, run: HookRun, record: HookRecord, now: Instant) -> PodState:
-    """Return the state after a hook that did its work."""
+    """Return the state after a hook that succeeded."""
     if run.kind is HookKind.PRE_STOP:
         return pre_stop_over(state, record, run, now, f"ok in {max(0.0, now - run.since):.3f} s")
     return with_tried_hook(without_hook(state, record), run, now, f"ok in {max(0.0, now - run.since):.3f} s")
@@ -341,7 +341,7 @@ def ended_well(state: PodState, run: HookRun, record: HookRecord, now: Instant) 
 def ended_badly(
     state: PodState, run: HookRun, record: HookRecord, why: str, now: Instant, wall: WallNs
 ) -> PodState:
-    """Return the state after a hook that its container's end interrupted."""
+    """Return the state after a hook that the exit of its container interrupted."""
     instance = instance_of(state, record)
     handler = handler_of(state, instance, run.kind) if instance is not None else None
     text = failure_text(state, run.container, handler, None, why)
@@ -351,7 +351,7 @@ def ended_badly(
 def with_failure(
     state: PodState, run: HookRun, record: HookRecord, error: str, now: Instant, wall: WallNs
 ) -> PodState:
-    """Return the state after a hook that failed. What it printed is published, never told in an event: it may be secret."""
+    """Return the state after a hook that failed. Its output is in the status, never in an event: it may be secret."""
     reason = f"Failed{record.kind.value[0].upper()}{record.kind.value[1:]}Hook"
     state = with_event(state, wall, "Warning", reason, WORD[record.kind], record.container)
     if record.kind is HookKind.PRE_STOP:
@@ -369,32 +369,32 @@ def pre_stop_over(state: PodState, record: HookRecord, run: HookRun, now: Instan
 
 
 def without_hook(state: PodState, record: HookRecord) -> PodState:
-    """Return the state in which nothing is to be waited for of a mark."""
+    """Return the state in which nothing waits for the hook of a record."""
     if record.kind is HookKind.PRE_STOP:
         return with_hook_records(state, with_hook_record(state.memo.hooks, replace(record, ended=True)))
     return with_hook_records(state, without_hook_record(state.memo.hooks, record))
 
 
 def with_hook_records(state: PodState, records: tuple[HookRecord, ...]) -> PodState:
-    """Return the state with these marks."""
+    """Return the state with these hook records."""
     return replace(state, memo=replace(state.memo, hooks=records))
 
 
 def abandoned(state: PodState, run: HookRun) -> PodState:
-    """Return the state in which a hook is not under way any more; its call is to be cancelled."""
+    """Return the state without a running hook, whose call is cancelled."""
     left = tuple(one for one in state.hooks if one is not run)
     calls = (*state.calls.to_cancel, run.op) if run.op is not None else state.calls.to_cancel
     return replace(change_calls(state, to_cancel=calls), hooks=left)
 
 
 def with_tried_hook(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
-    """Return the state that remembers this hook, for `explain`."""
+    """Return the state with this hook in `tried`, for `explain`."""
     what = f"{run.kind.value} hook of container {run.container}: {run.what}"
     return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
 
 
 def hook_text(run: HookRun, now: Instant) -> str:
-    """Return what is waited for, in words."""
+    """Return a running hook in words, with its timeout."""
     text = f"the {run.kind.value} hook of container {run.container}: {run.what}"
     if run.until is None:
         return text
@@ -403,5 +403,5 @@ def hook_text(run: HookRun, now: Instant) -> str:
 
 
 def hooks_text(state: PodState, now: Instant, names: tuple[str, ...] = ()) -> str:
-    """Return the hooks under way in words, all or those of some containers."""
+    """Return the running hooks in words, all or those of some containers."""
     return ", ".join(hook_text(run, now) for run in state.hooks if not names or run.container in names)

@@ -1,7 +1,7 @@
 """How a hook is called: from a handler in a spec, or in a container's annotation, to a call on a port, and back to words.
 
-Texts are the kubelet's (reference ``pod-lifecycle`` section 8). The API still takes tcpSocket from old manifests, but it is
-no hook that can be called: it fails, as a kubelet's does.
+Texts are the kubelet's (reference ``pod-lifecycle`` section 8). The API still accepts tcpSocket, which cannot be
+called: such a hook fails, as a kubelet's does.
 """
 
 import json
@@ -20,7 +20,7 @@ from api.ports.runtime import ANNOTATION_PORTS, ANNOTATION_PRE_STOP, ExecInConta
 from api.ports.runtime import RuntimeContainer as Instance
 
 HOOK_CALLS = (ExecInContainer.__name__, HttpGet.__name__)
-"""Class names of the calls that are made for hooks, and by a PodActor for nothing else."""
+"""Class names of the calls that a PodActor makes for hooks only."""
 USER_AGENT = "kube-lifecycle/1.36"
 OUTPUT_BYTES = 4096
 """What is kept of each stream of a hook's command."""
@@ -45,7 +45,7 @@ def spec_of(state: PodState, name: str) -> Container | None:
 def handler_of(state: PodState, instance: Instance, kind: HookKind) -> LifecycleHandler | None:
     """Return the hook of an instance, None when it has none.
 
-    Where no spec says it the instance's own annotation does, as a kubelet restores it (section 6.8).
+    Without a spec it is read from the instance's annotation, as by a kubelet (section 6.8).
     """
     container = spec_of(state, instance.name)
     if container is not None:
@@ -74,7 +74,7 @@ def hook_call(
     *,
     plain: bool = False,
 ) -> HookCall | int | str:
-    """Return the call of a hook, the seconds of one that only waits, or why it can not be called.
+    """Return the call of a hook, the seconds of a sleep, or why it cannot be called.
 
     `plain`: an HTTPS request is repeated without TLS, to a server that speaks none.
     """
@@ -98,7 +98,7 @@ def hook_call(
 def get_of(
     state: PodState, instance: Instance, action: HTTPGetAction, left_s: float, *, plain: bool
 ) -> HookCall | str:
-    """Return the GET that a hook asks for, or why there is nobody to be asked."""
+    """Return the GET of a hook, or why it has no host or port."""
     host = action.host or pod_ip(state, instance)
     if not host:
         return http_text(state, instance.name, action, "the pod has no IP address")
@@ -122,7 +122,7 @@ def get_of(
 
 
 def pod_ip(state: PodState, instance: Instance) -> str:
-    """Return the address that an instance answers on, empty when nothing is known of it."""
+    """Return the address of an instance, empty when it is unknown."""
     boxes = state.observed.sandboxes if state.observed is not None else ()
     for box in boxes:
         if box.id == instance.sandbox_id and box.ips:
@@ -153,11 +153,11 @@ def failure_text(
     outcome: Outcome | None,
     why: str = "",
 ) -> str:
-    """Return why a hook failed, as it is published; empty when it went well."""
+    """Return why a hook failed, for the status; empty when it succeeded."""
     failure: Failure | None = outcome.failure if outcome is not None else None
     result = outcome.result if outcome is not None else None
     if failure is not None and failure.reason == UNREADABLE:
-        return ""  # There was an answer: whatever a server says, it was asked.
+        return ""  # The server answered: any answer counts as success.
     error, output = failure.message if failure is not None else why, ""
     if isinstance(result, ExecResult) and result.exit_code != 0:
         command = " ".join(handler.exec.command) if handler is not None and handler.exec is not None else ""

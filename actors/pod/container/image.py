@@ -1,4 +1,4 @@
-"""The images of a pod: what the ImagePuller is told that its next containers need, and what it says of them."""
+"""The images of a pod: the wants that are sent to the ImagePuller, and its reports on them."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from api.messages.images import ImageWant, WantImages
 from api.messages.pod import ImageProgress, ImageReport
 
 RESEND_WANTS_S = 60.0
-"""After so long without an answer that ends the waiting the wants are told again, in case one got lost."""
+"""Seconds without a final report after which the wants are sent again, in case a message was lost."""
 
 REPORT_EVENTS: dict[str, tuple[str, str, str]] = {
     # Waiting reason -> event type, event reason, event text ("" for the report's own message).
@@ -26,7 +26,7 @@ PULL_FAILED = ("Warning", "Failed", 'Failed to pull image "{image}": {message}')
 
 
 def with_wants(state: PodState, situation: Situation) -> PodState:
-    """Return the state with the images that it needs now, and without answers to what it needed before."""
+    """Return the state with the images that it needs now, without reports on former wants."""
     wants, now = wanted_images(state, situation), situation.now
     changed = wants != state.sent.wants
     silent = (
@@ -46,13 +46,13 @@ def wanted_images(state: PodState, situation: Situation) -> tuple[ImageWant, ...
     if not isinstance(state.life, Syncing) or situation.effective is None or refusal(state) is not None:
         return ()
     if state.observed is None or state.view.must_inspect:
-        # What is known is not sure: what was needed before may be needed still.
+        # The runtime's state is uncertain: former wants may still be needed.
         return state.sent.wants or ()
     return tuple(want for want in situation.wants.values() if want is not None)
 
 
 def is_answered(state: PodState, want: ImageWant) -> bool:
-    """Tell whether it is known what becomes of a want without asking again."""
+    """Return whether a want has a final report, so that it need not be sent again."""
     report = image_report(state, want)
     return report is not None and (
         report.progress is ImageProgress.READY
@@ -61,13 +61,13 @@ def is_answered(state: PodState, want: ImageWant) -> bool:
 
 
 def resend_wants_at(state: PodState) -> Instant | None:
-    """Return when the wants are to be told again, None when all are answered."""
+    """Return when to send the wants again, None when all are answered."""
     unanswered = any(not is_answered(state, want) for want in state.sent.wants or ())
     return state.sent.wants_sent_at + RESEND_WANTS_S if unanswered else None
 
 
 def wants_message(state: PodState) -> WantImages:
-    """Return the wants as they are told."""
+    """Return the message with the wants."""
     annotations = state.desired.metadata.annotations if state.desired is not None else {}
     return WantImages(
         uid=state.uid, wants=state.sent.wants or (), annotations=tuple(sorted(annotations.items()))
@@ -75,7 +75,7 @@ def wants_message(state: PodState) -> WantImages:
 
 
 def absorb_image_report(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
-    """Take in how far an image is, unless that is not what is needed any more."""
+    """Absorb a report on an image, unless the image is no longer wanted."""
     if not any(answers(report, want) for want in state.sent.wants or ()):
         return state
     record = state.container(report.container)
@@ -88,7 +88,7 @@ def absorb_image_report(state: PodState, report: ImageReport, wall: WallNs) -> P
 
 
 def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> PodState:
-    """Tell in an event, in a kubelet's words, how far an image is; the host's own files are no image to tell of."""
+    """Return the state with a kubelet's event for a report; the host image is never pulled, so it has none."""
     image, name = report.image, report.container
     if not state.node.confined and report.progress is not ImageProgress.WAITING:
         return state
@@ -112,6 +112,6 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
 
 
 def without_image(state: PodState, container: str) -> PodState:
-    """Forget what was said of a container's image, of which no container could be made, and look it up anew."""
+    """Return the state without the report on an image from which no container could be created: it is looked up again."""
     record = state.container(container)
     return with_container(state, container, replace(record, image=None, image_tries=record.image_tries + 1))

@@ -1,4 +1,4 @@
-"""Bring one container up, step by step, and tell what those wait for that are not brought up now."""
+"""The steps that start one container, and the waits of containers that are not started now."""
 
 from actors.pod.cgroup.grouping import in_group
 from actors.pod.container.due import AnyContainer
@@ -35,7 +35,7 @@ from api.ports.runtime import (
 
 
 def waiting_stage(waits: tuple[Wait, ...], stuck: list[Stage]) -> Stage:
-    """Return the stage in which nothing is done: what is waited for, until when, and what to publish of it."""
+    """Return the stage without calls for these waits: its reason, its end, and the waiting reasons to publish."""
     timed = [wait for wait in waits if wait.until is not None]
     first = min(timed, key=lambda wait: wait.until or 0.0) if timed else waits[0] if waits else None
     wakes = [at for at in (*(w.until for w in timed), *(s.wake_at for s in stuck)) if at is not None]
@@ -48,9 +48,9 @@ def waiting_stage(waits: tuple[Wait, ...], stuck: list[Stage]) -> Stage:
 
 
 def bring_up(situation: Situation, container: AnyContainer) -> Stage:
-    """Return the next step of starting one container whose image is there: count it, write its files, make it, start it.
+    """Return the next step of starting one container with a ready image: count it, write its files, create it, start it.
 
-    A stage without calls: its definition cannot be carried out, which must not hold up the containers after it.
+    A stage without calls: its configuration is invalid, which must not delay the containers after it.
     """
     state, name = situation.state, container.name
     newest = situation.newest(name)
@@ -75,7 +75,7 @@ def bring_up(situation: Situation, container: AnyContainer) -> Stage:
 
 
 def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stage:
-    """Return the step that makes a container, or the one that writes the files that it is made with."""
+    """Return the step that creates a container, or one that prepares its files and mounts first."""
     state, pod, now = situation.state, situation.pod, situation.now
     name, node, sandbox_id = container.name, state.facts, situation.sandbox.current_id
     shown = state.observed.sandboxes if state.observed is not None else ()
@@ -122,7 +122,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
 
 
 def refused(name: str, problem: ConfigProblem, now: Instant) -> Stage:
-    """Return the wait for a definition that can be carried out."""
+    """Return the wait for a valid configuration of a container."""
     return Stage(
         why=f"waiting for a valid configuration of container {name}: {problem.message}",
         wake_at=config_retry_at(now),

@@ -1,4 +1,4 @@
-"""Which containers run and are to be stopped while their pod goes on, and why."""
+"""Which running containers must be stopped while their pod runs on, and why."""
 
 from actors.pod.container.dropped import dropped
 from actors.pod.container.hook import post_start_of
@@ -17,11 +17,11 @@ from api.ports.runtime import RuntimeContainerState
 def containers_to_stop(
     state: PodState, pod: Pod, probe_failures: tuple[ProbeFailure, ...], resize_restarts: tuple[Instance, ...]
 ) -> tuple[ContainerStop, ...]:
-    """Return them: changed ones, ill ones, those that need a restart for their resize, and what the spec names no more."""
+    """Return their stops: changed, failed a probe or postStart hook, restarted for a resize, or dropped from the spec."""
     found = []
     for container in lasting(pod.spec):
         newest = newest_of(state.observed, container.name)
-        # One that never started has nothing to stop: it is removed when its turn comes.
+        # One that never started needs no stop: it is removed before its next start.
         if newest is None or newest.state is not RuntimeContainerState.RUNNING:
             continue
         failed = post_start_of(state, newest)

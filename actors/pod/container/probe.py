@@ -1,7 +1,7 @@
-"""The probes of a pod: what the Prober is to ask of its containers, and what follows from the answers.
+"""The probes of a pod: the targets that the Prober gets, and what follows from the results.
 
-The rules are the kubelet's (reference ``pod-lifecycle`` sections 6.3, 9 and 9.5). What is to be asked is a level: it is
-told when it changes and repeated now and then; so are the answers. Whether a container counts as started or ready is
+The rules are the kubelet's (reference ``pod-lifecycle`` sections 6.3, 9 and 9.5). Targets and results are levels: they
+are sent when they change and repeated now and then. Whether a container counts as started or ready is
 decided in `actors.pod.container.health` from what is kept here.
 """
 
@@ -33,7 +33,7 @@ KILLING = ((ProbeKind.LIVENESS, "liveness"), (ProbeKind.STARTUP, "startup"))
 
 
 class ProbeFailure(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that is to be stopped because a probe failed."""
+    """A container that must be stopped because a probe failed."""
 
     container: Container
     instance: Instance
@@ -41,7 +41,7 @@ class ProbeFailure(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     """What its ``Killing`` event says."""
     renews: bool
-    """It is restarted; how it ends is not asked."""
+    """It is restarted, whatever its exit code."""
 
 
 def probed(pod: Pod) -> tuple[Container, ...]:
@@ -61,11 +61,11 @@ def probe_of(container: Container, kind: ProbeKind) -> Probe | None:
             return container.readiness_probe
 
 
-# ---------------------------------------------------------------- what is to be asked
+# ---------------------------------------------------------------- targets
 
 
 def with_probes(state: PodState) -> PodState:
-    """Return the state with what is to be probed now, and without answers on instances that are no more."""
+    """Return the state with the probe targets of now, without results of removed instances."""
     targets = targets_of(state)
     ids = {target.container_id for target in targets}
     for container_id, record in state.instances.items():
@@ -80,15 +80,15 @@ def with_probes(state: PodState) -> PodState:
 
 
 def plain(target: ProbeTarget) -> ProbeTarget:
-    """Return a target without what it only begins with."""
+    """Return a target without its initial results."""
     return replace(target, started=False, ready=False)
 
 
 def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
-    """Return the instances that run and are to be probed. While a pod is being stopped only readiness is asked for.
+    """Return the running instances to probe. While a pod is being stopped only readiness is probed.
 
-    One whose postStart hook is not over is not among them, as its start has not returned for a kubelet: so all its probes
-    begin when the hook ends, told of a container that has started where no startup probe decides that.
+    An instance is no target before the end of its postStart hook, as for a kubelet, whose start has not returned: all its
+    probes begin with the end of the hook.
     """
     pod, observed = state.desired, state.observed
     if pod is None or not isinstance(state.life, Syncing | Terminating):
@@ -124,7 +124,7 @@ def targets_of(state: PodState) -> tuple[ProbeTarget, ...]:
 
 
 def published_health(state: PodState, name: str, container_id: str) -> tuple[bool, bool]:
-    """Return what the last status says of an instance: that it started, that it is ready."""
+    """Return whether an instance is started and whether it is ready by the last status."""
     statuses = (*state.base.init_container_statuses, *state.base.container_statuses)
     status = next((s for s in statuses if s.name == name), None)
     if status is None or status.container_id != container_id or status.state.running is None:
@@ -135,7 +135,7 @@ def published_health(state: PodState, name: str, container_id: str) -> tuple[boo
 def plan_of(
     state: PodState, pod: Pod, container: Container, instance: Instance, kind: ProbeKind, probe: Probe
 ) -> ProbePlan:
-    """Return one probe as it is to be made, or why it cannot be."""
+    """Return the plan of one probe, with its call or the reason why there is none."""
     asked = probe_call(state, pod, container, instance, probe)
     return ProbePlan(
         kind=kind,
@@ -151,7 +151,7 @@ def plan_of(
 def probe_call(
     state: PodState, pod: Pod, container: Container, instance: Instance, probe: Probe
 ) -> ProbeCall | str:
-    """Return the call that a probe is, or why there is none."""
+    """Return the call of a probe, or why there is none."""
     timeout_s = float(max(1, probe.timeout_seconds))
     if probe.exec is not None:
         literal = {one.name: one.value for one in container.env if one.value_from is None}
@@ -204,7 +204,7 @@ def number(ports: tuple[ContainerPort, ...], port: IntOrString) -> int | None:
 
 
 def headers_of(action: HTTPGetAction) -> Pairs:
-    """Return the headers of a probe: an empty value takes one of a kubelet's own back."""
+    """Return the headers of a probe: an empty value removes a default header."""
     given = tuple((header.name, str(header.value)) for header in action.http_headers)
     names = {name.lower() for name, _ in given}
     own = (("User-Agent", USER_AGENT), ("Accept", "*/*"))
@@ -213,15 +213,15 @@ def headers_of(action: HTTPGetAction) -> Pairs:
 
 
 def probe_message(uid: Uid, state: PodState) -> ProbePod:
-    """Return what is to be probed as it is told."""
+    """Return the message with the probe targets."""
     return ProbePod(uid=uid, targets=targets_of(state) if state.sent.probed else ())
 
 
-# ---------------------------------------------------------------- what was answered
+# ---------------------------------------------------------------- results
 
 
 def absorb_probe(state: PodState, report: ProbeChanged, wall: WallNs) -> PodState:
-    """Take in what a probe says, unless that is about an instance that is no more."""
+    """Absorb the result of a probe, unless its instance is not the newest."""
     newest = newest_of(state.observed, report.container)
     if newest is None or newest.id != report.container_id:
         return state
@@ -237,7 +237,7 @@ def absorb_probe(state: PodState, report: ProbeChanged, wall: WallNs) -> PodStat
 
 
 def with_probe_event(state: PodState, report: ProbeChanged, wall: WallNs) -> PodState:
-    """Tell of a check that went wrong in an event, in a kubelet's words."""
+    """Return the state with a kubelet's event for a failed check."""
     kind = report.kind.value
     match report.trouble:
         case ProbeTrouble.NONE:
@@ -253,12 +253,12 @@ def with_probe_event(state: PodState, report: ProbeChanged, wall: WallNs) -> Pod
 
 
 def probe_report(state: PodState, container_id: str, kind: ProbeKind) -> ProbeChanged | None:
-    """Return what a probe last said of an instance."""
+    """Return the last result of a probe of an instance."""
     return next((report for report in state.instance(container_id).probes if report.kind is kind), None)
 
 
 def result_of(state: PodState, container_id: str, kind: ProbeKind) -> ProbeResult:
-    """Return what counts of a probe of an instance."""
+    """Return the result that counts of a probe of an instance."""
     report = probe_report(state, container_id, kind)
     return report.result if report is not None else ProbeResult.UNKNOWN
 
@@ -267,7 +267,7 @@ def result_of(state: PodState, container_id: str, kind: ProbeKind) -> ProbeResul
 
 
 def probe_failures(state: PodState) -> Iterator[ProbeFailure]:
-    """Yield the containers that are to be stopped: a liveness or startup probe failed as often as it may."""
+    """Yield the containers to stop: a liveness or startup probe reached its failure threshold."""
     pod = state.desired
     if pod is None or not state.instances:
         return
@@ -298,7 +298,7 @@ def probe_failures(state: PodState) -> Iterator[ProbeFailure]:
 
 
 def unready_text(state: PodState, now: Instant) -> tuple[str, float] | None:
-    """Return in words which probe a container is not started or not ready for, and for how long; None when all are."""
+    """Return in words which probe keeps a container from being started or ready, and for how many seconds; None for none."""
     pod = state.desired
     for container in probed(pod) if pod is not None else ():
         newest = newest_of(state.observed, container.name)

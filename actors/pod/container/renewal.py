@@ -1,8 +1,8 @@
-"""What is stopped to be started again, however it ends: by a probe that found it ill, or for a resize that needs a restart.
+"""Containers that are restarted whatever their exit code: after a failed probe, or for a resize that needs a restart.
 
-A stop may well end with 0, which under ``OnFailure`` would be the end of the container. So which instances are meant is in
-the memo, and where the policy alone would not start a successor it is written before the stop: an agent that dies between
-the two starts one all the same.
+A stopped container may exit with 0, after which ``OnFailure`` would not restart it. So the memo has the ids of these
+instances, and where the policy alone would not restart them it is written before the stop: an agent that dies between
+the two still restarts the container.
 """
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from api.ports.runtime import RuntimeContainerState, StopContainer
 
 
 def restarts_to_record(situation: Situation) -> Stage | None:
-    """Return the stage that writes what runs again however it ends, None where that is written or follows from its policy."""
+    """Return the stage that records these instances, None where that is done or their policy restarts them anyway."""
     state = situation.state
     pod, written = state.desired, state.remembered.renewed if state.remembered is not None else ()
     if pod is None:
@@ -36,7 +36,7 @@ def restarts_to_record(situation: Situation) -> Stage | None:
 
 
 def with_renewed(state: PodState, calls: tuple[PortCall, ...], restarts: tuple[Instance, ...]) -> PodState:
-    """Return the state that knows what of these calls stops something that runs again, however it ends."""
+    """Return the state with the instances that these calls stop and that are restarted whatever their exit code."""
     stopped = {what.call.container_id for what in calls if isinstance(what.call, StopContainer)}
     if not stopped:
         return state
@@ -48,7 +48,7 @@ def with_renewed(state: PodState, calls: tuple[PortCall, ...], restarts: tuple[I
 
 
 def without_renewed(situation: Situation) -> PodState:
-    """Return the state without the instances whose successor has run, which are not to be stopped after all, or of a pod that is to end."""
+    """Return the state without instances whose successor has run, that need no stop after all, or whose pod terminates."""
     state = situation.state
     told = state.desired is not None or state.killed is not None
     if not state.memo.renewed or not told or state.observed is None or isinstance(state.life, Recalling):

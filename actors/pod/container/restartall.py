@@ -1,8 +1,8 @@
 """Restart all containers of a pod in place: its sandbox, address and volumes stay (reference ``pod-lifecycle`` section 6.6).
 
 ```text
-a container ends, a rule of its own says so   -> its back-off -> remember -> stop what runs -> remove every instance, what
-                                                 asked for it last -> remember -> init containers, from the first one
+a container ends, its own rule asks for it    -> its back-off -> record -> stop all -> remove every instance, that of the
+                                                 asking container last -> record -> init containers, from the first one
 ```
 
 Unlike a kubelet's, ours waits for the crash-loop back-off of the container that asks: nothing restarts in a hot loop.
@@ -33,7 +33,7 @@ from api.ports.runtime import RuntimeContainer as Instance
 
 
 def restart_all(situation: Situation) -> Stage | None:
-    """Return the next step of restarting all containers, None when nobody asked for it."""
+    """Return the next step of a restart of all containers, None when no container asks for it."""
     state, pod, observed = situation.state, situation.pod, situation.observed
     if not may_restart_all(pod.spec):
         return None
@@ -65,7 +65,7 @@ def restart_all(situation: Situation) -> Stage | None:
 def begin(
     state: PodState, pod: v1.Pod, askers: tuple[str, ...], left: list[Instance], wall: WallNs
 ) -> Stage | None:
-    """Return the step that writes down that all is restarted, and which numbers were used; None before its time."""
+    """Return the step that records the restart and the used numbers; None without one or during back-off."""
     for container in (one for one in in_order(pod.spec) if one.name in askers):
         newest = newest_of(state.observed, container.name)
         attempt = next_attempt(state, container.name, newest)
@@ -73,14 +73,14 @@ def begin(
             continue
         counted = counted_memo(state, container, newest, wall, attempt)
         memo = msgspec.structs.replace(counted, restarting=True, used=used_after(counted.used, left))
-        # What is about to be removed is the only other witness of the numbers that were used.
+        # Without the instances, which are removed next, the used numbers are known from here only.
         why = f"recording the restart of all containers, which container {container.name} asks for"
         return remember(state, memo, why, durable=True)
     return None
 
 
 def who_asks(spec: v1.PodSpec, observed: RuntimePod) -> tuple[str, ...]:
-    """Return the containers that ended in the newest sandbox with a code for which all are to be restarted."""
+    """Return the containers that ended in the newest sandbox with an exit code whose rule restarts all."""
     asking = []
     for container in in_order(spec):
         newest = newest_of(observed, container.name)
@@ -94,5 +94,5 @@ def who_asks(spec: v1.PodSpec, observed: RuntimePod) -> tuple[str, ...]:
 
 
 def rank(spec: v1.PodSpec, instance: Instance, askers: tuple[str, ...]) -> tuple[bool, bool]:
-    """Return when an instance is removed: what asked for the restart goes last, so that a crash in between forgets nothing."""
+    """Return the sort key of removals: the asking container goes last, so that a crash in between forgets nothing."""
     return (instance.name in askers, is_init(spec, instance.name))

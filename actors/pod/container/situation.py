@@ -1,7 +1,7 @@
-"""What one decision about a pod rests on: its state, the two clocks, and the answers that more than one step asks for.
+"""What one decision about a pod uses: its state, the two clocks, and the answers that more than one step needs.
 
-A situation is made once for each decision, and once more when the pod's life goes on in it. Each question is answered
-when it is asked first, and never a second time: nothing that it is answered from changes.
+A situation is created once for each decision, and again after each transition of the pod's life. Each answer is computed
+once, at its first use: nothing that it depends on changes.
 """
 
 from collections.abc import Mapping
@@ -37,18 +37,18 @@ class Situation:
 
     @cached_property
     def effective(self) -> Pod | None:
-        """The pod to run; None before a source said what that is."""
+        """The pod to run; None before the first update."""
         return self.state.effective
 
     @property
     def pod(self) -> Pod:
-        """The pod to run, for steps that come after the one that waits for it."""
+        """The pod to run, for steps after the wait for it."""
         assert self.effective is not None
         return self.effective
 
     @property
     def observed(self) -> RuntimePod:
-        """What the runtime shows, for steps that come after the one that looks."""
+        """What the runtime shows, for steps after the inspection."""
         assert self.state.observed is not None
         return self.state.observed
 
@@ -87,7 +87,7 @@ class Situation:
 
     @cached_property
     def containers_to_start(self) -> tuple[AnyContainer, ...]:
-        """The containers to be started unless something holds them up, in the order in which they are started."""
+        """The containers to start unless something delays them, in start order."""
         pod = self.effective
         if pod is None:
             return ()
@@ -96,7 +96,7 @@ class Situation:
 
     @cached_property
     def next_attempts(self) -> Mapping[str, int]:
-        """The number of the next instance of each container that is due."""
+        """The number of the next instance, for each container to start."""
         return {
             one.name: next_attempt(self.state, one.name, self.newest(one.name))
             for one in self.containers_to_start
@@ -104,7 +104,7 @@ class Situation:
 
     @cached_property
     def crash_waits_s(self) -> Mapping[str, float]:
-        """How long the crash-loop back-off still holds each container that is due, in seconds."""
+        """What is left of the crash-loop back-off in seconds, for each container to start."""
         return {
             one.name: crash_wait_s(
                 self.state, one, self.newest(one.name), self.wall, self.next_attempts[one.name]
@@ -114,7 +114,7 @@ class Situation:
 
     @cached_property
     def wants(self) -> Mapping[str, ImageWant | None]:
-        """The image that each container that is due needs now; None for one that needs none now."""
+        """The image that is needed now, or None, for each container to start."""
         return {
             one.name: want_of(
                 self.state,
@@ -128,7 +128,7 @@ class Situation:
 
     @cached_property
     def waits(self) -> tuple[Wait, ...]:
-        """The containers that are due but wait: after failed tries, in crash-loop back-off, for an image."""
+        """The containers to start that wait: in back-off after failed calls, in crash-loop back-off, for an image."""
         found = (
             call_backoff_wait(self.state, one.name, self.now)
             or crash_wait(
@@ -148,28 +148,28 @@ class Situation:
 
     @cached_property
     def resize_steps(self) -> tuple[ResizeStep, ...]:
-        """What has still to be changed of the amounts of what runs."""
+        """The resource changes that running containers still need."""
         return resize_steps(self.state)
 
     @cached_property
     def probe_failures(self) -> tuple[ProbeFailure, ...]:
-        """The containers that are to be stopped because a probe failed."""
+        """The containers to stop because a probe failed."""
         return tuple(probe_failures(self.state))
 
     @cached_property
     def resize_restarts(self) -> tuple[Instance, ...]:
-        """What is to be restarted because it cannot be given its amounts in place."""
+        """The instances to restart for a resize that is not possible in place."""
         pod = self.state.desired
         return () if pod is None else restarts_among(self.state, pod, self.resize_steps, self.now)
 
     @cached_property
     def restarts(self) -> tuple[Instance, ...]:
-        """What runs and is to be stopped so that its successor can run."""
+        """The running instances to stop and restart."""
         if self.state.desired is None or self.state.killed is not None:
             return ()
         return (*(one.instance for one in self.probe_failures if one.renews), *self.resize_restarts)
 
     @cached_property
     def containers_to_stop(self) -> tuple[ContainerStop, ...]:
-        """The containers that run and are to be stopped while the pod goes on."""
+        """The running containers to stop while the pod runs on."""
         return containers_to_stop(self.state, self.pod, self.probe_failures, self.resize_restarts)

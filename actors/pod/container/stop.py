@@ -1,15 +1,14 @@
 """How containers are stopped: preStop hooks first, sidecars last, all within the one grace (reference sections 6.8 and 8).
 
 ```text
-mark the hooks (written) -> hooks run side by side -> each container is stopped as soon as its own hook is over
+record the hooks (written) -> hooks run side by side -> each container is stopped as soon as its own hook has ended
 the pod or its sandbox ends: a sidecar has its hook at once with all others, its stop when every regular container and every
-later sidecar has ended; one that is stopped to be started again waits for nobody
-the grace is used up: hooks are given up, and whatever is left is stopped with the floor of a stop
+later sidecar has ended; one that is stopped to be restarted waits for no other
+the grace is over: hooks time out, and what still runs is stopped with the minimum grace
 ```
 
-Every stop of a container that runs goes through here: of a pod that ends, of a sandbox that is renewed, of one container
-that changed or whose postStart hook failed. A stop begins no sooner than it may, and `joining` lets it begin beside those
-that are under way.
+Every stop of a running container goes through here: at the end of a pod, for a new sandbox, of one container that
+changed or whose postStart hook failed. `joining` lets a stop begin beside those in flight.
 """
 
 import math
@@ -33,17 +32,17 @@ NS = 1_000_000_000
 
 
 class ContainerStop(msgspec.Struct, frozen=True, kw_only=True):
-    """One container that is to be stopped."""
+    """The stop of one container."""
 
     instance: Instance
     grace_s: int
-    """What its stop was given, or what is left of the grace of the whole pod."""
+    """The grace of the stop in seconds, or what is left of that of the pod."""
     why: str
     """The message of the stop's event."""
 
 
 def container_stop(instance: Instance, grace_s: int, why: str = "") -> ContainerStop:
-    """Return one container that is to be stopped; `why` for another message than a kubelet's usual one."""
+    """Return the stop of one container; `why` replaces the usual message of its event."""
     return ContainerStop(instance=instance, grace_s=grace_s, why=why or f"Stopping container {instance.name}")
 
 
@@ -53,7 +52,7 @@ def container_stop(instance: Instance, grace_s: int, why: str = "") -> Container
 def with_pre_stop_records(
     state: PodState, memo: PodMemo, leave: tuple[ContainerStop, ...], wall: WallNs
 ) -> PodMemo:
-    """Return the memo that says which preStop hooks begin now: those of containers that run and were not marked before."""
+    """Return the memo with records of the preStop hooks that begin now: of running containers without a record."""
     for one in leave:
         instance = one.instance
         known = hook_record_of(memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
@@ -76,7 +75,7 @@ def with_pre_stop_records(
 
 
 def unwritten_hooks(state: PodState, memo: PodMemo) -> tuple[str, ...]:
-    """Return the names of the containers whose hooks may not begin before the page was written."""
+    """Return the names of the containers whose preStop hooks must wait for the write of the memo."""
     written = state.remembered.hooks if state.remembered is not None else ()
     return tuple(
         record.container
@@ -86,17 +85,17 @@ def unwritten_hooks(state: PodState, memo: PodMemo) -> tuple[str, ...]:
 
 
 def pre_stop_record(state: PodState, instance: Instance) -> HookRecord | None:
-    """Return the mark of an instance's preStop hook, None when it has none."""
+    """Return the record of an instance's preStop hook, None without one."""
     if not state.memo.hooks:
         return None
     return hook_record_of(state.memo.hooks, HookKind.PRE_STOP, instance.name, instance.attempt)
 
 
 def stop_grace_left_s(state: PodState, one: ContainerStop, wall: WallNs) -> int:
-    """Return what is left of the grace of one container: whole seconds that its hook took are taken off."""
+    """Return what its hook left of the grace of one container, in seconds."""
     record = pre_stop_record(state, one.instance)
     if record is None or state.killed is not None:
-        # The grace of a pod's end counts from the kill already.
+        # The grace of a kill already counts from the kill.
         return one.grace_s
     return min(one.grace_s, math.ceil(hook_grace_left_s(state, record, wall)))
 
@@ -110,7 +109,7 @@ def sidecar_names(state: PodState) -> tuple[str, ...]:
 
 
 def stops_after(state: PodState, instance: Instance) -> tuple[str, ...]:
-    """Return the running containers that have to end before this one is stopped."""
+    """Return the names of running containers that must exit before this one is stopped."""
     names = sidecar_names(state)
     if instance.name not in names or state.desired is None:
         return ()
@@ -132,9 +131,9 @@ def stops(
     why: str,
     sidecars_last: bool = True,
 ) -> Stage | None:
-    """Return the stage that stops these containers as far as hooks and turns let it, or the wait for that.
+    """Return the stage that stops these containers as far as hooks and their order allow, or the wait for that.
 
-    `sidecars_last`: all of the pod ends, and there is grace left: sidecars go last. None: there is nothing to stop.
+    `sidecars_last`: the pod ends and there is grace left. None: there is nothing to stop.
     """
     if not leave:
         return None
@@ -161,19 +160,19 @@ def stops(
         )
         return Stage(why=f"waiting for {', '.join(text for text in (hooks, *waiting) if text)}")
     if state.remembered is not None and memo.hooks != state.remembered.hooks:
-        # How far hooks are is written beside the stops: it only matters to a later life of the agent.
+        # Progress of hooks is written beside the stops: only a later life of the agent needs it.
         page = remember(state, memo, why)
         return replace(page, calls=(*calls, *page.calls))
     return Stage(calls=tuple(calls), why=why)
 
 
 def stop_order_text(instance: Instance, before: tuple[str, ...]) -> str:
-    """Return in words after whom it is a sidecar's turn to be stopped."""
+    """Return in words after which containers a sidecar is stopped."""
     return f"container {instance.name}, after {containers_text(before)}"
 
 
 def waiting_stops(state: PodState, wall: WallNs) -> tuple[str, ...]:
-    """Return in words which sidecars of a pod that ends wait for their turn, beside what is being stopped."""
+    """Return in words which sidecars of a terminating pod wait for other containers to exit."""
     kill = state.killed
     if kill is None or not isinstance(state.life, Terminating) or wall >= kill.stop_by:
         return ()
@@ -187,18 +186,18 @@ def waiting_stops(state: PodState, wall: WallNs) -> tuple[str, ...]:
 
 
 def is_hooked(state: PodState, instance: Instance) -> bool:
-    """Tell whether a container that is to be stopped waits for its preStop hook."""
+    """Return whether the stop of a container waits for its preStop hook."""
     record = pre_stop_record(state, instance)
     return record is not None and not record.ended and instance.state is RuntimeContainerState.RUNNING
 
 
 def containers_text(names: tuple[str, ...]) -> str:
-    """Return names of containers in words."""
+    """Return names of containers in words: ``containers a, b``."""
     return f"{'containers' if len(names) > 1 else 'container'} {', '.join(names)}"
 
 
 def stop_messages(state: PodState, calls: tuple[PortCall, ...], memo: PodMemo) -> tuple[tuple[str, str], ...]:
-    """Return container and message for each stop that begins with these calls: where there is a hook, with the hook."""
+    """Return container and message of the ``Killing`` events of these calls: with a preStop hook, when the hook begins."""
     known = state.memo.hooks
     found = [
         (record.container, record.why)
@@ -215,11 +214,11 @@ def stop_messages(state: PodState, calls: tuple[PortCall, ...], memo: PodMemo) -
     return tuple(found)
 
 
-# ---------------------------------------------------------------- beside stops that are under way
+# ---------------------------------------------------------------- beside stops in flight
 
 
 def is_stopping(state: PodState) -> bool:
-    """Tell whether all that is under way are stops, and what is written beside them."""
+    """Return whether all calls in flight are stops and writes beside them."""
     calls = [flight.what.call for flight in state.calls.inflight]
     return any(isinstance(c, StopContainer) for c in calls) and all(
         isinstance(c, StopContainer | Remember) for c in calls
@@ -227,10 +226,10 @@ def is_stopping(state: PodState) -> bool:
 
 
 def joining(state: PodState, stage: Stage) -> tuple[PortCall, ...]:
-    """Return the calls of `stage`, chosen as if nothing were under way, that may begin beside the stops that are.
+    """Return the calls of `stage`, chosen as if nothing were in flight, that may begin beside the stops in flight.
 
-    Each container goes at its own pace: one that takes its whole grace keeps no other from being stopped. None is
-    stopped twice in one stage: the answer to one stop may show another container as it was before it ended.
+    A container that uses its whole grace delays no other stop. None is stopped twice in one stage: the answer to one
+    stop may show another container as it was before it ended.
     """
     writing = any(isinstance(flight.what.call, Remember) for flight in state.calls.inflight)
     if not all(isinstance(what.call, StopContainer | Remember) for what in stage.calls):

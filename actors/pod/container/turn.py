@@ -1,4 +1,4 @@
-"""The init containers of a pod on its way: what those of an earlier sandbox leave first, who is waited for, when it ends.
+"""Init containers: removal of those of an earlier sandbox, the wait for the one that runs, the end of their pod.
 
 The rules are in `actors.rules.container.progress`.
 """
@@ -15,10 +15,9 @@ from api.ports.runtime import RemoveContainer, RuntimeContainerState
 
 
 def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None:
-    """Return the stage that removes what init containers left in other sandboxes, None when there is nothing.
+    """Return the stage that removes init containers of other sandboxes, None without any.
 
-    An old result must not count for the sandbox of today, whoever reads it. What is lost with the records is their
-    numbers: these are remembered first.
+    An old result must not count for the new sandbox. Their numbers are lost with them, so these are recorded first.
     """
     state, pod, observed = situation.state, situation.pod, situation.observed
     pruning = state.call_backoff(PRUNING)
@@ -41,7 +40,7 @@ def purge_init_containers(situation: Situation, sandbox_id: str) -> Stage | None
 
 
 def ended_stage(found: Progress) -> Stage | None:
-    """Return the end of a pod that only its init containers or sidecars keep from being over, None before it."""
+    """Return the end of a pod whose init container failed for good or of which only sidecars run, None before it."""
     if found.failed:
         return Stage(why=f"init container {found.failed} failed and will not be restarted", ended=True)
     if found.over:
@@ -50,7 +49,7 @@ def ended_stage(found: Progress) -> Stage | None:
 
 
 def awaited_stage(situation: Situation) -> Stage | None:
-    """Return the wait for an init container that runs, None when none is waited for."""
+    """Return the wait for a running init container, None without one."""
     pod, wall = situation.pod, situation.wall
     one = next((c for c in pod.spec.init_containers if c.name == situation.progress.awaited), None)
     if one is None:

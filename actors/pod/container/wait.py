@@ -1,4 +1,4 @@
-"""What a container that is to be started waits for: after failed tries, in crash-loop back-off, for its image."""
+"""What a container waits for before its start: a back-off after failed calls, its crash-loop back-off, its image."""
 
 import msgspec
 
@@ -14,11 +14,11 @@ from api.ports.runtime import RuntimeContainer
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
-    """A container that is to be started, but not now."""
+    """The wait of a container before its start."""
 
     container: str
     until: Instant | None
-    """None: until somebody tells that it is over."""
+    """None: until a message ends it."""
     since_s: float
     reason: str
     """Waiting reason to publish, empty to leave the published one."""
@@ -27,7 +27,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def call_backoff_wait(state: PodState, name: str, now: Instant) -> Wait | None:
-    """Return the wait after failed tries."""
+    """Return the wait of a container in back-off after failed calls, None without one."""
     backoff = state.call_backoff(name)
     if backoff is None or now >= backoff.retry.at:
         return None
@@ -51,7 +51,7 @@ def crash_wait(
     now: Instant,
     wall: WallNs,
 ) -> Wait | None:
-    """Return the wait of a container that ended too often, for `left_s` more."""
+    """Return the wait of a container in crash-loop back-off, of which `left_s` seconds are left."""
     if newest is None or newest.finished_at is None or left_s <= 0:
         return None
     name = container.name
@@ -66,7 +66,7 @@ def crash_wait(
 
 
 def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | None:
-    """Return the wait for an image."""
+    """Return the wait for an image, None when it is ready or not wanted."""
     if want is None:
         return None
     report = image_report(state, want)
@@ -87,7 +87,7 @@ def image_wait(state: PodState, want: ImageWant | None, now: Instant) -> Wait | 
         container=name,
         until=retry_at
         if retry_at is not None and retry_at > now
-        else None,  # the ImagePuller tells how it went
+        else None,  # the ImagePuller reports the result
         since_s=0.0,
         reason=report.reason,
         message=report.message,

@@ -1,7 +1,7 @@
-"""Which image the next instance of a container needs, and what is known of it.
+"""Which image the next instance of a container needs, and the last report on it.
 
-A want is a level and a lease (decision 0012). It stands from the moment in which a container is due until the runtime
-shows the instance made from it.
+A want is a level and a lease (decision 0012). It lasts from when a container must be started until the runtime shows the
+instance that was created from it.
 """
 
 from actors.pod.container.due import AnyContainer
@@ -16,7 +16,7 @@ from api.ports.runtime import RuntimeContainerState
 def want_of(
     state: PodState, container: AnyContainer, newest: Instance | None, attempt: int, *, backs_off: bool
 ) -> ImageWant | None:
-    """Return the image that the next instance of a container that is due needs now, None when none is to be made now.
+    """Return the image that the next instance of a container to start needs now, None when none is created now.
 
     `backs_off`: its crash-loop back-off is not over.
     """
@@ -36,14 +36,14 @@ def want_of(
 
 
 def policy_of(state: PodState, container: AnyContainer) -> PullPolicy:
-    """Return when a container's image is to be fetched; one that is built into the runtime is in no registry."""
+    """Return when to pull a container's image; one that is built into the runtime is in no registry."""
     if not state.node.confined:
         return PullPolicy.IF_NOT_PRESENT
     return PullPolicy(container.image_pull_policy or PullPolicy.IF_NOT_PRESENT)
 
 
 def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
-    """Tell whether the next instance was made already and only has to be started."""
+    """Return whether the next instance is created and only needs its start."""
     sandboxes = state.observed.sandboxes if state.observed is not None else ()
     backoff = state.call_backoff(container.name)
     return (
@@ -56,7 +56,7 @@ def is_made(state: PodState, container: AnyContainer, newest: Instance) -> bool:
 
 
 def answers(report: ImageReport, want: ImageWant) -> bool:
-    """Tell whether a report is about this want."""
+    """Return whether a report is about this want."""
     return (report.container, report.attempt, report.image, report.again) == (
         want.container,
         want.attempt,

@@ -1,7 +1,7 @@
 """``activeDeadlineSeconds``: how long a pod may be active, from its start time (reference ``pod-lifecycle`` section 13.2).
 
-Both instants are of the wall clock, as a kubelet's: the start time is published and survives a restart of the agent. A
-clock that is set back never counts as time that went by.
+Both instants are of the wall clock, as a kubelet's: the start time is in the status and survives a restart of the agent.
+A clock that is set back does not shorten the time left.
 """
 
 from msgspec.structs import replace
@@ -18,11 +18,11 @@ from api.wallclock import wall_ns
 REASON = "DeadlineExceeded"
 MESSAGE = "Pod was active on the node longer than the specified deadline"
 RECHECK_S = 10.0
-"""At least so often a pod with a deadline looks at the wall clock, which may have been set."""
+"""Longest time between checks of a deadline: the wall clock may have been set."""
 
 
 def deadline_left_s(state: PodState, wall: WallNs) -> float | None:
-    """Return how long the pod may still be active, None for as long as it likes."""
+    """Return how many seconds the pod may still be active, None without a limit."""
     pod = state.desired
     if pod is None or not isinstance(state.life, Syncing) or not state.base.start_time:
         return None
@@ -33,7 +33,7 @@ def deadline_left_s(state: PodState, wall: WallNs) -> float | None:
 
 
 def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
-    """Return the state in which a pod that was active for too long is stopped for good, whatever is under way."""
+    """Return the state in which a pod past its active deadline terminates, whatever is in flight."""
     left = deadline_left_s(state, wall)
     if left is None or left > 0 or state.desired is None:
         return state
@@ -52,6 +52,6 @@ def past_deadline(state: PodState, now: Instant, wall: WallNs) -> PodState:
 
 
 def deadline_wake_at(state: PodState, now: Instant, wall: WallNs) -> Instant | None:
-    """Return when to look at the deadline again, None for a pod without one."""
+    """Return when to check the deadline again, None for a pod without one."""
     left = deadline_left_s(state, wall)
     return None if left is None else now + min(max(left, 0.0), RECHECK_S)

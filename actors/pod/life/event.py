@@ -1,7 +1,7 @@
-"""Events of a pod: what is worth telling an operator, bounded, equal ones counted.
+"""Events of a pod: bounded, equal ones counted.
 
 Reasons and texts are the kubelet's where it has them (reference ``pod-lifecycle`` sections 6.7 and 15). ``Exited`` is ours:
-the exit code belongs into the event of the death itself.
+it has the exit code of the container.
 """
 
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from api.ports.runtime import RuntimeContainerState
 
 
 def with_changes(state: PodState, status: PodStatus, wall: WallNs, *, stopped: bool) -> PodState:
-    """Return the state with the events that follow from a new status: who died how, who begins to back off."""
+    """Return the state with the events that follow from a new status: container exits, new crash-loop back-offs."""
     kinds = (status.init_container_statuses, status.container_statuses, status.ephemeral_container_statuses)
     for after in (one for kind in kinds for one in kind):
         before = status_named(state.base, after.name)
@@ -41,9 +41,9 @@ def with_changes(state: PodState, status: PodStatus, wall: WallNs, *, stopped: b
 
 
 def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
-    """Return the state with an event for each container that ended and has no status to tell it.
+    """Return the state with an event for each ended container without a status.
 
-    Of a pod that nobody wants that is each one, of any other those that its spec does not name any more.
+    Of a pod without a spec that is every container, of another those that are no longer in its spec.
     """
     if after.observed is before.observed or after.observed is None:
         return after
@@ -59,7 +59,7 @@ def with_ends(before: PodState, after: PodState, wall: WallNs) -> PodState:
 
 
 def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
-    """Return what happened between two states of a pod."""
+    """Return the events between two states of a pod, with how often each was added."""
     if before.events is after.events:
         return ()
     counts = {event_key(event): event.count for event in before.events}
@@ -82,19 +82,19 @@ def new_events(before: PodState, after: PodState) -> tuple[EventSeen, ...]:
 
 
 def event_key(event: PodEvent) -> tuple[str, str, str, str]:
-    """Return what an event says: of equal ones only the count is kept."""
+    """Return the key of an event: equal ones are counted."""
     return (event.type, event.reason, event.message, event.container)
 
 
 def field_path(state: PodState, container: str) -> str:
-    """Return where in the pod a container is, empty for the pod as a whole; one of an orphan counts as a regular one."""
+    """Return the field path of a container, empty for the pod; a container of an orphan counts as a regular one."""
     groups = state.desired.spec.container_groups() if state.desired is not None else ()
     found = (group for group, containers in groups if any(one.name == container for one in containers))
     return f"spec.{next(found, 'containers')}{{{container}}}" if container else ""
 
 
 def namespace_and_name(state: PodState) -> tuple[str, str]:
-    """Return namespace and name of a pod, from whoever knows them."""
+    """Return namespace and name of a pod, from its spec, the runtime or the memo."""
     if state.desired is not None:
         return state.desired.metadata.namespace, state.desired.metadata.name
     if state.observed is not None and state.observed.name:
@@ -103,14 +103,14 @@ def namespace_and_name(state: PodState) -> tuple[str, str]:
 
 
 def backs_off(status: ContainerStatus) -> bool:
-    """Tell whether a container waits for its crash-loop back-off."""
+    """Return whether a container waits for its crash-loop back-off."""
     return status.state.waiting is not None and status.state.waiting.reason == "CrashLoopBackOff"
 
 
 def with_event(
     state: PodState, wall: WallNs, kind: str, reason: str, message: str, container: str = ""
 ) -> PodState:
-    """Return the state with one more event; one that repeats the last of its reason is counted instead."""
+    """Return the state with one more event; an equal one is counted instead."""
     for index, event in reversed(tuple(enumerate(state.events))):
         if event_key(event) == (kind, reason, message, container):
             rest = (*state.events[:index], *state.events[index + 1 :])

@@ -1,7 +1,7 @@
-"""A pod that was not admitted: it goes straight to its end, and says why (reference ``pod-lifecycle`` section 12).
+"""A pod that was not admitted: it fails at once, with the reason (reference ``pod-lifecycle`` section 12).
 
-Nothing is ever made for it. Its end is remembered and proven like any other, and its status has phase, reason, message
-and class alone: no conditions, no containers. A definition that cannot be carried out is refused too: an event says so.
+Nothing is created for it. Its end is recorded and proven like any other, and its status has only phase, reason, message
+and QoS class: no conditions, no containers. An invalid configuration of a container or sandbox is refused by an event.
 """
 
 from msgspec.structs import replace
@@ -26,7 +26,7 @@ REJECTED = "Pod was rejected: "
 
 
 def rejected(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodState:
-    """Return the state of a pod that was to run and is not admitted: on its way to its end."""
+    """Return the state in which a pod that is not admitted terminates."""
     grace_s = own_grace_s(pod) or 1
     kill = Kill(
         cause=KillCause.REJECTED,
@@ -42,13 +42,13 @@ def rejected(state: PodState, refusal: Refusal, pod: Pod, wall: WallNs) -> PodSt
 
 
 def is_rejected(state: PodState) -> bool:
-    """Tell whether the pod was not admitted, now or by an earlier life of the agent."""
+    """Return whether the pod was not admitted, now or by an earlier life of the agent."""
     kill = state.killed
     return kill.cause is KillCause.REJECTED if kill is not None else state.wanted.refusal is not None
 
 
 def has_containers(state: PodState) -> bool:
-    """Tell whether the runtime shows containers of the pod: it was admitted once, whatever became of the word on that."""
+    """Return whether the runtime shows containers of the pod: then it was admitted once."""
     return state.observed is not None and bool(state.observed.containers)
 
 
@@ -70,7 +70,7 @@ def rejected_status(state: PodState, pod: Pod, wall: WallNs, *, over: bool) -> P
 
 
 def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
-    """Return the state with an event for each definition that the stage found it can not carry out, told once."""
+    """Return the state with one event for each invalid configuration that the stage found."""
     for name, reason, message in stage.waiting:
         old = status_named(state.base, name)
         known = old.state.waiting if old is not None else None
@@ -83,7 +83,7 @@ def with_refusals(state: PodState, stage: Stage, wall: WallNs) -> PodState:
 
 
 def what_next(refusal: Refusal, source: str) -> str:
-    """Return in words what changes anything for a pod that was not admitted."""
+    """Return in words what to do about a pod that was not admitted."""
     if source in ("file", "http"):
         return (
             f"a changed manifest: a pod that was rejected ({refusal.reason}) is not retried; make room or fix the"

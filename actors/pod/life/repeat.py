@@ -1,15 +1,15 @@
-"""Equal calls of a pod, one after the other: how they are spaced, however they are answered.
+"""How equal calls of a pod are spaced, whatever their answer.
 
-A failure has a wait of its own. A call that is answered well and changes nothing that the runtime shows, as the removal of
-what it goes on showing, would be planned again at once; so would one whose like is refused in a way that holds up nothing.
+A failed call has its own back-off. A call that succeeds without an effect that the runtime shows, such as the removal of a
+container that stays listed, would be planned again at once; so would a failed one that delays nothing else.
 
 ```text
 answered    once       twice      3 times    4 times    ..   9 times and more
 then wait   nothing    0.25 s     0.5 s      1 s             30 s              (counted for two minutes after the last)
 ```
 
-What was answered with progress is not asked for again: an id is stopped, started and removed once, the next instance has
-another number. So nothing of a pod that gets on waits here, and what does not get on holds up only itself where its stage does.
+A call with an effect is not repeated: an id is stopped, started and removed once, the next instance has another number. So
+a pod that makes progress never waits here.
 """
 
 import msgspec
@@ -29,14 +29,14 @@ SPACING = RetryPolicy(base_s=0.25, limit_s=30.0)
 FORGET_S = 120.0
 REPEAT_LIMIT = 256
 UNSPACED = (InspectPod, ReadNodeFiles, Remember)
-"""Calls that follow others, which are spaced: a look after each failure, the node's files for each container. What was to be
-written counts as written whatever the ledger answers."""
+"""Calls that follow others, which are spaced: an inspection after each failure, the node's files for each container. A memo
+counts as written whatever the ledger answers."""
 
 REMOVALS = (RemoveContainer, RemoveContainerLogs, RemoveSandbox)
 
 
 def with_answer(state: PodState, call: msgspec.Struct, now: Instant) -> PodState:
-    """Return the state that counts an answer to a call, and says when an equal one may be made."""
+    """Return the state that counts an answer to a call, with the time of the next equal one."""
     if isinstance(call, UNSPACED):
         return state
     asked = bare(call)
@@ -54,12 +54,12 @@ def wait_after(times: int) -> float:
 
 
 def bare(call: msgspec.Struct) -> msgspec.Struct:
-    """Return a call without what differs between equal ones: what is left of a grace."""
+    """Return a call without its grace, which differs between equal ones."""
     return replace(call, grace_s=0.0) if isinstance(call, StopContainer) else call
 
 
 def waiting_for(state: PodState, what: PortCall, now: Instant) -> Repeat | None:
-    """Return the answers after which this call waits, None where it may be made."""
+    """Return the answers after which this call waits, None when it may begin."""
     if not state.calls.repeats or isinstance(what.call, UNSPACED):
         return None
     asked = bare(what.call)
@@ -67,7 +67,7 @@ def waiting_for(state: PodState, what: PortCall, now: Instant) -> Repeat | None:
 
 
 def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
-    """Return a stage with those of its calls that may be made now; without any, the wait for the first of them."""
+    """Return a stage with the calls that may begin now; without any, the wait for the first of them."""
     late = [found for what in stage.calls if (found := waiting_for(state, what, now)) is not None]
     if not late:
         return stage
@@ -85,6 +85,6 @@ def spaced(state: PodState, stage: Stage, now: Instant) -> Stage:
 
 
 def next_removal(state: PodState, now: Instant) -> Instant | None:
-    """Return when the first removal that waits may be asked for again, None when none waits: it keeps nothing else waiting."""
+    """Return when the first waiting removal may be repeated, None without one: it delays nothing else."""
     waiting = (one for one in state.calls.repeats if one.until > now and isinstance(one.call, REMOVALS))
     return min((one.until for one in waiting), default=None)

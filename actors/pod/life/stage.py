@@ -1,4 +1,4 @@
-"""Stages of a pod's life: what one is, and the parts that they are made of.
+"""Stages of a pod's life and the functions that build them.
 
 A stage is a set of calls that may run side by side; the next one waits for all their outcomes.
 """
@@ -45,36 +45,36 @@ from api.ports.runtime import (
 )
 
 MIN_STOP_S = 2
-"""Floor of every stop's grace: less would kill before the runtime cleaned up."""
+"""Minimum grace of a stop whose grace is zero or over: less would kill before the runtime cleaned up."""
 HOST_DEADLINE_S = 30.0
 CONFIG_RETRY_S = 10.0
-"""After which a definition that could not be carried out is looked at anew: files of the node may have changed."""
+"""Time after which an invalid configuration is retried: files of the node may have changed."""
 NS = 1_000_000_000
 
 
 class Stage(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do next. No calls: nothing to do before `wake_at`, or before something changes."""
+    """What to do next. No calls: nothing to do before `wake_at` or a change."""
 
     calls: tuple[PortCall, ...] = ()
     why: str = ""
-    """In words: what the calls are for, or what is waited for."""
+    """In words: the purpose of the calls, or what the pod waits for."""
     step: str = ""
-    """Which step of a sync it is of, empty for any other stage."""
+    """Name of its step of a sync, empty for any other stage."""
     wake_at: Instant | None = None
     since_s: float | None = None
-    """For how long it has been waited already, where that is known."""
+    """How long the wait has lasted, where that is known."""
     memo: PodMemo | None = None
     """The memo that the calls make durable."""
     waiting: tuple[tuple[str, str, str], ...] = ()
-    """Container, reason, message: what to publish of containers that wait."""
+    """Container, reason, message: the waiting reasons to publish."""
     ended: bool = False
-    """Nothing of the pod runs and nothing of it is to run again."""
+    """No container of the pod runs or will run again."""
     pod_reason: str = ""
     pod_message: str = ""
 
 
 def refusal(state: PodState) -> Stage | None:
-    """Return the wait for a spec that can be run here, None when this one can."""
+    """Return the wait for a supported spec, None when this one is."""
     pod = state.desired
     if pod is None:
         return None
@@ -99,7 +99,7 @@ def refusal(state: PodState) -> Stage | None:
 
 
 def paused(state: PodState, now: Instant) -> Stage | None:
-    """Return the wait after a failed try of the pod as a whole, None when there is none."""
+    """Return the wait of a pod in back-off after a failed call, None when it is not."""
     backoff = state.call_backoff("")
     if backoff is None or now >= backoff.retry.at:
         return None
@@ -114,7 +114,7 @@ def paused(state: PodState, now: Instant) -> Stage | None:
 
 
 def inspection_stage(state: PodState, now: Instant, why: str) -> Stage:
-    """Return the stage that looks at the pod: at once after a failed change, after a wait when looking itself failed."""
+    """Return the stage that inspects the pod: at once after a failed change, in back-off after a failed inspection."""
     backoff = state.call_backoff("")
     held = paused(state, now) if backoff is not None and backoff.call == InspectPod.__name__ else None
     return held or Stage(calls=(inspection(state),), why=why)
@@ -127,14 +127,14 @@ def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False)
 
 
 def inspection(state: PodState) -> PortCall:
-    """Return the call that shows what the runtime holds of the pod."""
+    """Return the call that inspects the pod in the runtime."""
     return runtime_call(state, InspectPod(uid=state.uid))
 
 
 def runtime_call(state: PodState, call: msgspec.Struct, container: str = "") -> PortCall:
-    """Return a call on the container runtime with the pod's deadline, and what it may wait for its turn.
+    """Return a call on the container runtime, with a deadline that includes its time in the driver's queue.
 
-    The runtime may have the whole deadline; what is left of it is for the look at the pod afterwards.
+    The runtime may use the whole deadline; the rest is for the inspection afterwards.
     """
     deadline_s = state.settings.call_deadline_s * (SANDBOX_TIMES if isinstance(call, RunSandbox) else 1)
     deadline_s += QUEUE_S if isinstance(call, QUEUED) else 0.0
@@ -147,14 +147,14 @@ def host_call(port: str, call: msgspec.Struct) -> PortCall:
 
 
 def node_files(state: PodState) -> PortCall:
-    """Return the call that reads what the pod's resolver and hosts files are made from."""
+    """Return the call that reads the node's resolv.conf and hosts file."""
     return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
 
 
 def stop(state: PodState, container: RuntimeContainer, grace_s: int) -> PortCall:
     """Return the call that stops a container; its deadline leaves room for the grace.
 
-    A second is sent as one; the floor is for a grace that is none, or used up.
+    A grace of one second is sent as it is; the minimum is for a grace of zero.
     """
     grace = grace_s if grace_s >= 1 else MIN_STOP_S
     call = StopContainer(uid=state.uid, container_id=container.id, grace_s=float(grace))
@@ -164,9 +164,9 @@ def stop(state: PodState, container: RuntimeContainer, grace_s: int) -> PortCall
 
 
 def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
-    """Return the calls that stop the pod's sandboxes: what is ready, and once what is not.
+    """Return the calls that stop the pod's sandboxes: those that are ready, and once those that are not.
 
-    One that died by itself, as with its machine, holds addresses and host ports until its runtime is asked to stop it.
+    A sandbox that died by itself, such as with its machine, keeps addresses and host ports until it is stopped.
     """
     boxes = state.observed.sandboxes if state.observed is not None else ()
     return tuple(
@@ -177,22 +177,22 @@ def sandbox_stops(state: PodState) -> tuple[PortCall, ...]:
 
 
 def config_retry_at(now: Instant) -> Instant:
-    """Return when a definition that could not be carried out is looked at anew: the same instant whenever that is asked."""
+    """Return when an invalid configuration is retried: on a fixed grid, so that each call gives the same instant."""
     return (math.floor(now / CONFIG_RETRY_S) + 1) * CONFIG_RETRY_S
 
 
 def grace_left_s(kill: Kill, wall: WallNs) -> int:
-    """Return what is left of the grace, counted from when the kill was asked for: a restart does not begin it anew.
+    """Return what is left of the grace in seconds, counted from the kill: a restart does not begin it again.
 
-    Where it is used up, or nearly so, the floor of a stop is left, unless less was asked for: it never grows again. A wall
-    clock that jumped backwards gives no more than the grace.
+    At its end the minimum of a stop is left, unless the kill had less. A wall clock that jumped back gives no more than the
+    grace.
     """
     left_s = -((wall - kill.stop_by) // NS)
     return int(min(max(left_s, MIN_STOP_S), kill.grace_s))
 
 
 def is_changed(container: v1.Container | v1.EphemeralContainer, instance: RuntimeContainer) -> bool:
-    """Tell whether a live instance was made from another definition of its container."""
+    """Return whether a live instance was created from another definition of its container."""
     if instance.state not in (RuntimeContainerState.RUNNING, RuntimeContainerState.CREATED):
         return False
     recorded = dict(instance.annotations).get(ANNOTATION_HASH, "")
@@ -215,7 +215,7 @@ def prunable(state: PodState, pod: v1.Pod, observed: RuntimePod, sandbox_id: str
 
 
 def removal_of_logs(observed: RuntimePod, instance: RuntimeContainer) -> RemoveContainerLogs:
-    """Return the call that removes the files of an instance that is removed."""
+    """Return the call that removes the log files of a removed instance."""
     return RemoveContainerLogs(
         uid=observed.uid,
         log_path=instance.log_path,
@@ -225,7 +225,7 @@ def removal_of_logs(observed: RuntimePod, instance: RuntimeContainer) -> RemoveC
 
 
 def backoff_of(state: PodState, container: v1.Container | v1.EphemeralContainer) -> Backoff | None:
-    """Return the back-off of a container, None where another one of its name earned it: with another image or resources."""
+    """Return the crash-loop back-off of a container, None when it was counted for another image or other resources."""
     entry = state.memo.backoff(container.name)
     return entry if entry is not None and entry.key in ("", backoff_key(container)) else None
 
@@ -237,7 +237,7 @@ def crash_wait_s(
     wall: WallNs,
     attempt: int,
 ) -> float:
-    """Return how long the crash-loop back-off still holds a container."""
+    """Return what is left of a container's crash-loop back-off, in seconds."""
     if newest is None or newest.state is not RuntimeContainerState.EXITED or newest.finished_at is None:
         return 0.0
     return wait_s(backoff_of(state, container), newest.finished_at, wall, attempt)
@@ -259,7 +259,7 @@ def counted_memo(
 
 
 def crash_text(state: PodState, pod: v1.Pod, container: v1.Container | v1.EphemeralContainer) -> str:
-    """Return the message of CrashLoopBackOff, as users know it."""
+    """Return a kubelet's message of CrashLoopBackOff."""
     entry, name = backoff_of(state, container), container.name
     delay = write(int((entry.delay_s if entry else 0.0) * 1e9))
     meta = pod.metadata
@@ -267,7 +267,7 @@ def crash_text(state: PodState, pod: v1.Pod, container: v1.Container | v1.Epheme
 
 
 def fresh_memo(state: PodState) -> PodMemo:
-    """Return the memo with what identifies the pod, so that it can be cleaned up when no source knows it any more."""
+    """Return the memo with name, log folder and cgroup, so that the pod can be removed when it is in no source."""
     pod, observed = state.desired, state.observed
     if pod is not None:
         meta = pod.metadata

@@ -1,4 +1,4 @@
-"""A pod's volumes over its life: made before its sandbox, parts of them bound before each container, removed after all.
+"""A pod's volumes over its life: prepared before its sandbox, subPaths before each container, removed at its end.
 
 Reference ``volumes`` sections 7, 8, 10, 18 and 27, ``pod-lifecycle`` sections 5.1 (step 9) and 5.4.
 """
@@ -39,20 +39,20 @@ from api.ports.volumes import (
 VOLUME_RETRY = RetryPolicy(base_s=0.5, limit_s=122.0)
 """Back-off of a volume's calls: a kubelet's."""
 REMOVAL_DEADLINE_S = 123.0
-"""So long a pod's volumes may take to be removed: a kubelet's wait, since there may be many files in them."""
+"""Deadline for the removal of a pod's volumes, as a kubelet's: there may be many files in them."""
 
 VOLUME_CALLS = (PrepareVolume, PrepareSubPath, RemoveVolumes)
 
 
 def with_volumes(memo: PodMemo, pod: Pod | None) -> PodMemo:
-    """Return the memo that knows that the pod has volumes, once it had some."""
+    """Return the memo, which records whether the pod ever had volumes."""
     if memo.volumes or pod is None or not has_volumes(pod):
         return memo
     return replace(memo, volumes=True)
 
 
 def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
-    """Return the stage that makes the volumes that are not there yet; None when all are, or the pod has none."""
+    """Return the stage that prepares the pod's volumes; None when all are ready, or the pod has none."""
     if not pod.spec.volumes:
         return None
     ready = {one.name: one.plan for one in state.setup.volumes}
@@ -67,19 +67,19 @@ def prepare_volumes(state: PodState, pod: Pod) -> Stage | None:
 
 
 def ready_paths(state: PodState) -> tuple[VolumePath, ...]:
-    """Return where the volumes are that can be mounted."""
+    """Return the paths of the ready volumes."""
     return tuple(volume_path(one.name, one.plan, one.host_path) for one in state.setup.volumes)
 
 
 def bound_parts(state: PodState, container: str, attempt: int) -> tuple[SubPath, ...]:
-    """Return the parts of volumes that are bound for this instance of a container."""
+    """Return the subPaths that are prepared for this instance of a container."""
     return tuple(one.part for one in state.container(container).bound if one.attempt == attempt)
 
 
 def bind_parts(
     state: PodState, pod: Pod, container: Container | EphemeralContainer, attempt: int, ips: tuple[str, ...]
 ) -> tuple[PortCall, ...] | ConfigProblem:
-    """Return the calls that bind the parts of volumes that a container mounts and that are not bound for it yet."""
+    """Return the calls that prepare the subPaths that a container mounts and that are not prepared for it yet."""
     if not pod.spec.volumes:
         return ()
     calls = container_sub_paths(pod, container, attempt, state.facts, ips, ready_paths(state))
@@ -94,9 +94,9 @@ def bind_parts(
 
 
 def remove_volumes(state: PodState) -> Stage | None:
-    """Return the stage that removes the volumes of a pod of which nothing runs; None when none are left.
+    """Return the stage that removes the volumes of a pod of which nothing runs; None when they are removed.
 
-    What a pod had that no source describes any more is not known: then it is looked for.
+    Without a spec it is unknown whether the pod has volumes: then the call searches for them.
     """
     if not removal_is_due(state):
         return None
@@ -105,13 +105,13 @@ def remove_volumes(state: PodState) -> Stage | None:
 
 
 def removal_is_due(state: PodState) -> bool:
-    """Tell whether volumes are to be removed now: never while anything of the pod may run."""
+    """Return whether to remove volumes now: never while a container of the pod may run."""
     if state.unmounted or state.view.must_inspect or state.observed is None or is_alive(state.observed):
         return False
     return state.memo.volumes or state.desired is None
 
 
-# ---------------------------------------------------------------- what calls teach
+# ---------------------------------------------------------------- outcomes
 
 
 def volume_answered(
@@ -119,7 +119,7 @@ def volume_answered(
     call: PrepareVolume | PrepareSubPath | RemoveVolumes,
     result: object,
 ) -> PodState:
-    """Take in that a call on volumes went well."""
+    """Absorb a successful call on volumes."""
     match call, result:
         case PrepareVolume(volume=name, plan=plan), VolumeReady(host_path=path):
             others = (one for one in state.setup.volumes if one.name != name)
@@ -140,14 +140,14 @@ def volume_answered(
 
 
 def without_parts(state: PodState, container: str) -> PodState:
-    """Return the state in which nothing is bound for the next instance of a container: it is looked at anew."""
+    """Return the state without prepared subPaths of a container: they are prepared again."""
     return with_container(state, container, replace(state.container(container), bound=()))
 
 
 def concealed(call: object, failure: Failure) -> Failure:
-    """Return a failure as a pod may be told it: where on the host a part of a volume is, is nobody's business.
+    """Return a failure without the host path of a subPath, which a pod must not see.
 
-    A failure with a reason to publish was worded for that.
+    A failure with a reason to publish has none in its message.
     """
     if isinstance(call, PrepareSubPath) and not failure.reason:
         return replace(failure, message=sub_path_error(call.volume, call.container))
@@ -155,7 +155,7 @@ def concealed(call: object, failure: Failure) -> Failure:
 
 
 def event_prefix(call: object) -> str:
-    """Return what an event says before the error of a call on volumes, empty for any other call."""
+    """Return the event text before the error of a call on volumes, empty for any other call."""
     match call:
         case PrepareVolume(volume=name):
             return f'MountVolume.SetUp failed for volume "{name}" : '

@@ -1,4 +1,4 @@
-"""The cgroup that a pod's containers are made in, and its limits (reference ``node`` 9.1 and 9.2, ``runtime-cri`` 6.7)."""
+"""The cgroup of a pod's containers, and its limits (reference ``node`` 9.1 and 9.2, ``runtime-cri`` 6.7)."""
 
 from actors.pod.spec.resource import huge_pages, shares
 from actors.rules.resources.cgrouppath import PODS, names_in, path_of, tier_of
@@ -23,9 +23,9 @@ def cgroup_parent(pod: Pod, node: NodeFacts) -> str:
 
 
 def settled_parent(pod: Pod, node: NodeFacts, recorded: str) -> str:
-    """Return the pod's own cgroup, empty for none: the one that is recorded, unless the node calls its cgroups otherwise now.
+    """Return the pod's own cgroup, empty for none: the recorded one, unless the node's cgroups were moved.
 
-    A pod stays where it is when a change of its spec gives it another class.
+    A pod keeps its cgroup when a change of its spec changes its QoS class.
     """
     if not node.cgroups_per_qos or not (node.confined or node.pod_cgroups):
         return recorded
@@ -34,21 +34,21 @@ def settled_parent(pod: Pod, node: NodeFacts, recorded: str) -> str:
 
 
 def possible_parents(uid: str, node: NodeFacts) -> tuple[str, ...]:
-    """Return every cgroup that a pod of which only the UID is known may have, whoever makes cgroups here."""
+    """Return every possible cgroup of a pod of which only the UID is known, for both drivers."""
     return tuple(path for driver in CgroupDriver for path in parents_of(uid, node, driver))
 
 
 def parents_of(uid: str, node: NodeFacts, driver: CgroupDriver) -> tuple[str, ...]:
-    """Return the cgroup of a pod in each class."""
+    """Return the cgroup of a pod in each QoS class."""
     root = names_in(node.cgroup_root)
     return tuple(path_of([*root, PODS, *tier_of(qos), f"pod{uid}"], driver) for qos in CLASSES)
 
 
 def pod_limits(pod: Pod, node: NodeFacts) -> CgroupLimits:
-    """Return what all containers of a pod and its sandbox may use together.
+    """Return the limits of a pod's containers and sandbox together.
 
-    A limit of CPU or memory counts only where every container has one, or the pod as a whole: what one container
-    leaves open is open for the pod.
+    A limit of CPU or memory counts only where every container has one, or the pod as a whole: one unlimited container
+    makes the pod unlimited.
     """
     spec = pod.spec
     best_effort = qos_class(spec) == "BestEffort"
@@ -75,7 +75,7 @@ def pod_limits(pod: Pod, node: NodeFacts) -> CgroupLimits:
 
 
 def widest(one: CgroupLimits, other: CgroupLimits) -> CgroupLimits:
-    """Return limits that both keep to."""
+    """Return the wider of two sets of limits."""
     return CgroupLimits(
         cpu_shares=max(one.cpu_shares, other.cpu_shares),
         cpu_weight=max(one.cpu_weight, other.cpu_weight),
@@ -93,7 +93,7 @@ def higher(one: int, other: int) -> int:
 
 
 def is_limited(spec: PodSpec, resource: str) -> bool:
-    """Tell whether the pod as a whole, or each of its containers, limits a resource."""
+    """Return whether the pod as a whole, or each of its containers, limits a resource."""
     if spec.resources is not None and amounts(spec.resources.limits).get(resource, ZERO).nanos:
         return True
     every = (*spec.containers, *spec.init_containers)

@@ -1,8 +1,8 @@
-"""From a v1 Pod to what the runtime is asked for: sandbox and container specs, and the files that they need.
+"""From a v1 Pod to the runtime's sandbox and container specs, and the files that they need.
 
-Pure: facts of the node, files and addresses are arguments. What cannot be configured is returned as a `ConfigProblem`,
-never raised and never left out. On a runtime that does not confine (`NodeFacts.confined` is False: plain processes of
-the host) a spec asks for no more than such a runtime gives; `actors.pod.spec.support` refuses pods that need more.
+Pure: node facts, files and addresses are arguments. An invalid configuration is returned as a `ConfigProblem`, never
+raised and never left out. On a runtime that does not confine (`NodeFacts.confined` is False: plain processes of
+the host) a spec has no more than such a runtime supports; `actors.pod.spec.support` refuses pods that need more.
 
 The parts are in `actors.pod.spec`; the rules are those of the reference ``runtime-cri``, sections 3 to 6, 15 and 16.
 """
@@ -91,7 +91,7 @@ def sandbox_spec(
 
 
 def at_sandbox(problem: ConfigProblem) -> ConfigProblem:
-    """Return a problem as one of the sandbox: what a container's reason says is no reason of a pod's."""
+    """Return a problem with the reason of a sandbox in place of a container's."""
     if problem.reason != CONTAINER:
         return problem
     return ConfigProblem(reason=SANDBOX, message=problem.message)
@@ -128,13 +128,13 @@ def confined_sandbox(
 
 
 def sandbox_warnings(pod: Pod, node: NodeFacts, files: NodeFiles) -> tuple[ConfigWarning, ...]:
-    """Return what was cut or fell back when the sandbox was configured: one Warning event each."""
+    """Return what was cut or fell back in the sandbox's configuration: one Warning event each."""
     if not node.confined:
         return ()
     try:
         return resolver(pod, node, files).warnings
     except Unfit:
-        # Then there is no sandbox, and its problem is told instead.
+        # Then there is no sandbox, and its problem is published instead.
         return ()
 
 
@@ -152,11 +152,11 @@ def container_spec(
     sub_paths: tuple[SubPath, ...] = (),
     volume_groups: tuple[int, ...] = (),
 ) -> ContainerSpec | ConfigProblem:
-    """Return the container to make as attempt number `attempt`, or why there cannot be one.
+    """Return the spec of instance number `attempt`, or why there cannot be one.
 
-    `image` is what pulling gave, None where the runtime resolves the name itself; `ips` are those of the pod's sandbox;
-    `target_id` is the container that an ephemeral one looks into; `volumes` those of the pod that are ready, `sub_paths` the
-    parts of them that were bound for this container.
+    `image` is the pulled image, None where the runtime resolves the name itself; `ips` are those of the pod's sandbox;
+    `target_id` is the target of an ephemeral container; `volumes` are those that are ready, `sub_paths` the prepared
+    subPaths of this container.
     """
     try:
         env = environment(container, pod, node, ips)
@@ -228,7 +228,7 @@ def container_sub_paths(
     ips: tuple[str, ...],
     volumes: tuple[VolumePath, ...],
 ) -> tuple[PrepareSubPath, ...] | ConfigProblem:
-    """Return the calls that bind the parts of volumes which `container_spec` mounts; they go before CreateContainer."""
+    """Return the calls that prepare the subPaths which `container_spec` mounts; they go before CreateContainer."""
     if not any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts):
         return ()
     try:
@@ -246,7 +246,7 @@ def container_files(
     files: NodeFiles,
     ips: tuple[str, ...],
 ) -> PrepareContainer | ConfigProblem | None:
-    """Return the call that makes the files which `container_spec` mounts; it goes before CreateContainer.
+    """Return the call that writes the files which `container_spec` mounts; it goes before CreateContainer.
 
     None where nothing is mounted.
     """
@@ -265,7 +265,7 @@ def container_files(
 
 
 def stop_signal(container: Container | EphemeralContainer, node: NodeFacts) -> str:
-    """Return the signal that asks a container to end, empty for the image's own. Raises `Unfit`."""
+    """Return the stop signal of a container, empty for the image's own. Raises `Unfit`."""
     signal = container.lifecycle.stop_signal if container.lifecycle is not None else ""
     if signal and not node.stop_signals:
         refuse(
@@ -276,7 +276,7 @@ def stop_signal(container: Container | EphemeralContainer, node: NodeFacts) -> s
 
 
 def runtime_handler(pod: Pod, node: NodeFacts) -> str:
-    """Return which of the runtime's handlers runs the pod. Without an API server a class's name is its handler's."""
+    """Return the runtime handler of the pod. Without an API server a RuntimeClass has the name of its handler."""
     name = pod.spec.runtime_class_name
     if name and not node.standalone:
         refuse(
@@ -286,7 +286,7 @@ def runtime_handler(pod: Pod, node: NodeFacts) -> str:
 
 
 def sysctls(pod: Pod, node: NodeFacts) -> Pairs:
-    """Return the pod's kernel parameters, written with dots. Raises `Unfit` for one that is not its own to set."""
+    """Return the pod's sysctls, written with dots. Raises `Unfit` for a forbidden one."""
     spec = pod.spec
     found = {}
     for one in (spec.security_context or PodSecurityContext()).sysctls:

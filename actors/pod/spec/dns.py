@@ -1,4 +1,4 @@
-"""How a pod resolves names: policy, the node's own resolver, what the pod adds, and the limits of resolvers.
+"""DNS of a pod: policy, the node's own resolver, what the pod adds, and the limits of resolvers.
 
 Reference ``runtime-cri`` section 15.
 """
@@ -20,7 +20,7 @@ FORMING = "DNSConfigForming"
 
 
 class ResolvConf(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pod's resolv.conf is to hold, and what had to be cut."""
+    """The content of a pod's resolv.conf, and what was cut."""
 
     dns: Dns = Dns()
     warnings: tuple[ConfigWarning, ...] = ()
@@ -96,7 +96,7 @@ def with_pods_own(dns: Dns, config: PodDNSConfig) -> Dns:
 
 
 def within_limits(dns: Dns) -> ResolvConf:
-    """Return what resolvers take of it, and a warning for each list that had to be cut."""
+    """Return the part within the limits of resolvers, with a warning for each list that was cut."""
     warnings = []
     servers = dns.servers[:SERVER_LIMIT]
     if servers != dns.servers:

@@ -1,4 +1,4 @@
-"""The last words of a container: where to read them and how they are published (reference ``runtime-cri`` section 10.3)."""
+"""Termination messages: where to read them and how they are published (reference ``runtime-cri`` section 10.3)."""
 
 from api.ids import Uid
 from api.ports.podfiles import ReadEnding
@@ -10,14 +10,14 @@ from api.ports.runtime import (
 )
 
 ALL_MESSAGES_BYTES = 12_288
-"""What the messages of a pod's containers may come to together."""
+"""Limit of all termination messages of a pod together."""
 CANNOT_RUN = "ContainerCannotRun"
 
 
 def termination_message_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding | None:
-    """Return the call that reads what an ended instance left, None when there is nothing to read.
+    """Return the call that reads an ended instance's termination message, None when there is nothing to read.
 
-    What was mounted and how to fall back is in the instance's own annotations: its pod may have changed since.
+    Path and fallback policy are in the instance's own annotations: its pod may have changed since.
     """
     if instance.state is not RuntimeContainerState.EXITED:
         return None
@@ -41,11 +41,11 @@ def termination_message_call(uid: Uid, instance: RuntimeContainer) -> ReadEnding
 
 
 def termination_message(runtime: str, left: str) -> str:
-    """Return what the runtime says of an end and what the container left, joined."""
+    """Return the runtime's message and the container's own, joined."""
     return ": ".join(text for text in (runtime, left) if text)
 
 
 def cut_message(message: str, containers: int) -> str:
-    """Return the beginning of a message that a pod with so many containers has room for."""
+    """Return a message cut to its share of `ALL_MESSAGES_BYTES`."""
     limit = ALL_MESSAGES_BYTES // max(containers, 1)
     return message.encode()[:limit].decode(errors="ignore")

@@ -1,7 +1,7 @@
-"""Environment, command and arguments: references between variables, and what a pod may know of itself.
+"""Environment, command and arguments: references between variables, and the downward API.
 
-Reference ``runtime-cri`` sections 16.3 and 16.4. Values from ConfigMaps, Secrets and files come in a later issue; a pod
-that asks for them is named by `actors.pod.spec.support` before anything is made.
+Reference ``runtime-cri`` sections 16.3 and 16.4. Values from ConfigMaps, Secrets and files are not supported: a pod with
+them is refused by `actors.pod.spec.support` before anything is created.
 """
 
 import re
@@ -126,7 +126,7 @@ def resource_field(
 def limit_or_allocatable(
     container: Container | EphemeralContainer, name: str, pod: Pod, node: NodeFacts
 ) -> Amount:
-    """Return a limit: the container's, else the pod's, else what the node can give; huge pages have no default."""
+    """Return a limit: the container's, else the pod's, else the node's allocatable; huge pages have no default."""
     limit = with_pod_limits(container.resources.limits, pod.spec).get(name)
     if limit is not None:
         return limit

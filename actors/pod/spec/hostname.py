@@ -1,4 +1,4 @@
-"""What a pod is called, and its hosts file (reference ``runtime-cri`` sections 16.1 and 16.2)."""
+"""Host name and hosts file of a pod (reference ``runtime-cri`` sections 16.1 and 16.2)."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from api.ports.node import NodeFacts, NodeFiles
 
 LONGEST_LABEL = 63
 LONGEST_HOSTNAME_BYTES = 64
-"""What the kernel takes."""
+"""The kernel's limit."""
 
 MANAGED = """# Kubernetes-managed hosts file.
 127.0.0.1\tlocalhost
@@ -25,7 +25,7 @@ ALIASES = "\n# Entries added by HostAliases.\n"
 
 
 class HostName(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod's name for itself; `domain` is empty outside of one."""
+    """A pod's host name; `domain` is empty without a subdomain."""
 
     host: str
     domain: str = ""
@@ -37,7 +37,7 @@ class HostName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_name(pod: Pod, node: NodeFacts) -> HostName:
-    """Return what the pod is called. Raises `Unfit` for a name that cannot be one."""
+    """Return the pod's host name. Raises `Unfit` for an invalid one."""
     spec = pod.spec
     if spec.hostname_override:
         return HostName(host=spec.hostname_override[:LONGEST_LABEL])

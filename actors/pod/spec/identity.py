@@ -1,4 +1,4 @@
-"""Names and bookkeeping that the runtime keeps for us: labels, annotations, hash, log paths.
+"""What the runtime stores for us: labels, annotations, hash, log paths.
 
 They are the kubelet's own (reference ``runtime-cri`` section 3), so that this agent and a kubelet can take over each
 other's pods.
@@ -64,7 +64,7 @@ def sandbox_annotations(pod: Pod) -> Pairs:
 
 
 def container_labels(pod: Pod, container: Container | EphemeralContainer) -> Pairs:
-    """Return what a container is found by."""
+    """Return the labels of a container."""
     return pairs({**identity_labels(pod), LABEL_CONTAINER_NAME: container.name})
 
 
@@ -79,7 +79,7 @@ def identity_labels(pod: Pod) -> dict[str, str]:
 
 
 def container_annotations(pod: Pod, container: Container | EphemeralContainer, attempt: int) -> Pairs:
-    """Return what is needed to restart, explain and stop a container when nobody knows its pod any more."""
+    """Return what is needed to restart, explain and stop a container whose pod is in no source."""
     found = {
         ANNOTATION_HASH: container_hash(container.name, container.image),
         ANNOTATION_RESTART_COUNT: str(attempt),
@@ -103,7 +103,7 @@ def own_grace_s(pod: Pod) -> int:
 
 
 def recorded_grace_s(observed: RuntimePod | None) -> int:
-    """Return the grace that a pod's containers were made with: what counts when no source knows the pod any more."""
+    """Return the grace in seconds that a pod's containers were created with: it counts when the pod is in no source."""
     texts = (
         dict(c.annotations).get(ANNOTATION_POD_GRACE, "") for c in (observed.containers if observed else ())
     )

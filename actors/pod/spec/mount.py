@@ -1,4 +1,4 @@
-"""What of the host is in a container: volumes, the hosts file, the file for its last words, ports and devices.
+"""Mounts, ports and devices of a container: volumes, the hosts file, the file of its termination message.
 
 Reference ``runtime-cri`` sections 4.2, 5.3, 5.11 and 10.3, ``volumes`` section 19.
 """
@@ -58,7 +58,7 @@ def mounts(
     sub_paths: tuple[SubPath, ...],
     handler: str,
 ) -> tuple[Mount, ...]:
-    """Return volumes in the order of the spec, then the hosts file, then the file for its last words."""
+    """Return volumes in spec order, then the hosts file, then the file of the termination message."""
     uid = pod.metadata.uid
     found = list(volume_mounts(container, node, volumes, sub_paths, handler))
     if manages_hosts(pod, container, ips):
@@ -99,7 +99,7 @@ def volume_mounts(
 
 
 def manages_hosts(pod: Pod, container: AnyContainer, ips: tuple[str, ...]) -> bool:
-    """Tell whether the container's hosts file is ours: its addresses are known, and it brings none of its own."""
+    """Return whether we write the container's hosts file: the addresses are known and it mounts none of its own."""
     brings = any(clean(mount.mount_path) == HOSTS for mount in container.volume_mounts)
     return (bool(ips) or pod.spec.host_network) and not brings
 
@@ -111,7 +111,7 @@ def volume_mount(
     offered: RuntimeHandler | None,
     node: NodeFacts,
 ) -> Mount:
-    """Return the mount of one volume. Raises `Unfit` when it is not there, or cannot be mounted as asked."""
+    """Return the mount of one volume. Raises `Unfit` when it is not ready, or cannot be mounted as specified."""
     volume = ready_volume(volumes, mount.name, f'mount into container "{container}"')
     if mount.mount_propagation not in PROPAGATION:
         refuse(f'volumeMount "{mount.name}" has an unknown mountPropagation "{mount.mount_propagation}"')
@@ -132,7 +132,7 @@ def source_of(
     volumes: tuple[VolumePath, ...],
     sub_paths: tuple[SubPath, ...],
 ) -> str:
-    """Return what of the host is mounted: the volume, or the part of it that was bound for this mount. Raises `Unfit`."""
+    """Return the host path of a mount: the volume, or its prepared subPath. Raises `Unfit`."""
     if not (mount.sub_path or mount.sub_path_expr):
         return ready_volume(volumes, mount.name, f'mount into container "{container}"').host_path
     bound = next((one.host_path for one in sub_paths if one.index == index), None)
@@ -140,12 +140,12 @@ def source_of(
 
 
 def sub_path_error(volume: str, container: str) -> str:
-    """Return what a pod is told when a part of a volume can not be had: no more, for paths of the host are nobody's business."""
+    """Return the error of a subPath that cannot be prepared, without paths of the host, which a pod must not see."""
     return f'failed to prepare subPath for volumeMount "{volume}" of container "{container}"'
 
 
 def recursive_read_only(mount: VolumeMount, offered: RuntimeHandler | None) -> bool:
-    """Return whether mounts below a mount are read-only too. Only ``IfPossible`` does without the runtime's support."""
+    """Return whether a mount is recursively read-only. Only ``IfPossible`` works without the runtime's support."""
     mode = mount.recursive_read_only
     if mode in ("", "Disabled"):
         return False
@@ -184,7 +184,7 @@ def ready_volume(volumes: tuple[VolumePath, ...], name: str, purpose: str) -> Vo
 
 
 def port_mappings(pod: Pod) -> tuple[PortMapping, ...]:
-    """Return the ports of the regular containers; of those alike within one container the first counts."""
+    """Return the ports of the regular containers; of equal ones within one container the first."""
     found = []
     for container in pod.spec.containers:
         seen = set()

@@ -1,7 +1,7 @@
-"""What keeps a configuration from being made, and what is worth a warning.
+"""Errors and warnings of a configuration.
 
-Inside this package a part that cannot be made raises `Unfit`. The two functions that actors call, `sandbox_spec` and
-`container_spec`, catch it and return a `ConfigProblem` instead of a spec, so that nobody can forget to look.
+Inside this package an invalid part raises `Unfit`. The two functions that actors call, `sandbox_spec` and
+`container_spec`, catch it and return a `ConfigProblem` instead of a spec, so that no caller can forget to check.
 """
 
 from typing import NoReturn
@@ -13,7 +13,7 @@ SANDBOX = "CreatePodSandboxError"
 
 
 class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a sandbox or container cannot be configured. Nothing was asked of the runtime."""
+    """Why a sandbox or container cannot be configured. The runtime was not called."""
 
     reason: str
     """To publish: the container's waiting reason, or the pod's reason for a sandbox."""
@@ -27,8 +27,8 @@ class ConfigWarning(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Unfit(Exception):  # noqa: N818  # not an error of ours: the pod asks for what cannot be
-    """Raised inside the package for a configuration that cannot be; carries the problem."""
+class Unfit(Exception):  # noqa: N818  # an invalid pod, no error of ours
+    """Raised inside the package for an invalid configuration; has the problem."""
 
     def __init__(self, problem: ConfigProblem) -> None:
         super().__init__(problem.message)

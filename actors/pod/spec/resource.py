@@ -1,4 +1,4 @@
-"""Requests and limits as cgroups take them: shares, quota, memory, swap, huge pages, who is killed first.
+"""Requests and limits as cgroups take them: shares, quota, memory, swap, huge pages, OOM score.
 
 Reference ``runtime-cri`` sections 6.1 to 6.6 and 21. Integer arithmetic throughout.
 """
@@ -42,7 +42,7 @@ def container_resources(pod: Pod, container: Container | EphemeralContainer, nod
 
 
 def with_pod_limits(limits: Mapping[str, str], spec: PodSpec) -> Amounts:
-    """Return a container's limits that are not zero; what it leaves open it has from the pod as a whole."""
+    """Return a container's limits that are not zero; where it has none that of the pod counts."""
     whole = amounts(spec.resources.limits) if spec.resources is not None else {}
     own = {name: amount for name, amount in amounts(limits).items() if amount.nanos}
     return {**{name: amount for name, amount in whole.items() if amount.nanos}, **own}
@@ -75,7 +75,7 @@ def swap_limits(pod: Pod, request: int, limit: int, node: NodeFacts) -> tuple[in
 
 
 def oom_score_adj(pod: Pod, container: Container | EphemeralContainer, node: NodeFacts) -> int:
-    """Return how readily the kernel kills the container when memory runs out, -1000 never to 1000 first."""
+    """Return the ``oom_score_adj`` of a container, from -1000 (never killed) to 1000 (killed first)."""
     spec = pod.spec
     if spec.priority_class_name == NODE_CRITICAL and is_critical(pod):
         return GUARANTEED_ADJ
@@ -87,7 +87,7 @@ def oom_score_adj(pod: Pod, container: Container | EphemeralContainer, node: Nod
     share = pod_share(spec)
     adj = adj_of(memory_request(container) + share, node)
     if isinstance(container, Container) and is_sidecar(spec, container):
-        # A sidecar must outlive those whom it serves: it is no likelier to be killed than the least of them.
+        # A sidecar must outlive the regular containers: its score is at most that of the smallest of them.
         smallest = min((memory_request(one) for one in spec.containers), default=0)
         adj = min(adj, adj_of(smallest + share, node))
     if adj < 1000 + GUARANTEED_ADJ:
@@ -101,7 +101,7 @@ def adj_of(request: int, node: NodeFacts) -> int:
 
 
 def pod_share(spec: PodSpec) -> int:
-    """Return each container's part of what the pod as a whole requests beyond its containers."""
+    """Return each container's share of the pod's memory request beyond those of its containers, in bytes."""
     if spec.resources is None or "memory" not in spec.resources.requests:
         return 0
     containers = (*spec.containers, *spec.init_containers)
@@ -115,7 +115,7 @@ def memory_request(container: Container | EphemeralContainer) -> int:
 
 
 def huge_pages(limits: Amounts, node: NodeFacts) -> tuple[tuple[str, int], ...]:
-    """Return the limit of each page size that the node has, 0 where none was asked for."""
+    """Return the limit of each page size of the node in bytes, 0 without one."""
     asked = {
         parse(name.removeprefix(HUGE_PAGES)).value(): amount.value()
         for name, amount in limits.items()
@@ -128,7 +128,7 @@ def huge_pages(limits: Amounts, node: NodeFacts) -> tuple[tuple[str, int], ...]:
 
 
 def sandbox_resources(pod: Pod, node: NodeFacts) -> Resources:
-    """Return what the pod's containers need together, without its overhead."""
+    """Return the resources of the pod's containers together, without its overhead."""
     requests = pod_total(pod.spec, "requests")
     limits = pod_total(pod.spec, "limits")
     return Resources(
@@ -140,7 +140,7 @@ def sandbox_resources(pod: Pod, node: NodeFacts) -> Resources:
 
 
 def overhead_resources(pod: Pod, node: NodeFacts) -> Resources | None:
-    """Return what the sandbox itself needs, request and limit alike; None when the pod does not say."""
+    """Return the pod's overhead, as request and limit; None without one."""
     if not pod.spec.overhead:
         return None
     overhead = amounts(pod.spec.overhead)

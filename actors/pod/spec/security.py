@@ -1,4 +1,4 @@
-"""With which rights a container runs: users, groups, capabilities, profiles, namespaces.
+"""Security of a container: users, groups, capabilities, profiles, namespaces.
 
 Reference ``runtime-cri`` sections 4.3 and 5.4 to 5.10. A value of the container wins over the pod's.
 """
@@ -48,19 +48,19 @@ MASKED = (
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 )
-"""What a container sees nothing of."""
+"""Paths that are masked in a container."""
 
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What a container may only read."""
+"""Paths that are read-only in a container."""
 
 AnyContainer = Container | EphemeralContainer
 
 
 class RunImage(msgspec.Struct, frozen=True, kw_only=True):
-    """The image that a container is made from, as pulling and looking it up gave it."""
+    """The image of a container, as the ImagePuller reported it."""
 
     ref: str
-    """What the runtime is to run: normally the image's id."""
+    """What the runtime runs: normally the image's id."""
     user: int | None = None
     """Numeric user id that the image runs as."""
     user_name: str = ""
@@ -68,7 +68,7 @@ class RunImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunAs(msgspec.Struct, frozen=True, kw_only=True):
-    """Whom a container runs as: an id or a name, never both."""
+    """The user of a container: an id or a name, never both."""
 
     user: int | None = None
     user_name: str = ""
@@ -76,7 +76,7 @@ class RunAs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def namespaces(pod: Pod, users: tuple[IdMapping, ...], target_id: str = "") -> Namespaces:
-    """Return whose namespaces a sandbox and its containers are in; `target_id` only for an ephemeral container."""
+    """Return the namespaces of a sandbox and its containers; `target_id` only for an ephemeral container."""
     spec = pod.spec
     if spec.host_pid:
         pid = NamespaceMode.NODE
@@ -93,7 +93,7 @@ def namespaces(pod: Pod, users: tuple[IdMapping, ...], target_id: str = "") -> N
 
 
 def check_users(pod: Pod, node: NodeFacts, users: tuple[IdMapping, ...], handler: str) -> None:
-    """Raise `Unfit` for a pod with users of its own where the runtime knows none, or no ids were set aside for it."""
+    """Raise `Unfit` for a pod with a user namespace where the runtime has none, or no ids were reserved for it."""
     if pod.spec.host_users is not False:
         return
     offered = node.handler(handler)
@@ -107,7 +107,7 @@ def check_users(pod: Pod, node: NodeFacts, users: tuple[IdMapping, ...], handler
 
 
 def sandbox_security(pod: Pod, node: NodeFacts, volume_groups: tuple[int, ...]) -> Security:
-    """Return the rights of the process that holds a sandbox; the pod's own profiles must not reach it."""
+    """Return the security of a sandbox's own process; the pod's profiles must not apply to it."""
     context = pod.spec.security_context or PodSecurityContext()
     containers = [one for _, group in pod.spec.container_groups() for one in group]
     return Security(
@@ -122,7 +122,7 @@ def sandbox_security(pod: Pod, node: NodeFacts, volume_groups: tuple[int, ...]) 
 def container_security(
     pod: Pod, container: AnyContainer, node: NodeFacts, volume_groups: tuple[int, ...]
 ) -> Security:
-    """Return the rights of one container."""
+    """Return the security of one container."""
     own = container.security_context or SecurityContext()
     pods = pod.spec.security_context or PodSecurityContext()
     hides = own.proc_mount in ("", "Default")
@@ -146,7 +146,7 @@ def container_security(
 
 
 def is_privileged(container: AnyContainer) -> bool:
-    """Tell whether a container has all rights of the node."""
+    """Return whether a container is privileged."""
     return container.security_context is not None and bool(container.security_context.privileged)
 
 
@@ -179,7 +179,7 @@ def selinux(options: SELinuxOptions | None) -> SeLinux | None:
 
 
 def seccomp(profile: SeccompProfile | None, node: NodeFacts) -> SecurityProfile:
-    """Return which system calls are filtered: always said, since saying nothing means another thing to each runtime."""
+    """Return the seccomp profile: always explicit, since runtimes differ in their default."""
     if profile is None:
         return RUNTIME_DEFAULT if node.seccomp_default else UNCONFINED
     match profile.type:
@@ -196,7 +196,7 @@ def seccomp(profile: SeccompProfile | None, node: NodeFacts) -> SecurityProfile:
 
 
 def profile_path(name: str, root_dir: str) -> str:
-    """Return where a seccomp profile of the node lies. Raises `Unfit` for a name that leads out of their folder."""
+    """Return the path of a seccomp profile of the node. Raises `Unfit` for a name that leads out of their folder."""
     if not name:
         refuse("localhostProfile must be set if seccompProfile type is Localhost.")
     clean = posixpath.normpath(name)
@@ -208,7 +208,7 @@ def profile_path(name: str, root_dir: str) -> str:
 
 
 def apparmor(pod: Pod, container: AnyContainer) -> SecurityProfile | None:
-    """Return the AppArmor profile that is asked for: the container's field, its old annotation, the pod's field."""
+    """Return the AppArmor profile: from the container's field, its old annotation, or the pod's field."""
     own = container.security_context
     if own is not None and own.app_armor_profile is not None:
         return apparmor_field(own.app_armor_profile)
@@ -251,7 +251,7 @@ def apparmor_annotation(text: str) -> SecurityProfile:
 
 
 def check_apparmor(pod: Pod, node: NodeFacts) -> None:
-    """Raise `Unfit` where a profile is to be enforced on a node without AppArmor."""
+    """Raise `Unfit` for a profile on a node without AppArmor."""
     if node.apparmor:
         return
     for _, group in pod.spec.container_groups():
@@ -265,7 +265,7 @@ def check_apparmor(pod: Pod, node: NodeFacts) -> None:
 
 
 def run_as(pod: Pod, container: AnyContainer, image: RunImage | None) -> RunAs:
-    """Return whom a container runs as. Raises `Unfit` when that may be root and must not be."""
+    """Return the user and group of a container. Raises `Unfit` when that may be root and must not be."""
     own = container.security_context or SecurityContext()
     pods = pod.spec.security_context or PodSecurityContext()
     asked = pods.run_as_user if own.run_as_user is None else own.run_as_user

@@ -1,7 +1,7 @@
-"""What of a v1 Pod this agent honours today: everything else is said, never dropped.
+"""Which fields of a v1 Pod this agent supports: any other is reported, never dropped.
 
-Two tables name every field that is honoured or has nothing to do on a node: `SUPPORTED` on every runtime, `CONFINED` in
-addition, or more widely, on one that confines containers. A pod that sets any other field stays Pending with that
+Two tables name every field that is supported or has no meaning on a node: `SUPPORTED` on every runtime, `CONFINED` in
+addition, or with more values, on one that confines containers. A pod that sets any other field stays Pending with that
 field's path in its message. ``docs/support.md`` is made from these tables.
 """
 
@@ -159,11 +159,11 @@ NOT_EPHEMERAL = (
     "resources",
     "restartPolicy",
 )
-"""What an ephemeral container has none of, with all that begins so: a kubelet's API refuses it."""
+"""Prefixes of fields that an ephemeral container cannot have: the API refuses them."""
 
 
 def of_ephemeral(rows: Mapping[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
-    """Return the rows of ephemeral containers: what is honoured of a regular one is honoured of these too."""
+    """Return the rows of ephemeral containers: what is supported for a regular one is for these too."""
     regular = "spec.containers[]."
     return {
         row.replace(regular, "spec.ephemeralContainers[]."): accepted
@@ -178,15 +178,15 @@ REGULAR, INIT = "spec.containers[]", "spec.initContainers[]"
 
 
 class SupportTable(msgspec.Struct, frozen=True):
-    """What is honoured on one kind of runtime."""
+    """What is supported on one kind of runtime."""
 
     rows: Mapping[str, tuple[object, ...]]
     parents: frozenset[str]
-    """Every pattern above a row: what lies below them is walked, all else is named as a whole."""
+    """Every pattern above a row: the walk goes on below them, anything else is reported as a whole."""
 
 
 def table(rows: Mapping[str, tuple[object, ...]]) -> SupportTable:
-    """Return a table with these rows; what is honoured of a regular container is so of an init container."""
+    """Return a table with these rows; what is supported for a regular container is for an init container."""
     rows = {**rows, **{INIT + row[len(REGULAR) :]: rows[row] for row in rows if row.startswith(REGULAR)}}
     above = {"spec.volumes", "spec.volumes[]"}
     for row in rows:
@@ -203,9 +203,9 @@ WHERE_CONFINED = table({**SUPPORTED, **CONFINED})
 
 
 def unsupported_paths(pod: Pod, *, confined: bool) -> tuple[str, ...]:
-    """Return the path of every field that the pod sets and this agent does not honour yet, in spec order.
+    """Return the path of every unsupported field that the pod sets, in spec order.
 
-    `confined`: the runtime confines containers, so that more can be honoured than of plain processes.
+    `confined`: the runtime confines containers, so more is supported than for plain processes.
     """
     return found_paths(_Same(pod.spec), confined)
 
@@ -227,12 +227,12 @@ class _Same:
 
 @lru_cache(maxsize=512)
 def found_paths(same: _Same, confined: bool) -> tuple[str, ...]:
-    """Walk a spec once: it never changes, and is asked about with every message to its pod."""
+    """Walk a spec once: it never changes, and each message to its pod needs the answer."""
     return tuple(unsupported(WHERE_CONFINED if confined else ANYWHERE, same.spec, "spec", "spec"))
 
 
 def unsupported(table: SupportTable, value: object, path: str, pattern: str) -> Iterator[str]:
-    """Walk a value that is set; yield the paths in it that no row of the table accepts, as short as they say enough."""
+    """Walk a set value; yield the shortest paths in it that no row of the table accepts."""
     accepted = table.rows.get(pattern)
     if accepted is not None:
         if accepted and value not in accepted:
@@ -268,7 +268,7 @@ def kind_of(key: str) -> str:
 
 @cache
 def fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, object], ...]:
-    """Return attribute, name on the wire and default of each field. Found once: msgspec reads the annotations anew."""
+    """Return attribute, name on the wire and default of each field. Cached: msgspec reads the annotations each time."""
     return tuple(
         (
             field.name,
@@ -280,7 +280,7 @@ def fields_of(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, object], ...]
 
 
 def is_set(default: object, value: object) -> bool:
-    """Tell whether a field was given: an explicit false or 0 asks for something where the default is to be unset."""
+    """Return whether a field is set: an explicit false or 0 is, where the default is unset."""
     if value is default:
         return False
     if isinstance(value, Mapping):
@@ -289,7 +289,7 @@ def is_set(default: object, value: object) -> bool:
 
 
 def refused_host_image(pod: Pod, source: str, *, allowed: bool) -> str:
-    """Return why the host's own image is refused to this pod, empty when it is not: files are the operator's own word."""
+    """Return why the host image is refused to this pod, empty when it is not: manifest files are trusted."""
     if allowed or source in ("", "file"):
         return ""
     every = (

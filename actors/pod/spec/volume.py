@@ -1,4 +1,4 @@
-"""What a pod's volumes need to be told, and which part of them a container mounts.
+"""Plans of a pod's volumes, and the subPaths that a container mounts.
 
 Reference ``volumes`` sections 3, 10, 11, 17 and 18, ``runtime-cri`` section 5.3.
 """
@@ -19,7 +19,7 @@ PROPAGATING = ("HostToContainer", "Bidirectional")
 
 
 def has_volumes(pod: Pod) -> bool:
-    """Tell whether a container of the pod mounts anything. What none refers to is not made, so it can keep nothing waiting."""
+    """Return whether a container of the pod mounts a volume. A volume that none mounts is not prepared."""
     return bool(pod.spec.volumes) and any(
         one.volume_mounts or one.volume_devices for one in containers_of(pod)
     )
@@ -47,7 +47,7 @@ def volume_plans(pod: Pod, node: NodeFacts) -> tuple[tuple[str, VolumePlan], ...
 
 
 def plan_of(pod: Pod, volume: Volume, mounts: list[VolumeMount], node: NodeFacts) -> VolumePlan | None:
-    """Return what one volume needs to be told, None for a kind that is not honoured."""
+    """Return the plan of one volume, None for an unsupported kind."""
     if volume.empty_dir is not None:
         context = pod.spec.security_context or PodSecurityContext()
         shared = any(mount.name == volume.name and mount.mount_propagation in PROPAGATING for mount in mounts)
@@ -60,9 +60,9 @@ def plan_of(pod: Pod, volume: Volume, mounts: list[VolumeMount], node: NodeFacts
 
 
 def memory_size(pod: Pod, source: EmptyDirVolumeSource, node: NodeFacts) -> int:
-    """Return the size of a file system in memory: the least of what the node gives, what the pod may use, its own limit.
+    """Return the size of a file system in memory: the minimum of node allocatable, the pod's memory limit and its own.
 
-    A limit of 0 is none: what is written counts as memory of whoever writes it all the same.
+    A limit of 0 is none: written data still counts as memory of the container that writes it.
     """
     limits = [node.allocatable_memory_bytes, pod_memory_limit(pod)]
     if source.size_limit:
@@ -71,7 +71,7 @@ def memory_size(pod: Pod, source: EmptyDirVolumeSource, node: NodeFacts) -> int:
 
 
 def pod_memory_limit(pod: Pod) -> int:
-    """Return how much memory the pod may use, 0 when it is not bounded: one of its containers has no limit."""
+    """Return the memory limit of the pod in bytes, 0 for none: one of its containers has no limit."""
     spec = pod.spec
     whole = spec.resources is not None and "memory" in spec.resources.limits
     containers = (*spec.containers, *spec.init_containers)
@@ -81,12 +81,12 @@ def pod_memory_limit(pod: Pod) -> int:
 
 
 def volume_path(name: str, plan: VolumePlan, host_path: str) -> VolumePath:
-    """Return how a volume that is ready is mounted: of these kinds none is read-only by itself."""
+    """Return the mount source of a ready volume: none of these kinds is read-only by itself."""
     return VolumePath(volume=name, host_path=host_path, relabel=isinstance(plan, EmptyDir))
 
 
 def sub_path_of(mount: VolumeMount, values: dict[str, str]) -> str:
-    """Return the part of its volume that a mount asks for, empty for all of it. Raises `Unfit`."""
+    """Return the subPath of a mount, empty for the whole volume. Raises `Unfit`."""
     path = mount.sub_path
     if mount.sub_path_expr:
         path = expanded(mount.sub_path_expr, values)
@@ -113,7 +113,7 @@ def sub_path_calls(
     values: dict[str, str],
     volumes: tuple[VolumePath, ...],
 ) -> tuple[PrepareSubPath, ...]:
-    """Return the calls that bind the parts of volumes that a container mounts. Raises `Unfit`."""
+    """Return the calls that prepare the subPaths of a container. Raises `Unfit`."""
     found = []
     paths = {volume.volume: volume.host_path for volume in volumes}
     for index, mount in enumerate(container.volume_mounts):

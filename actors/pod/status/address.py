@@ -11,8 +11,8 @@ def pod_addresses(
 ) -> tuple[str, ...]:
     """Return the pod's addresses: at most one of each family, that of the node's primary address first.
 
-    They stay when the sandbox is gone, and what the source shows counts where nothing is remembered. On the host's
-    network they are the node's, and never change but for a second family.
+    They stay when the sandbox is removed; without published ones those of the source count. On the host's network they
+    are the node's, and never change except for a second family.
     """
     known = tuple(one.ip for one in base.pod_ips) or tuple(one.ip for one in pod.status.pod_ips)
     if pod.spec.host_network:
@@ -40,5 +40,5 @@ def one_of_each_family(ips: tuple[str, ...], primary: str) -> tuple[str, ...]:
 
 
 def is_v6(ip: str) -> bool:
-    """Tell whether an address is of version 6."""
+    """Return whether an address is of version 6."""
     return ":" in ip

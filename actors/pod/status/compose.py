@@ -1,7 +1,7 @@
-"""Compose a pod's status: what is true of it, in Kubernetes' words (reference ``pod-lifecycle`` section 10).
+"""Compose a pod's status (reference ``pod-lifecycle`` section 10): the only place where it is composed.
 
-The only composer of this fact. Built from the desired pod, what the runtime shows, and the last status, which keeps
-what the runtime forgot: restart counts, last terminations, start time, addresses.
+From the desired pod, what the runtime shows, and the last status, which keeps what the runtime forgot: restart counts,
+last terminations, start time, addresses.
 """
 
 from collections.abc import Mapping
@@ -54,30 +54,30 @@ from api.wallclock import rfc3339
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a status is composed of."""
+    """The input of a status."""
 
     pod: Pod
     observed: RuntimePod | None
     base: PodStatus
     waiting: tuple[tuple[str, str, str], ...] = ()
-    """Container, reason, message: why it is not being started right now."""
+    """Container, reason, message: why it is not started now."""
     terminal: bool = False
     """Every container is proven stopped for good."""
     terminating: bool = False
     reason: str = ""
     message: str = ""
     failed: bool = False
-    """The kill decides the phase: Failed."""
+    """The kill sets the phase Failed."""
     disruption: str | None = None
-    """Message of the disruption that the pod is the target of, None for none."""
+    """Message of the condition DisruptionTarget, None without one."""
     completed: bool = False
-    """The pod came to its end by itself: nothing of it runs again, also of a static one."""
+    """The pod completed by itself: no container runs again, also of a static pod."""
     restarting: bool = False
     """All containers are being restarted in place."""
     resizes: tuple[PodCondition, ...] = ()
-    """Conditions that say how far a resize is."""
+    """Conditions of a resize."""
     messages: Mapping[str, str | None] = {}
-    """By container id: the termination message that it left."""
+    """Termination message by container id."""
     started: tuple[str, ...] = ()
     """Containers that count as started."""
     ready: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def containers(self) -> int:
-        """Return how many containers of every kind share the room for last words."""
+        """Return how many containers share the limit of termination messages."""
         spec = self.pod.spec
         return len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers)
 
@@ -152,10 +152,10 @@ def compose(facts: Facts, wall: WallNs) -> PodStatus:
 
 
 def guarded_phase(facts: Facts, phase: str, static: bool) -> str:
-    """Return the phase to publish for the one that the containers' statuses give.
+    """Return the phase to publish for the one that follows from the containers' statuses.
 
-    A terminal one is final once published, by this agent or by whom the source asked; and is held back until everything
-    of the pod is proven stopped.
+    A terminal phase is final once published, here or in the pod of the source; it is not published before everything of
+    the pod is proven stopped.
     """
     if facts.base.phase in TERMINAL:
         return facts.base.phase
@@ -172,7 +172,7 @@ def guarded_phase(facts: Facts, phase: str, static: bool) -> str:
 def container_status(
     facts: Facts, container: Container, waiting: ContainerStateWaiting | None
 ) -> ContainerStatus:
-    """Compose one container's status: newest instance, the one before, and what the last status remembers."""
+    """Compose one container's status from its newest instance, the one before, and the last status."""
     old = status_named(facts.base, container.name)
     instances = instances_of(facts.observed, container.name)
     if not instances:
@@ -203,16 +203,16 @@ def container_status(
 
 
 def is_removed_since(newest: Instance, old: ContainerStatus) -> bool:
-    """Tell whether all that the runtime still shows of a container ended before the end that was published.
+    """Return whether every instance that the runtime shows ended before the published end.
 
-    The record of a later instance was removed behind our back: what is known of it stays.
+    Then a later instance was removed by another client: its published status stays.
     """
     later = old.state.terminated is not None and old.restart_count > newest.attempt
     return later and newest.state is Runs.EXITED and old.container_id not in ("", newest.id)
 
 
 def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerStateWaiting | None:
-    """Return why the container waited when that was last looked at, unless another instance was made since.
+    """Return the last waiting reason of the container, unless another instance was created since.
 
     Between the end of a wait and the next start the published reason stays, as a kubelet's does.
     """
@@ -223,7 +223,7 @@ def waits_still(old: ContainerStatus, newest: Instance | None) -> ContainerState
 
 
 def without_instance(facts: Facts, container: Container, old: ContainerStatus | None) -> ContainerStatus:
-    """Compose the status of a container of which the runtime holds nothing."""
+    """Compose the status of a container that the runtime does not show."""
     if old is None:
         return ContainerStatus(name=container.name, image=container.image, state=idle(facts.pod.spec))
     if facts.restarting and not facts.terminating:
@@ -275,7 +275,7 @@ def with_instances(
 
 
 def with_termination_message(facts: Facts, instance: Instance) -> Instance:
-    """Return an ended instance with what it left as its message; all of a pod's messages share one room."""
+    """Return an ended instance with its termination message, cut to its share of the pod's limit."""
     if instance.state is not Runs.EXITED:
         return instance
     left = facts.messages.get(instance.id) or ""
@@ -284,11 +284,11 @@ def with_termination_message(facts: Facts, instance: Instance) -> Instance:
 
 
 def last_before(old: ContainerStatus, newest: Instance) -> ContainerState:
-    """Return how the attempt before `newest` ended, from the last status: the runtime forgot it."""
+    """Return the last state before `newest` from the last status: the runtime forgot it."""
     ended = old.state.terminated
     if ended is not None and ended.container_id not in ("", newest.id):
         return ContainerState(terminated=ended)
-    # An end without an id is one that was guessed of the instance that is newest still.
+    # A terminated state without an id was a guess about the instance that is still the newest.
     before = old.last_state.terminated
     return (
         ContainerState(terminated=before)
@@ -312,7 +312,7 @@ def state_of(spec: PodSpec, newest: Instance, old: ContainerStatus | None) -> Co
 
 
 def was_running(instance: Instance, old: ContainerStatus) -> bool:
-    """Tell whether the last status showed this instance running, or lost since."""
+    """Return whether the last status showed this instance running, or lost since."""
     ends = (old.state.terminated, old.last_state.terminated)
     return old.state.running is not None or any(
         end is not None and end.reason == UNSEEN and end.container_id == instance.id for end in ends
@@ -326,7 +326,7 @@ def with_waiting(
     newest: Instance | None,
     waiting: ContainerStateWaiting,
 ) -> ContainerStatus:
-    """Show a container that will be started, but not now, as waiting; its end moves to the last state."""
+    """Return the status of a container that is started later: waiting, with its end as last state."""
     known = newest is not None or is_init(spec, container.name)
     done = not should_start(spec, container, newest) if known else ended_for_good(spec, container, status)
     if done:
@@ -341,13 +341,13 @@ def with_waiting(
 
 
 def has_begun(facts: Facts) -> bool:
-    """Tell whether a regular container was made in the pod's newest sandbox."""
+    """Return whether a regular container was created in the pod's newest sandbox."""
     observed = facts.observed
     return observed is not None and began(facts.pod.spec, observed, active_id(observed))
 
 
 def is_passed(facts: Facts, container: Container) -> bool:
-    """Tell whether something that comes after an init container was made in the pod's sandbox, which still stands."""
+    """Return whether a container after this init container was created in the pod's sandbox, which is still ready."""
     observed = facts.observed
     if observed is None or not observed.sandboxes or observed.sandboxes[0].state is not SandboxState.READY:
         return False
@@ -357,7 +357,7 @@ def is_passed(facts: Facts, container: Container) -> bool:
 def final_statuses(
     spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
 ) -> tuple[tuple[ContainerStatus, ...], tuple[ContainerStatus, ...]]:
-    """Return the final statuses of a terminated pod: what was never its turn keeps waiting (reference section 11.3)."""
+    """Return the final statuses of a terminated pod: containers that were never tried stay waiting (reference 11.3)."""
     tried = attempted(inits)
     if had_initialised(spec, inits, statuses):
         statuses = tuple(final_status(status) for status in statuses)
@@ -365,12 +365,12 @@ def final_statuses(
 
 
 def final_status(status: ContainerStatus) -> ContainerStatus:
-    """Close the books on a container of a terminated pod: its last known end counts, never a guess over it."""
+    """Return the final status of a container of a terminated pod: its last known end, else a guess."""
     if status.state.terminated:
         return status
     last = status.last_state.terminated
     if last and not status.state.running:
-        # The instance that followed was made and never ran: the end is that of the one before it.
+        # The next instance was created and never ran: the end is that of the one before it.
         return msgspec.structs.replace(
             status,
             state=ContainerState(terminated=last),
@@ -395,12 +395,12 @@ def terminated(instance: Instance) -> ContainerStateTerminated:
 
 
 def lost(message: str, container_id: str = "") -> ContainerStateTerminated:
-    """Return the end of a container that nobody saw end."""
+    """Return the terminated state of a container whose exit was not seen."""
     return ContainerStateTerminated(
         container_id=container_id, exit_code=UNSEEN_EXIT_CODE, reason=UNSEEN, message=message
     )
 
 
 def moment(at: WallNs | None) -> str | None:
-    """Return an instant as the API shows it."""
+    """Return an instant in the API's format."""
     return None if at is None else rfc3339(at)

@@ -28,8 +28,8 @@ def conditions(
 ) -> tuple[PodCondition, ...]:
     """Return the conditions that the agent owns, after those of others, with true transition times.
 
-    `statuses` are those of regular containers. `disruption` is the message of the kill that made the pod the target of a
-    disruption, None when it is none.
+    `statuses` are those of regular containers. `disruption` is the message of the condition DisruptionTarget, None
+    without one.
     """
     started = any(s.state.running or s.state.terminated or s.last_state.terminated for s in statuses)
     foreign = of_others(pod, base)
@@ -59,7 +59,7 @@ def conditions(
 
 
 def of_others(pod: Pod, base: tuple[PodCondition, ...]) -> tuple[PodCondition, ...]:
-    """Return the conditions that others wrote, as the pod's source shows them, and the agent's own mark of a disruption."""
+    """Return the conditions of others from the pod's source, and the agent's own DisruptionTarget."""
     given = tuple(condition for condition in pod.status.conditions if condition.type not in OWNED)
     marks = tuple(c for c in base if c.type == DISRUPTION and c.reason == BY_KUBELET)
     named = {condition.type for condition in marks}
@@ -67,12 +67,12 @@ def of_others(pod: Pod, base: tuple[PodCondition, ...]) -> tuple[PodCondition, .
 
 
 def disrupted(message: str) -> PodCondition:
-    """Return the condition of a pod that the node ends for its own sake."""
+    """Return the condition DisruptionTarget."""
     return PodCondition(type=DISRUPTION, status="True", reason=BY_KUBELET, message=message)
 
 
 def readiness(phase: str, spec: PodSpec, statuses: tuple[ContainerStatus, ...]) -> PodCondition:
-    """Return whether every regular container and every sidecar is ready, and why not."""
+    """Return the condition ContainersReady, about regular containers and sidecars."""
     kind = "ContainersReady"
     if not statuses:
         return PodCondition(type=kind, status="False", reason="UnknownContainerStatuses")
@@ -94,7 +94,7 @@ def readiness(phase: str, spec: PodSpec, statuses: tuple[ContainerStatus, ...]) 
 def pod_readiness(
     spec: PodSpec, containers_ready: PodCondition, foreign: tuple[PodCondition, ...]
 ) -> PodCondition:
-    """Return whether the pod may be sent work: its containers are ready, and every gate that others keep is open."""
+    """Return the condition Ready: the containers are ready, and every readiness gate is True."""
     if containers_ready.status != "True":
         return msgspec.structs.replace(containers_ready, type="Ready")
     given = {condition.type: condition.status for condition in foreign}
@@ -113,9 +113,9 @@ def pod_readiness(
 
 
 def transition_time(old: PodCondition | None, new: PodCondition, wall: WallNs) -> str:
-    """Return when the condition last changed its status: now, unless it did not change.
+    """Return when the condition last changed its status.
 
-    A wall clock that was set back does not take a transition before the last one.
+    A wall clock that was set back gives no transition before the last one.
     """
     now = rfc3339(wall)
     if old is None or not old.last_transition_time:

@@ -17,16 +17,16 @@ from api.ports.runtime import RuntimeContainerState
 
 SHARES_PER_CPU = 1024
 LEAST_SHARES = 2
-"""What a runtime shows where nothing or next to nothing was requested."""
+"""What a runtime shows for no request or a very small one."""
 LEAST_LIMIT_MILLI = 10
-"""A smaller limit can not be told from this one: the kernel's quota has a floor."""
+"""A smaller limit looks like this one: the kernel's quota has a minimum."""
 MILLI = NANO // 1000
 
 AnyContainer = Container | EphemeralContainer
 
 
 def user_of(instance: Instance) -> ContainerUser | None:
-    """Return as whom a container runs, None when the runtime does not say."""
+    """Return the user of a container, None when the runtime does not show it."""
     ids = instance.ids
     if ids is None:
         return None
@@ -36,7 +36,7 @@ def user_of(instance: Instance) -> ContainerUser | None:
 
 
 def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequirements:
-    """Return what a container may use: what was granted, and where it runs what the runtime says it is held to."""
+    """Return the resources of a container: as specified, with what the runtime shows of a running one."""
     granted = container.resources
     told = instance.resources
     if told is None or instance.state is not RuntimeContainerState.RUNNING:
@@ -47,7 +47,7 @@ def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequire
 
 
 def limits_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
-    """Return limits with those of CPU and memory as the runtime shows them."""
+    """Return the limits, with CPU and memory as the runtime shows them."""
     limits = dict(granted)
     period = told.cpu_period_us
     milli = told.cpu_quota_us * 1000 // period if period and told.cpu_quota_us > 0 else 0
@@ -59,7 +59,7 @@ def limits_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
 
 
 def requests_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:
-    """Return requests with that of CPU as the runtime shows it; memory requests are nothing that a runtime knows."""
+    """Return the requests, with CPU as the runtime shows it; a runtime does not know memory requests."""
     requests = dict(granted)
     if "cpu" in requests and told.cpu_shares > LEAST_SHARES:
         milli = ceil_div(told.cpu_shares * 1000, SHARES_PER_CPU)
@@ -68,7 +68,7 @@ def requests_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str
 
 
 def written(granted: str, told: Amount) -> str:
-    """Return an amount as it was granted when it is that still, else anew."""
+    """Return an amount as it was specified where the runtime shows the same, else the shown one."""
     return granted if parse(granted) == told else str(told)
 
 
@@ -86,7 +86,7 @@ def mounts_of(pod: Pod, container: AnyContainer, node: NodeFacts) -> tuple[Volum
 
 
 def recursion_of(pod: Pod, mount: VolumeMount, node: NodeFacts) -> str:
-    """Return whether what is mounted below a read-only mount is read-only too."""
+    """Return the recursive read-only mode of a read-only mount."""
     try:
         return (
             "Enabled" if recursive_read_only(mount, node.handler(pod.spec.runtime_class_name)) else "Disabled"

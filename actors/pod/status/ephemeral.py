@@ -1,4 +1,4 @@
-"""What is published of ephemeral containers, which are never ready and were never restarted (reference 10.1)."""
+"""Statuses of ephemeral containers, which are never ready and never restarted (reference 10.1)."""
 
 from msgspec.structs import replace
 
@@ -29,7 +29,7 @@ def with_ephemeral(status: PodStatus, facts: Facts) -> PodStatus:
 def ephemeral_status(
     facts: Facts, container: EphemeralContainer, waiting: ContainerStateWaiting | None
 ) -> ContainerStatus:
-    """Compose the status of one, which is never ready and was never restarted."""
+    """Compose the status of one ephemeral container."""
     old = status_named(facts.base, container.name)
     instances = instances_of(facts.observed, container.name)
     waits = ContainerState(waiting=waiting) if waiting is not None else idle(facts.pod.spec)

@@ -1,4 +1,4 @@
-"""What the last status says of a container: the runtime forgets, what was published stays."""
+"""What the last status says of a container that the runtime may have forgotten."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.ports.runtime import RuntimeContainer as Instance
 
 UNSEEN = "ContainerStatusUnknown"
-"""Reason published of a container that nobody saw end."""
+"""Reason published for a container whose exit was not seen."""
 
 
 def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
@@ -20,7 +20,7 @@ def status_named(status: PodStatus, name: str) -> ContainerStatus | None:
 
 
 def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus) -> bool:
-    """Tell whether a container was seen to end for good, as its status remembers though the runtime may have forgotten."""
+    """Return whether a container ended and will not be restarted, by its status: the runtime may have forgotten it."""
     ended = None if status.state.running else status.state.terminated or status.last_state.terminated
     if ended is None or ended.reason in (UNSEEN, RESTARTING):
         return False
@@ -28,7 +28,7 @@ def ended_for_good(spec: PodSpec, container: Container, status: ContainerStatus)
 
 
 def ever_ran(status: ContainerStatus) -> bool:
-    """Tell whether the container ever had an instance."""
+    """Return whether the container ever had an instance."""
     return bool(status.container_id or status.last_state.terminated or status.restart_count)
 
 
@@ -38,13 +38,13 @@ def attempt_after(newest: Instance | None, old: ContainerStatus | None) -> int:
         return max(newest.attempt, old.restart_count if old else 0) + 1
     if old is None or not ever_ran(old):
         return 0
-    # One that was made and is not shown any more may have run: only what we removed before its start shows no id.
+    # An instance that is no longer shown may have run: the id is empty only where we removed it before its start.
     used = old.state.terminated or old.container_id
     return old.restart_count + (1 if used else 0)
 
 
 def never_started(status: PodStatus, container_id: str) -> PodStatus:
-    """Return the status in which an instance that was removed before its start used up no number."""
+    """Return the status without the id of an instance that was removed before its start: its number can be used again."""
     return msgspec.structs.replace(
         status,
         container_statuses=without_id(status.container_statuses, container_id),
@@ -53,7 +53,7 @@ def never_started(status: PodStatus, container_id: str) -> PodStatus:
 
 
 def without_id(statuses: tuple[ContainerStatus, ...], container_id: str) -> tuple[ContainerStatus, ...]:
-    """Return statuses of which none names this instance as its newest."""
+    """Return the statuses without this container id."""
     return tuple(
         msgspec.structs.replace(one, container_id="") if one.container_id == container_id else one
         for one in statuses

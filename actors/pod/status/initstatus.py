@@ -1,4 +1,4 @@
-"""What is published of init containers: whether they did their part, and how their books are closed.
+"""Statuses of init containers: whether they are done, and their final statuses.
 
 Reference ``pod-lifecycle`` sections 10.1 step 5, 10.4 (Initialized) and 11.3.
 """
@@ -27,14 +27,14 @@ UNSEEN_SUCCESS = ContainerState(
     )
 )
 RESTARTING = "RestartingAllContainers"
-"""Reason published for a container that was removed because all of its pod's are restarted."""
+"""Reason published for a container that was removed by a restart of all containers."""
 REMOVED_TEXT = "The container is removed because RestartAllContainers in place"
 UNSEEN_EXIT_CODE = 137
-"""Exit code published for a container that nobody saw end."""
+"""Exit code published for a container whose exit was not seen."""
 
 
 def removed_for_restart(status: ContainerStatus) -> ContainerStatus:
-    """Return the status of a container that was removed because all of its pod's are restarted; its end counts once."""
+    """Return the status of a container that was removed by a restart of all containers; it counts as one restart."""
     waiting = ContainerState(waiting=ContainerStateWaiting(reason=RESTARTING, message=REMOVED_TEXT))
     if not left_waiting(status):
         return status
@@ -52,25 +52,25 @@ def removed_for_restart(status: ContainerStatus) -> ContainerStatus:
 
 
 def idle(spec: PodSpec) -> ContainerState:
-    """Return the state of a container of which nothing is known yet."""
+    """Return the waiting state of a container that was never started."""
     return INITIALIZING if spec.init_containers else CREATING
 
 
 def rows_being_created(spec: PodSpec) -> tuple[tuple[str, str, str], ...]:
-    """Return container, reason and message of all containers of a pod that is being brought up."""
+    """Return container, waiting reason and message of all containers of a pod that is being set up."""
     waiting = idle(spec).waiting
     assert waiting is not None
     return tuple((container.name, waiting.reason, "") for container in in_order(spec))
 
 
 def is_done(status: ContainerStatus) -> bool:
-    """Tell whether a plain init container has done its work."""
+    """Return whether a plain init container succeeded."""
     ended = status.state.terminated
     return ended is not None and is_success(ended.exit_code, ended.reason)
 
 
 def did_its_part(spec: PodSpec, container: Container, status: ContainerStatus | None) -> bool:
-    """Tell whether an init container holds up nothing: a sidecar counts as started, any other one ended well."""
+    """Return whether an init container delays nothing: a sidecar is started, any other one succeeded."""
     if status is None:
         return False
     return status.started is True if is_sidecar(spec, container) else is_done(status)
@@ -79,7 +79,7 @@ def did_its_part(spec: PodSpec, container: Container, status: ContainerStatus | 
 def had_initialised(
     spec: PodSpec, inits: tuple[ContainerStatus, ...], statuses: tuple[ContainerStatus, ...]
 ) -> bool:
-    """Tell whether the pod ever was as far as its regular containers."""
+    """Return whether the pod ever reached its regular containers."""
     if not spec.init_containers or any(left_waiting(status) for status in statuses):
         return True
     last = next((status for status in inits if status.name == spec.init_containers[-1].name), None)
@@ -92,12 +92,12 @@ def had_initialised(
 
 
 def left_waiting(status: ContainerStatus) -> bool:
-    """Tell whether a container ever was more than waiting."""
+    """Return whether a container was ever running or terminated."""
     return status.state.waiting is None or status.last_state.terminated is not None
 
 
 def attempted(inits: tuple[ContainerStatus, ...]) -> int:
-    """Return how many init containers, from the first on, were tried: at least the first counts as tried."""
+    """Return how many init containers were tried, from the first on: at least one."""
     tried = [index for index, status in enumerate(inits) if left_waiting(status)]
     return max(tried, default=0) + 1
 
@@ -110,7 +110,7 @@ def initialized(
     *,
     started: bool,
 ) -> PodCondition:
-    """Return the condition that says whether the init containers are done; once true it stays so.
+    """Return the condition Initialized; once true it stays true.
 
     `started`: a regular container runs or ran.
     """
@@ -135,12 +135,12 @@ def initialized(
 
 
 def may_restart_all(spec: PodSpec) -> bool:
-    """Tell whether some rule of the pod restarts all its containers."""
+    """Return whether the pod has a rule that restarts all containers."""
     return any(rule.action == RESTART_ALL for one in in_order(spec) for rule in one.restart_policy_rules)
 
 
 def restarting_condition(spec: PodSpec, phase: str, *, restarting: bool) -> tuple[PodCondition, ...]:
-    """Return the condition that says whether all containers are being restarted, for a pod that has such a rule."""
+    """Return the condition AllContainersRestarting, of a pod with such a rule."""
     if not may_restart_all(spec):
         return ()
     over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase)

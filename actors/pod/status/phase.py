@@ -12,7 +12,7 @@ TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
 def is_static(pod: Pod) -> bool:
-    """Tell whether the pod comes from a file or URL: its phase is never forced to a terminal one."""
+    """Return whether the pod comes from a file or URL: its phase is never forced to a terminal one."""
     return pod.metadata.annotations.get("kubernetes.io/config.source", "api") != "api"
 
 
@@ -28,8 +28,8 @@ def phase_of(
 ) -> str:
     """Return the phase. `terminal`: the pod's containers are proven stopped for good.
 
-    `initialised`: a regular container was made in the newest sandbox, so that no sidecar can keep the pod pending.
-    `restarting`: all containers are being restarted, whatever they ended with.
+    `initialised`: a regular container was created in the newest sandbox, so no sidecar can keep the pod Pending.
+    `restarting`: all containers are being restarted, whatever their exit codes.
     """
     count = counted(spec, statuses, inits)
     if count.init_failed and not restarting:
@@ -47,7 +47,7 @@ def phase_of(
 
 
 class Count(msgspec.Struct, frozen=True, kw_only=True):
-    """How many containers are how, as far as that decides the phase."""
+    """Numbers of containers by what counts for the phase."""
 
     init_failed: int = 0
     init_pending: int = 0
@@ -56,7 +56,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
     running: int = 0
     unknown: int = 0
     restarting: int = 0
-    """Regular containers that were removed because all are restarted."""
+    """Regular containers that were removed by a restart of all."""
     stopped: tuple[tuple[Container, int], ...] = ()
     """Regular containers that ended, with their exit codes."""
 
@@ -64,7 +64,7 @@ class Count(msgspec.Struct, frozen=True, kw_only=True):
 def counted(
     spec: PodSpec, statuses: tuple[ContainerStatus, ...], inits: tuple[ContainerStatus, ...]
 ) -> Count:
-    """Count containers by how they are; a sidecar's end and what ended well before it count for nothing."""
+    """Count containers; ended sidecars and init containers that succeeded do not count."""
     by_name = {status.name: status for status in (*inits, *statuses)}
     kinds: list[str] = []
     stopped: list[tuple[Container, int]] = []
@@ -109,13 +109,13 @@ def kinds_of_sidecar(status: ContainerStatus | None) -> tuple[str, ...]:
 
 
 def is_removed(status: ContainerStatus | None) -> bool:
-    """Tell whether a container is to start again after all of its pod's were removed."""
+    """Return whether a container was removed by a restart of all and not started again yet."""
     ended = status.last_state.terminated if status is not None and not status.state.terminated else None
     return ended is not None and ended.reason == RESTARTING
 
 
 def last_exit(status: ContainerStatus) -> int | None:
-    """Return the exit code that counts for the phase: of a stopped container, or of one that waits to run again."""
+    """Return the exit code that counts for the phase: of an ended container, or of one that waits for its restart."""
     if status.state.terminated:
         return status.state.terminated.exit_code
     if status.state.running:
