@@ -340,6 +340,8 @@ class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the containers that the stage in flight stops, or has stopped: what may join it are others."""
     repeats: tuple[Repeat, ...] = ()
     """What was asked for in the last minutes."""
+    tried: tuple[Tried, ...] = ()
+    """The last calls that ended, oldest first."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -385,7 +387,6 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
     events: tuple[PodEvent, ...] = ()
-    tried: tuple[Tried, ...] = ()
 
     @property
     def desired(self) -> Pod | None:

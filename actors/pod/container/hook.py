@@ -373,7 +373,8 @@ def dropped(state: PodState, run: HookRun) -> PodState:
 def tried(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
     """Return the state that remembers this hook, for `explain`."""
     what = f"{run.kind.value} hook of container {run.container}: {run.what}"
-    return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
+    ended = Tried(at=now, what=what, result=result)
+    return change_calls(state, tried=(*state.calls.tried, ended)[-TRIED_LIMIT:])
 
 
 def sentence(run: HookRun, now: Instant) -> str:
