@@ -16,10 +16,10 @@ from actors.eviction.state import (
     Evictions,
     EvictionState,
     Killing,
-    PodList,
+    KnownPods,
     Reclaimed,
     Reclaiming,
-    Settling,
+    SettlingWait,
     Victim,
 )
 from actors.eviction.verdict import (
@@ -74,7 +74,7 @@ class WatchOthers(Action, frozen=True, kw_only=True):
 
 def begin(state: EvictionState, now: Instant, wall: WallNs) -> Decision[EvictionState]:
     """Subscribe to pods and usage. Pods that an earlier incarnation evicted may still terminate."""
-    state = replace(state, settling=Settling(until=now + KILL_WAIT_S), action_at=now)
+    state = replace(state, settling=SettlingWait(until=now + KILL_WAIT_S), action_at=now)
     decision = plan(state, now, wall)
     return replace(decision, actions=(WatchOthers(), *decision.actions))
 
@@ -101,7 +101,7 @@ def absorb(  # noqa: C901  # one case per message
         case ActivePods(pods=pods, leaving=leaving, whole=whole):
             active = {one.uid for one in pods}
             asked = {uid: at for uid, at in state.evicted.asked.items() if uid in active}
-            listed = PodList(active=pods, leaving=leaving, whole=whole)
+            listed = KnownPods(active=pods, leaving=leaving, whole=whole)
             return when_gone(replace(state, pods=listed, evicted=replace(state.evicted, asked=asked)), now)
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
@@ -140,12 +140,12 @@ def restarted(state: EvictionState, path: Path, now: Instant) -> tuple[EvictionS
     if path == paths.PODS:
         if isinstance(state.doing, Clearing):
             state = replace(state, doing=replace(state.doing, done=True))
-        asked = replace(state.watch, pods_at=float("-inf"))
-        return replace(state, settling=Settling(until=now + KILL_WAIT_S), watch=asked), ()
+        asked = replace(state.asked, pods_at=float("-inf"))
+        return replace(state, settling=SettlingWait(until=now + KILL_WAIT_S), asked=asked), ()
     if path == paths.ADMISSION:
         return unpublished(state), ()
     if path == paths.USAGE:
-        return replace(state, watch=replace(state.watch, usage_at=float("-inf"))), ()
+        return replace(state, asked=replace(state.asked, usage_at=float("-inf"))), ()
     if path == paths.IMAGEGC and isinstance(state.doing, Reclaiming):
         return over(state, now, "")
     return state, ()
@@ -204,7 +204,7 @@ def settle(state: EvictionState, actions: list[Action], now: Instant) -> Evictio
     return replace(state, action_at=now, settling=replace(settling, done=True))
 
 
-def is_quiet(pods: PodList) -> bool:
+def is_quiet(pods: KnownPods) -> bool:
     """Return whether all pods are known and none terminates."""
     return pods.whole and not pods.leaving and not any(one.ending for one in pods.active)
 
@@ -235,13 +235,13 @@ def go_on(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 
 def watch(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
     """Subscribe to pods and usage, again when none arrives."""
-    if now >= state.watch.usage_at + SILENCE_S:
+    if now >= state.asked.usage_at + SILENCE_S:
         actions.append(Tell(to=paths.USAGE, message=WatchUsage(asked_by=paths.EVICTION)))
-        state = replace(state, watch=replace(state.watch, usage_at=now))
-    if now >= state.watch.pods_at + PODS_AGAIN_S:
+        state = replace(state, asked=replace(state.asked, usage_at=now))
+    if now >= state.asked.pods_at + PODS_AGAIN_S:
         actions.append(Tell(to=paths.PODS, message=WatchPods(asked_by=paths.EVICTION)))
         # The pressure sent before may be lost as well.
-        state = unpublished(replace(state, watch=replace(state.watch, pods_at=now)))
+        state = unpublished(replace(state, asked=replace(state.asked, pods_at=now)))
     return state
 
 
@@ -380,7 +380,7 @@ def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> E
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:
     """Return the latest time of the next decision."""
-    due_at = [state.watch.usage_at + SILENCE_S, state.watch.pods_at + PODS_AGAIN_S, *wakes_for_hint(state)]
+    due_at = [state.asked.usage_at + SILENCE_S, state.asked.pods_at + PODS_AGAIN_S, *wakes_for_hint(state)]
     if state.doing is not None:
         due_at.append(state.doing.until)
     elif not state.settling.done and state.pods is not None:

@@ -5,7 +5,7 @@ A signal that cannot be read is left out and changes no threshold.
 
 from msgspec.structs import replace
 
-from actors.eviction.state import EvictionState, Met, Reading
+from actors.eviction.state import EvictionReading, EvictionState, Met
 from api.eviction import KINDS, Observation, Pressure, Signal, Threshold, is_met
 from api.ids import Instant
 from api.usage import FsUsage, Usage
@@ -80,8 +80,8 @@ def with_usage(state: EvictionState, usage: Usage, now: Instant) -> EvictionStat
     last_seen = {**state.pressure.last_seen, **dict.fromkeys(sorted(felt), now)}
     return replace(
         state,
-        reading=Reading(usage=usage, observations=observations, absurd=absurd),
-        watch=replace(state.watch, usage_at=now),
+        reading=EvictionReading(usage=usage, observations=observations, absurd=absurd),
+        asked=replace(state.asked, usage_at=now),
         pressure=replace(state.pressure, met=met, last_seen=last_seen),
     )
 

@@ -36,7 +36,7 @@ class Met(msgspec.Struct, frozen=True, kw_only=True):
     """Met for its grace period; it ends only with the minimum reclaim."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionReading(msgspec.Struct, frozen=True, kw_only=True):
     """The last reading of usage."""
 
     usage: Usage
@@ -45,7 +45,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """Its impossible values, which were refused."""
 
 
-class PodList(msgspec.Struct, frozen=True, kw_only=True):
+class KnownPods(msgspec.Struct, frozen=True, kw_only=True):
     """The last list of the supervisor."""
 
     active: tuple[ActivePod, ...]
@@ -55,7 +55,7 @@ class PodList(msgspec.Struct, frozen=True, kw_only=True):
     """The list is complete, and each pod has reported its phase."""
 
 
-class Watch(msgspec.Struct, frozen=True, kw_only=True):
+class LastAsked(msgspec.Struct, frozen=True, kw_only=True):
     """When others were last asked to send what they know."""
 
     usage_at: Instant = float("-inf")
@@ -80,7 +80,7 @@ class FeltPressure(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one.threshold for one in self.met if one.ripe)
 
 
-class Settling(msgspec.Struct, frozen=True, kw_only=True):
+class SettlingWait(msgspec.Struct, frozen=True, kw_only=True):
     """The wait for pods that an earlier incarnation evicted."""
 
     until: Instant = float("-inf")
@@ -168,14 +168,14 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     epoch: str = ""
     """Identifies this incarnation, which ignores runs of an earlier one."""
 
-    watch: Watch = Watch()
-    reading: Reading | None = None
-    pods: PodList | None = None
+    asked: LastAsked = LastAsked()
+    reading: EvictionReading | None = None
+    pods: KnownPods | None = None
     kernel: KernelHints | None = None
     """None where the kernel has no stream, or no memory threshold is configured."""
     pressure: FeltPressure = FeltPressure()
 
-    settling: Settling = Settling()
+    settling: SettlingWait = SettlingWait()
     doing: Killing | Clearing | Reclaiming | None = None
     action_at: Instant = float("-inf")
     """When the last action ended: older readings are not used."""

@@ -57,7 +57,7 @@ def explain(state: PodState, now: Instant, wall: WallNs) -> Explanation:
         since_s=since,
         sync_step=planned.stage.step,
         sync_steps=tuple(step.__name__ for step in SYNC_STEPS),
-        tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.tried),
+        tried=tuple(Step(in_s=t.at - now, what=t.what, result=t.result) for t in state.calls.tried),
         next=(*coming, *retries(state, now), *deadline_step(state, wall)),
         kill=kill_sentence(kill, wall) if kill else "",
         containers=tuple(container_sentence(planned, c) for c in all_of(state)),

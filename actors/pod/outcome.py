@@ -467,4 +467,5 @@ def with_tried(state: PodState, flight: Flight, outcome: Outcome, now: Instant) 
     result = outcome.failure.brief() if outcome.failure else f"ok in {max(0.0, now - flight.since):.3f} s"
     if flight.what.port == "ledger" and outcome.failure is None:
         return state
-    return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
+    ended = Tried(at=now, what=what, result=result)
+    return change_calls(state, tried=(*state.calls.tried, ended)[-TRIED_LIMIT:])

@@ -344,6 +344,8 @@ class PodCalls(msgspec.Struct, frozen=True, kw_only=True):
     """Ids of the containers that the stage in flight stops or has stopped; only others may join it."""
     repeats: tuple[Repeat, ...] = ()
     """Calls that were answered in the last minutes."""
+    tried: tuple[Tried, ...] = ()
+    """The last calls that ended, oldest first."""
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -389,7 +391,6 @@ class PodState(msgspec.Struct, frozen=True, kw_only=True):
     askers: tuple[Path, ...] = ()
     """Who waits for `PodKilled`."""
     events: tuple[PodEvent, ...] = ()
-    tried: tuple[Tried, ...] = ()
 
     @property
     def desired(self) -> Pod | None:

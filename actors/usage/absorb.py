@@ -15,11 +15,11 @@ from actors.usage.state import (
     DiskKept,
     FoldersKept,
     ImagesKept,
+    InspectedProcesses,
     NodeKept,
     Part,
     PendingCall,
     PodKept,
-    Processes,
     StatsKept,
     UsageState,
     with_problem,
@@ -107,7 +107,7 @@ def absorb_listing(state: UsageState, listing: PodListing) -> UsageState:
     return replace(
         state,
         listed=listed,
-        processes=Processes(
+        processes=InspectedProcesses(
             pids={identity: pid for identity, pid in state.processes.pids.items() if identity in ids},
             looked_at={uid: at for uid, at in state.processes.looked_at.items() if uid in uids},
         ),

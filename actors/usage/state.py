@@ -117,7 +117,7 @@ class StatsKept(msgspec.Struct, frozen=True, kw_only=True):
     as_of: Instant
 
 
-class Processes(msgspec.Struct, frozen=True, kw_only=True):
+class InspectedProcesses(msgspec.Struct, frozen=True, kw_only=True):
     """Processes of containers that a listing leaves out."""
 
     pids: Mapping[str, int] = {}
@@ -169,7 +169,7 @@ class UsageState(msgspec.Struct, frozen=True, kw_only=True):
     rounds: Rounds = Rounds()
 
     listed: tuple[RuntimePod, ...] = ()
-    processes: Processes = Processes()
+    processes: InspectedProcesses = InspectedProcesses()
     node: NodeKept | None = None
     pods: Mapping[Uid, PodKept] = {}
     disks: Mapping[str, DiskKept] = {}

@@ -390,7 +390,8 @@ def abandoned(state: PodState, run: HookRun) -> PodState:
 def with_tried_hook(state: PodState, run: HookRun, now: Instant, result: str) -> PodState:
     """Return the state with this hook in `tried`, for `explain`."""
     what = f"{run.kind.value} hook of container {run.container}: {run.what}"
-    return replace(state, tried=(*state.tried, Tried(at=now, what=what, result=result))[-TRIED_LIMIT:])
+    ended = Tried(at=now, what=what, result=result)
+    return change_calls(state, tried=(*state.calls.tried, ended)[-TRIED_LIMIT:])
 
 
 def hook_text(run: HookRun, now: Instant) -> str:

@@ -29,7 +29,7 @@ from actors.sources.file.state import (
     NoLedger,
     Reading,
     Readings,
-    Recalling,
+    RecallPending,
     Remembering,
     Stored,
     Unwritten,
@@ -81,7 +81,7 @@ def begin(
         node_name=node_name,
         config=config,
         period_s=period_s,
-        ledger=Recalling() if remembers else NoLedger(),
+        ledger=RecallPending() if remembers else NoLedger(),
         readings=Readings(next_at=now),
     )
     return plan(state, now, new_op)
@@ -132,11 +132,11 @@ def absorb_outcome(state: FileState, outcome: Outcome, now: Instant) -> FileStat
     if reading is not None and outcome.op == reading.op:
         return absorb_reading(state, reading, outcome, now)
     match state.ledger:
-        case Recalling(op=op) if op == outcome.op:
+        case RecallPending(op=op) if op == outcome.op:
             return absorb_memory(state, outcome)
         case Remembering() as ledger:
             return replace(state, ledger=absorb_write(ledger, outcome, now + state.period_s))
-        case NoLedger() | Recalling():
+        case NoLedger() | RecallPending():
             return state
         case _:
             assert_never(state.ledger)
@@ -226,11 +226,11 @@ def plan(state: FileState, now: Instant, new_op: NewOp) -> Decision[FileState]:
         subscription = state.subscription.opened(now)
         state = replace(state, subscription=subscription)
         state = change_readings(state, next_at=min(state.readings.next_at, now))
-    if isinstance(state.ledger, Recalling):
+    if isinstance(state.ledger, RecallPending):
         if state.ledger.op is None:
             op = new_op()
             actions.append(call(op, LEDGER, RecallAll(section=SECTION), LEDGER_DEADLINE_S))
-            state = replace(state, ledger=Recalling(op=op))
+            state = replace(state, ledger=RecallPending(op=op))
     elif state.readings.inflight is None and now >= next_reading(state):
         op = new_op()
         actions.append(call(op, MANIFESTS, ReadManifests(path=state.path), READ_DEADLINE_S))
@@ -282,7 +282,7 @@ def wake_at(state: FileState, now: Instant) -> Instant | None:
     """Return the latest time of the next decision."""
     times = [*state.subscription.wakes()]
     ledger = state.ledger
-    if not isinstance(ledger, Recalling) and state.readings.inflight is None:
+    if not isinstance(ledger, RecallPending) and state.readings.inflight is None:
         times.append(next_reading(state))
     if isinstance(ledger, Remembering) and ledger.unwritten and not ledger.writes and ledger.write_at > now:
         times.append(ledger.write_at)

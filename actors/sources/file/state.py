@@ -96,7 +96,7 @@ class NoLedger(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The source remembers nothing."""
 
 
-class Recalling(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+class RecallPending(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The ledger is to say what files said before the agent started; nothing is read before."""
 
     op: OpId | None = None
@@ -118,7 +118,7 @@ class Remembering(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """No write before this: one failed."""
 
 
-Ledger = NoLedger | Recalling | Remembering
+Ledger = NoLedger | RecallPending | Remembering
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):

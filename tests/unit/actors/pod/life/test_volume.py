@@ -194,7 +194,7 @@ def test_a_part_that_cannot_be_bound_holds_its_container_only_and_tells_no_path(
         'failed to prepare subPath for volumeMount "disk" of container "a"',
     )
     assert second.state.running
-    assert any("it broke" in t.result for t in hand.state.tried), "the operator may know"
+    assert any("it broke" in t.result for t in hand.state.calls.tried), "the operator may know"
     hand.ring(), hand.settle()
     assert hand.status.container_statuses[0].state.running
 
