@@ -15,9 +15,9 @@ from actors.admission import verdict
 from actors.events import core as events
 from actors.events.state import SECTION as EVENTS
 from actors.events.state import PodEvents, SeenEvent
-from actors.pod.container.mark import HookKind, HookMark
-from actors.pod.life.outcome import decoded
+from actors.pod.hookrecord import HookKind, HookRecord
 from actors.pod.life.stage import remember
+from actors.pod.outcome import decoded
 from actors.pod.state import MEMO_SECTION, STATUS_SECTION, Kill, PodMemo, PodSettings, PodState
 from actors.rules.container.backoff import Backoff
 from actors.sources.file import core as files
@@ -87,7 +87,7 @@ MEMO = PodMemo(
     restarting=True,
     used=(("a", 2),),
     hooks=(
-        HookMark(
+        HookRecord(
             kind=HookKind.PRE_STOP,
             container="a",
             attempt=3,
