@@ -65,6 +65,20 @@ class ResourceUsers(msgspec.Struct, frozen=True, kw_only=True):
     """Amount and name, the largest first, at most `NAMED_AT_MOST`."""
 
 
+class UsersByResource(dict[str, ResourceUsers]):
+    """The users of each resource, collected when a resource is first asked for."""
+
+    def __init__(self, pods: tuple[PodOnNode, ...]) -> None:
+        self._pods = pods
+
+    def __missing__(self, resource: str) -> ResourceUsers:
+        amounts = ((pod.claim.amount(resource), pod.name) for pod in self._pods)
+        rows = [(-amount, name) for amount, name in amounts if amount]
+        largest = tuple((-amount, name) for amount, name in nsmallest(NAMED_AT_MOST, rows))
+        self[resource] = users = ResourceUsers(count=len(rows), largest=largest)
+        return users
+
+
 class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All pods with a claim on the node, and the sums of their claims."""
 
@@ -98,16 +112,7 @@ class PodsOnNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def users(self) -> Mapping[str, ResourceUsers]:
         """By resource: the same for each pod that finds too little of it."""
-        amounts: dict[str, list[tuple[int, str]]] = {}
-        for pod in self.pods:
-            for resource, amount in pod.claim.resources():
-                amounts.setdefault(resource, []).append((-amount, pod.name))
-        return {
-            resource: ResourceUsers(
-                count=len(rows), largest=tuple((-one, name) for one, name in nsmallest(NAMED_AT_MOST, rows))
-            )
-            for resource, rows in amounts.items()
-        }
+        return UsersByResource(self.pods)
 
     @cached_property
     def preemptable(self) -> tuple[tuple[Candidate, Standing], ...]:
@@ -276,13 +281,11 @@ def shortage_details(short: Shortage, on_node: PodsOnNode) -> tuple[str, ...]:
     asked, whole = (formatted(name, amount) for amount in (short.asked, short.capacity))
     free = formatted(name, max(0, short.capacity - short.used))
     what = f"requests {asked} {UNITS.get(name, name)}; {free} of {whole} are free"
-    users = on_node.users.get(name)
-    if users is None:
-        return (what,)
+    users = on_node.users[name]
     rows = [who if name == PODS else f"{who} ({formatted(name, amount)})" for amount, who in users.largest]
     if users.count > NAMED_AT_MOST:
         rows.append(f"{users.count - NAMED_AT_MOST} more")
-    return what, f"{name} is used by: {', '.join(rows)}"
+    return (what, f"{name} is used by: {', '.join(rows)}") if rows else (what,)
 
 
 def port_holders(claim: Claim, on_node: PodsOnNode) -> tuple[str, ...]:

@@ -62,17 +62,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case _:
                 return dict(self.scalars).get(resource, 0)
 
-    def resources(self) -> tuple[tuple[str, int], ...]:
-        """Return the resources that it takes some of, each with its amount."""
-        rows = (
-            ("pods", 1),
-            (CPU, self.cpu_milli),
-            (MEMORY, self.memory_bytes),
-            (EPHEMERAL, self.ephemeral_bytes),
-            *self.scalars,
-        )
-        return tuple(row for row in rows if row[1])
-
 
 def claim_of(spec: PodSpec) -> Claim:
     """Return what a pod with this spec takes of its node."""
