@@ -27,6 +27,7 @@ from actors.pod.state import (
     Terminated,
     Terminating,
 )
+from actors.status.state import StatusState
 from actors.usage.state import UsageState
 from api import paths
 from api.ids import Path, Uid
@@ -116,6 +117,7 @@ class Checker:
         """By actor: when it was woken last, and how often at that instant."""
         self._updates = 0
         self._touched: Path | None = None
+        self._statuses: StatusState | None = None
         self._wall_offset: int | None = None
         self.steps = 0
         self.live: dict[str, set[tuple[Uid, str]]] = {}
@@ -219,6 +221,11 @@ class Checker:
             said = broken_usage(cell.committed, self.world.usage.memory_bytes)
             if said:
                 self.fail("no reading that cannot be is ever told", said, path)
+        if path == paths.STATUS and isinstance(cell.committed, StatusState):
+            said = statuscheck.unwritten_status(self.world, self._statuses, cell.committed)
+            self._statuses = cell.committed
+            if said:
+                self.fail("a status counts as written once the ledger holds it", said, path)
         if path == paths.EVICTION and isinstance(cell.committed, EvictionState):
             said = self.kernel_books.asked((cell.actor_id, cell.number), cell.committed)
             if said:
@@ -380,7 +387,7 @@ class Checker:
         self.states.clear()
         self.kernel_books = KernelBooks()
         self.seen_sources.clear()
-        self._touched = None
+        self._touched = self._statuses = None
         if self.evictions is not None:
             self.evictions.agent_started()
         for uid in list(self.books):

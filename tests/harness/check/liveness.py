@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from actors.events.state import EventsState
 from actors.pod.explain import age_s
@@ -24,6 +24,7 @@ from api.ports.runtime import RuntimeContainer as Instance
 from api.ports.runtime import RuntimeContainerState, RuntimePod
 from api.shown.introspection import ActorState
 from tests.harness.check.initial import init_complaint
+from tests.harness.check.statuscheck import holds
 from tests.harness.eviction.evictionrule import eviction_complaints
 from tests.harness.world.kernelrule import kernel_complaints
 from tests.harness.world.noderule import node_complaints
@@ -81,12 +82,26 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
         if uid not in kept or not kept[uid].claimed:
             yield f"no record keeps the events of pod {uid}"
     yield from cgroup_complaints(world, states)
+    yield from status_complaints(world, (states[uid] for uid in sorted(wanted) if uid in states))
     yield from leftovers(world, wanted, states, truth)
     yield from usage_complaints(world, truth)
     yield from eviction_complaints(world)
     yield from kernel_complaints(world)
     yield from node_complaints(world, (states[uid] for uid in sorted(wanted) if uid in states))
     yield from resize_complaints(world, wanted, states, truth)
+
+
+def status_complaints(world: World, states: Iterable[PodState]) -> Iterator[str]:
+    """Yield each pod whose newest status the ledger does not hold; a final one must outlive the machine's power too."""
+    for state in states:
+        if state.uid in world.damaged:
+            # Nobody writes again what was whole when it was written.
+            continue
+        key = ("status", state.uid)
+        if not holds(world.ledger.read("status").get(state.uid), state.base):
+            yield f"the ledger does not hold the newest status of pod {state.uid}, {state.base.phase}"
+        elif state.base.phase in TERMINAL and not holds(world.ledger._disk.get(key), state.base):
+            yield f"the final status of pod {state.uid} is not durable"
 
 
 def cgroup_complaints(world: World, states: dict[Uid, PodState]) -> Iterator[str]:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from actors.pod.state import PodState, Recalling
 from actors.pod.status.history import UNSEEN
+from actors.rules.container.ownership import say_the_same
+from actors.status.state import StatusState
 from api.kube.objects.podstatus import PodStatus
 
 if TYPE_CHECKING:
     from tests.harness.check.check import Book, Checker
+    from tests.harness.world.world import World
 
 TERMINAL = ("Succeeded", "Failed")
 
@@ -71,6 +76,26 @@ def what_never_restarts_stays_ended(
     }
     alive = [s.name for s in after.base.container_statuses if s.name in ended and not s.state.terminated]
     return f"containers {alive} were terminated" if alive else ""
+
+
+def holds(data: bytes | None, status: PodStatus) -> bool:
+    """Tell whether an entry of the ledger says of a pod what `status` says."""
+    return data is not None and say_the_same(msgspec.msgpack.decode(data, type=PodStatus), status)
+
+
+def unwritten_status(world: World, before: StatusState | None, after: StatusState) -> str:
+    """Return which status counts as written and is not in the ledger, of those that changed; empty for none."""
+    known = before.pods if before is not None else {}
+    for uid, entry in after.pods.items():
+        if known.get(uid) is entry or entry.newest.forgotten or uid in world.damaged:
+            continue
+        # The ledger is the one sink of the world.
+        [progress] = entry.progress
+        if progress.is_dirty or progress.write is not None:
+            continue
+        if not holds(world.ledger.read("status").get(uid), entry.newest.status):
+            return f"version {entry.newest.number} of pod {uid} counts as written and the ledger does not hold it"
+    return ""
 
 
 STATUS_RULES = (

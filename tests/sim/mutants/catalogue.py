@@ -15,11 +15,13 @@ from actors.pod.planned import Planned
 from actors.pod.state import PortCall, Syncing, Terminating, change_calls, change_view
 from actors.rules.container.instance import ready_sandboxes
 from actors.rules.retry import Retry
+from actors.status.core import in_place, with_entry
 from actors.supervisor.state import Quarantined
 from api.lifecycle import Decision
 from api.messages.pod import PodObserved
 from api.messages.status import ForgetPodStatus
 from api.messages.supervisor import PodOp, PodsChanged
+from api.ports.ledger import Remember
 from api.ports.runtime import RemoveSandbox, StopContainer, StopSandbox
 from api.ports.volumes import RemoveVolumes
 
@@ -173,6 +175,36 @@ def keep_statuses(right):
     return lambda sinks, state, message, now: (
         state if isinstance(message, ForgetPodStatus) else right(sinks, state, message, now)
     )
+
+
+def never_write_again(right):
+    """A status whose write failed counts as written."""
+    return lambda sinks, state, outcome, now: right(sinks, state, replace(outcome, failure=None), now)
+
+
+def drop_what_came_meanwhile(right):
+    """What came while an older status was being written counts as written with it."""
+
+    def written(sinks, state, outcome, now):
+        after = right(sinks, state, outcome, now)
+        uid, place = state.writes.get(outcome.op, ("", 0))
+        entry = after.pods.get(uid)
+        if entry is None or entry.newest.forgotten or outcome.failure is not None:
+            return after
+        one = entry.progress[place]
+        return with_entry(after, in_place(entry, place, replace(one, stored=one.wanted)))
+
+    return written
+
+
+def trust_the_power(right):
+    """A final status may be lost with the machine's power."""
+
+    def call_of(version, progress):
+        call = right(version, progress)
+        return replace(call, durable=False) if isinstance(call, Remember) else call
+
+    return call_of
 
 
 def give_up_dead_actors(right):
@@ -475,6 +507,9 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("grabber", "actors.supervisor.core", "find_orphans", take_everything_over),
     Mutant("hoarder", "actors.supervisor.core", "absorb_change", ignore_removals),
     Mutant("archivist", "actors.status.core", "absorb", keep_statuses),
+    Mutant("one-shot", "actors.status.core", "written", never_write_again),
+    Mutant("latecomer", "actors.status.core", "written", drop_what_came_meanwhile),
+    Mutant("carefree-writer", "actors.status.ledger", "call_of", trust_the_power),
     Mutant("quitter", "actors.supervisor.core", "absorb_death", give_up_dead_actors, first=57),
     Mutant("optimist", "actors.pod.status.compose", "container_status", always_ready),
     Mutant("waverer", "actors.pod.status.compose", "guarded_phase", publish_any_phase),
