@@ -200,8 +200,8 @@ def without_past_failures(state: PodState, flight: Flight) -> PodState:
     One call of a stage may succeed beside another that fails, and after each failure an inspection comes first:
     neither may reset the count of failures.
     """
-    held = backoff_key_of(state, flight)
-    key = held if held in (PRUNING, RESIZING) else ""
+    delayed = backoff_key_of(state, flight)
+    key = delayed if delayed in (PRUNING, RESIZING) else ""
     backoff = state.call_backoff(key)
     if backoff is None or state.calls.inflight or backoff.retry.at > flight.since:
         return state
@@ -331,20 +331,20 @@ def started_container(state: PodState, container_id: str, name: str, wall: WallN
 def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None, wall: WallNs) -> PodState:
     """Absorb one record of the ledger; one that is damaged or does not decode counts as absent, with an event."""
     assert isinstance(result, Recalled)
-    page = decoded(result.data, PodStatus if call.section == STATUS_SECTION else PodMemo)
+    entry = decoded(result.data, PodStatus if call.section == STATUS_SECTION else PodMemo)
     damaged = result.damaged
-    if result.data is not None and page is None:
+    if result.data is not None and entry is None:
         damaged = not_ours(call.section, call.key)
     if damaged:
         text = f"{damaged}; {LOST[call.section]}"
         state = with_event(state, wall, "Warning", "LedgerDamaged", text)
     if call.section == STATUS_SECTION:
         # A status without a memo is of an earlier life of the same UID and must not count.
-        if not isinstance(page, PodStatus):
+        if not isinstance(entry, PodStatus):
             return state
-        view = with_known_ends(state.observed, None, page) if state.observed is not None else None
-        return replace(change_view(state, observed=view), base=page)
-    memo = page if isinstance(page, PodMemo) else PodMemo()
+        view = with_known_ends(state.observed, None, entry) if state.observed is not None else None
+        return replace(change_view(state, observed=view), base=entry)
+    memo = entry if isinstance(entry, PodMemo) else PodMemo()
     return replace(state, memo=memo, remembered=memo)
 
 
@@ -388,14 +388,14 @@ def failed(state: PodState, flight: Flight, failure: Failure, now: Instant, wall
         # It was killed meanwhile: nothing is retried, and a sandbox that is no longer needed is no problem.
         return state if isinstance(call, RunSandbox) else told
     state = told
-    held = backoff_key_of(state, flight)
-    before = state.call_backoff(held)
+    key = backoff_key_of(state, flight)
+    before = state.call_backoff(key)
     retry = before.retry if before else Retry()
     if isinstance(call, PrepareVolume) and retry.at > flight.since:
-        # Volumes are made side by side: those that fail in one stage are one failure.
+        # Volumes are prepared side by side: those that fail in one stage are one failure.
         retry = replace(retry, failures=retry.failures - 1)
     backoff = CallBackoff(
-        container=held,
+        container=key,
         call=type(call).__name__,
         since=before.since if before else now,
         retry=next_try(retry, call, failure, now),

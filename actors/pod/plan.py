@@ -45,7 +45,7 @@ from actors.pod.life.stage import (
     inspection,
     inspection_stage,
     node_files,
-    paused,
+    pod_backoff,
     prunable,
     refusal,
     remember,
@@ -123,11 +123,11 @@ def stage_of_life(situation: Situation) -> Stage:
         case Terminating(kill=kill):
             return terminate(state, kill, now, wall)
         case Terminated(kill=kill):
-            held = paused(state, now)
+            backing_off = pod_backoff(state, now)
             memo = msgspec.structs.replace(state.memo, kill=kill, terminated=True)
-            if held is None and memo == state.remembered:
+            if backing_off is None and memo == state.remembered:
                 return remove_volumes(state) or Stage(why="the end of the pod is recorded")
-            return held or remember(state, memo, "recording the end of the pod", durable=True)
+            return backing_off or remember(state, memo, "recording the end of the pod", durable=True)
         case Finished():
             return clean_up(state, state.life, now, wall)
         case Gone():
@@ -138,9 +138,9 @@ def stage_of_life(situation: Situation) -> Stage:
 
 def recall(state: PodState, now: Instant) -> Stage:
     """Read ledger and runtime."""
-    held = paused(state, now)
-    if held:
-        return held
+    backing_off = pod_backoff(state, now)
+    if backing_off:
+        return backing_off
     calls = (
         PortCall(port="ledger", call=Recall(section=MEMO_SECTION, key=state.uid), deadline_s=HOST_DEADLINE_S),
         PortCall(
@@ -183,7 +183,7 @@ def refuse_unsupported(situation: Situation) -> Stage | None:
 
 def back_off(situation: Situation) -> Stage | None:
     """Wait out the back-off of the pod as a whole."""
-    return paused(situation.state, situation.now)
+    return pod_backoff(situation.state, situation.now)
 
 
 def read_termination_messages(situation: Situation) -> Stage | None:
@@ -394,8 +394,8 @@ def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     memo = msgspec.structs.replace(state.memo, kill=None)
     if memo == state.remembered:
         return Stage(calls=tuple(calls), why=why)
-    page = remember(state, memo, why)
-    return msgspec.structs.replace(page, calls=(*page.calls, *calls))
+    write = remember(state, memo, why)
+    return msgspec.structs.replace(write, calls=(*write.calls, *calls))
 
 
 def termination_message_reads(state: PodState) -> Stage | None:
@@ -473,12 +473,12 @@ def terminate(state: PodState, kill: Kill, now: Instant, wall: WallNs) -> Stage:
     leave = tuple(container_stop(c, left_s) for c in running(state.observed))
     if state.remembered is None or state.remembered.kill != kill:
         memo = with_pre_stop_records(state, msgspec.structs.replace(state.memo, kill=kill), leave, wall)
-        return paused(state, now) or remember(state, memo, "recording the kill", durable=True)
+        return pod_backoff(state, now) or remember(state, memo, "recording the kill", durable=True)
     if state.observed is None or state.view.must_inspect:
         return inspection_stage(state, now, "inspecting what still runs")
-    held = paused(state, now)
-    if held:
-        return held
+    backing_off = pod_backoff(state, now)
+    if backing_off:
+        return backing_off
     sidecars_last = wall < kill.stop_by
     why = f"stopping its containers, {left_s} s of grace period left"
     stopping = stops(state, leave, now, wall, why=why, sidecars_last=sidecars_last)
@@ -504,9 +504,9 @@ def clean_up(state: PodState, life: Finished, now: Instant, wall: WallNs) -> Sta
     kill = life.kill
     if state.observed is None or state.view.must_inspect:
         return inspection_stage(state, now, "inspecting what must be removed")
-    held = paused(state, now)
-    if held:
-        return held
+    backing_off = pod_backoff(state, now)
+    if backing_off:
+        return backing_off
     if is_alive(state.observed):
         # A start whose outcome was unknown may take effect after everything was proven stopped.
         return stop_again(state, kill, wall)

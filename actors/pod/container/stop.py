@@ -161,8 +161,8 @@ def stops(
         return Stage(why=f"waiting for {', '.join(text for text in (hooks, *waiting) if text)}")
     if state.remembered is not None and memo.hooks != state.remembered.hooks:
         # Progress of hooks is written beside the stops: only a later life of the agent needs it.
-        page = remember(state, memo, why)
-        return replace(page, calls=(*calls, *page.calls))
+        write = remember(state, memo, why)
+        return replace(write, calls=(*calls, *write.calls))
     return Stage(calls=tuple(calls), why=why)
 
 

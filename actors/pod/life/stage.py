@@ -98,7 +98,7 @@ def refusal(state: PodState) -> Stage | None:
     return None
 
 
-def paused(state: PodState, now: Instant) -> Stage | None:
+def pod_backoff(state: PodState, now: Instant) -> Stage | None:
     """Return the wait of a pod in back-off after a failed call, None when it is not."""
     backoff = state.call_backoff("")
     if backoff is None or now >= backoff.retry.at:
@@ -116,8 +116,10 @@ def paused(state: PodState, now: Instant) -> Stage | None:
 def inspection_stage(state: PodState, now: Instant, why: str) -> Stage:
     """Return the stage that inspects the pod: at once after a failed change, in back-off after a failed inspection."""
     backoff = state.call_backoff("")
-    held = paused(state, now) if backoff is not None and backoff.call == InspectPod.__name__ else None
-    return held or Stage(calls=(inspection(state),), why=why)
+    backing_off = (
+        pod_backoff(state, now) if backoff is not None and backoff.call == InspectPod.__name__ else None
+    )
+    return backing_off or Stage(calls=(inspection(state),), why=why)
 
 
 def remember(state: PodState, memo: PodMemo, why: str, *, durable: bool = False) -> Stage:
