@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.pod.cgroup.grouping import grouped, ungrouped
 from actors.pod.cgroup.resize import after_failed_update, after_update
-from actors.pod.container.due import used_after
+from actors.pod.container.due import highest_used, used_after
 from actors.pod.container.hook import absorb_hook
 from actors.pod.container.image import without_image
 from actors.pod.life.event import with_event
@@ -228,12 +228,13 @@ def backoff_key_of(state: PodState, flight: Flight) -> str:
 def with_view(state: PodState, view: RuntimePod, as_of: Instant) -> PodState:
     """Absorb what the runtime shows.
 
-    Without a spec there is no status that keeps the numbers of removed instances, so the memo keeps them.
+    Without a spec, and before the recall, there is no status that keeps the numbers of removed instances: the memo does.
     """
     shown = {one.id for one in view.containers}
     before = state.observed.containers if state.observed is not None else ()
     gone = [one for one in before if one.id not in shown]
-    if gone and state.desired is None and isinstance(state.life, Syncing):
+    unkept = isinstance(state.life, Recalling) or (state.desired is None and isinstance(state.life, Syncing))
+    if gone and unkept:
         state = replace(state, memo=replace(state.memo, used=used_after(state.memo.used, gone)))
     if isinstance(state.life, Finished) and state.life.ungrouped and is_alive(view):
         # A container that started after the end has its cgroup again.
@@ -344,8 +345,10 @@ def recalled_entry(state: PodState, call: Recall, result: msgspec.Struct | None,
             return state
         view = with_known_ends(state.observed, None, entry) if state.observed is not None else None
         return replace(change_view(state, observed=view), base=entry)
-    memo = entry if isinstance(entry, PodMemo) else PodMemo()
-    return replace(state, memo=memo, remembered=memo)
+    remembered = entry if isinstance(entry, PodMemo) else PodMemo()
+    # What was shown and is gone while the ledger was slow to answer counts too.
+    memo = replace(remembered, used=highest_used(remembered.used, state.memo.used))
+    return replace(state, memo=memo, remembered=remembered)
 
 
 def decoded(data: bytes | None, kind: type[T]) -> T | None:

@@ -4,6 +4,8 @@ The rules for init and regular containers are in `actors.rules.container.progres
 status of containers that the runtime forgot, and numbers that were used, come in.
 """
 
+from collections.abc import Iterable
+
 from actors.pod.container.ephemeral import is_ephemeral, never_ran
 from actors.pod.state import PodState
 from actors.pod.status.history import attempt_after, ended_for_good, status_named
@@ -45,7 +47,14 @@ def next_attempt(state: PodState, name: str, newest: Instance | None) -> int:
 
 def used_after(used: tuple[tuple[str, int], ...], removed: list[Instance]) -> tuple[tuple[str, int], ...]:
     """Return the highest used number of each container, these instances included."""
+    return highest_used(used, ((one.name, one.attempt) for one in removed))
+
+
+def highest_used(
+    used: tuple[tuple[str, int], ...], others: Iterable[tuple[str, int]]
+) -> tuple[tuple[str, int], ...]:
+    """Return the highest used number of each container."""
     highest = dict(used)
-    for one in removed:
-        highest[one.name] = max(one.attempt, highest.get(one.name, -1))
+    for name, attempt in others:
+        highest[name] = max(attempt, highest.get(name, -1))
     return tuple(sorted(highest.items()))

@@ -304,6 +304,9 @@ class Checker:
             book.phase = after.base.phase
         if after.memo.restarting and not book.restarting:
             self.coverage.note("stage", "all containers restarted")
+            # Each of them starts once for the end of another: that is not its own loop.
+            for starts in (one for key, one in self.starts.items() if key[0] == after.uid and one):
+                starts.popleft()
         book.restarting = after.memo.restarting
         for mark in after.memo.hooks:
             instance = instance_of(after, mark) if mark.kind is HookKind.PRE_STOP else None

@@ -54,12 +54,13 @@ class Coverage:
 CAUSES = ("COMPLETED", "DEADLINE", "ORPHAN", "PREEMPTED", "REJECTED", "REMOVED", "REPLACED")
 STAGES = (
     "CreateContainer",
-    "EnsurePodCgroup+MakePodFolders+ReadNodeFiles",
-    "EnsurePodCgroup+MakePodFolders+ReadNodeFiles+Remember",
+    "EnsurePodCgroup",
     "Forget",
     "InspectPod",
     "InspectPod+Recall",
     "LinkContainerLog",
+    "MakePodFolders+ReadNodeFiles",
+    "MakePodFolders+ReadNodeFiles+Remember",
     "PrepareContainer",
     "PrepareSubPath",
     "PrepareVolume",

@@ -436,6 +436,21 @@ def test_a_number_that_was_seen_before_the_spec_came_is_never_used_again():
     assert again.state.remembered.used == (("a", 0),), "nor in a later life"
 
 
+def test_a_number_that_was_seen_while_the_ledger_was_slow_is_never_used_again():
+    hand = running_pod(wanted())
+    hand.world.pages.pop("status", None)
+    again = Hand(hand.world, now=hand.now + 1)
+    again.update(wanted())
+    again.end(again.op_of(InspectPod))
+    again.world.lose("a")
+    again.observe()
+    again.fail(Recall), again.fail(Recall)
+    again.ring(), again.settle()
+    (made,) = (call for call in again.started if isinstance(call, CreateContainer))
+    assert made.spec.attempt == 1
+    assert again.state.remembered.used == (("a", 0),)
+
+
 def test_back_off_and_restart_counts_survive_a_new_incarnation():
     hand = crashed(crashed(running_pod(wanted())))
     status = hand.status
