@@ -30,8 +30,8 @@ class CgroupManager(CoreActor[CgroupsMessage]):
         """Decide on one message and log new node events."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
-        if decision.state.happenings is not before.happenings:
-            for fact in node_events_to_log(before.happenings, decision.state.happenings):
+        if decision.state.node_events is not before.node_events:
+            for fact in node_events_to_log(before.node_events, decision.state.node_events):
                 log = ctx.log.warning if fact.type == "Warning" else ctx.log.info
                 log("node event", reason=fact.reason, message=fact.message, count=fact.count)
         return decision

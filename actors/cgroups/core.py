@@ -150,10 +150,10 @@ def happened(
     state: CgroupsState, wall: WallNs, kind: str, reason: str, message: str, *, once: bool = False
 ) -> CgroupsState:
     """Add a node event; an equal one counts up, or with `once` changes nothing."""
-    if once and any((one.reason, one.message) == (reason, message) for one in state.happenings):
+    if once and any((one.reason, one.message) == (reason, message) for one in state.node_events):
         return state
     fact = NodeEvent(at=wall, type=kind, reason=reason, message=message)
-    return replace(state, happenings=with_node_event(state.happenings, fact))
+    return replace(state, node_events=with_node_event(state.node_events, fact))
 
 
 # ---------------------------------------------------------------- plan

@@ -43,5 +43,5 @@ class CgroupsState(msgspec.Struct, frozen=True, kw_only=True):
     """Calls in a row that failed."""
     notice: str = ""
     """Why pods are not limited as a whole, in one sentence; empty where they are."""
-    happenings: tuple[NodeEvent, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
     """Node events: one of each reason and message, oldest first."""

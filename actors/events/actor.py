@@ -34,6 +34,6 @@ class EventRecorder(CoreActor[EventsMessage]):
         """Decide on one message and report damaged ledger entries."""
         before = self.state
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
-        for fact in node_events_to_log(before.happenings, decision.state.happenings):
+        for fact in node_events_to_log(before.node_events, decision.state.node_events):
             ctx.log.warning("node event", reason=fact.reason, message=fact.message, count=fact.count)
         return decision

@@ -114,7 +114,7 @@ def damaged(state: EventsState, whys: Iterable[str], wall: WallNs) -> EventsStat
     """Take in that entries of the ledger which are about no single pod, or about what happened to one, were lost."""
     for why in whys:
         fact = NodeEvent(at=wall, reason="LedgerDamaged", message=why)
-        state = replace(state, happenings=with_node_event(state.happenings, fact))
+        state = replace(state, node_events=with_node_event(state.node_events, fact))
     return state
 
 

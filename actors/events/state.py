@@ -70,7 +70,7 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
     """The record being written, None for a removal."""
     settled: bool = False
     """Unclaimed records have been dropped."""
-    happenings: tuple[NodeEvent, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
     """Facts about the node: what of the ledger could not be read."""
     line: tuple[Uid, ...] = ()
     """Pods whose records the last check of all found due, in the order of writing; written before the next check."""

@@ -375,7 +375,7 @@ def event(victim: Victim, wall: WallNs, reason: str, message: str) -> Action:
 def happened(state: EvictionState, wall: WallNs, reason: str, message: str) -> EvictionState:
     """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
-    return replace(state, happenings=with_node_event(state.happenings, fact))
+    return replace(state, node_events=with_node_event(state.node_events, fact))
 
 
 def wake_at(state: EvictionState, now: Instant) -> Instant:

@@ -187,7 +187,7 @@ class EvictionState(msgspec.Struct, frozen=True, kw_only=True):
     evicted: Evictions = Evictions()
     note: str = ""
     """Why no action follows a shortage, else empty."""
-    happenings: tuple[NodeEvent, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
 
     @property
     def usage(self) -> Usage | None:

@@ -88,7 +88,7 @@ def doing(current: Round) -> str:
 def happened(state: ImageGCState, wall: WallNs, reason: str, message: str) -> ImageGCState:
     """Add a node event; one of the same reason counts up, whatever its figures."""
     fact = NodeEvent(at=wall, reason=reason, message=message)
-    return replace(state, happenings=with_node_event(state.happenings, fact, any_message=True))
+    return replace(state, node_events=with_node_event(state.node_events, fact, any_message=True))
 
 
 # ---------------------------------------------------------------- for users
@@ -104,14 +104,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
     """Return the log lines for what changed between two states."""
-    known = frozenset(before.happenings)
+    known = frozenset(before.node_events)
     lines = [
         Said(
             warning=True,
             text="node event",
             facts={"reason": one.reason, "message": one.message, "count": one.count},
         )
-        for one in after.happenings
+        for one in after.node_events
         # A repeated one is logged again each time its count has doubled.
         if one not in known and not one.count & (one.count - 1)
     ]
@@ -122,7 +122,7 @@ def report(before: ImageGCState, after: ImageGCState) -> tuple[Said, ...]:
     if gone:
         facts = {"images": len(gone), "size_bytes": ended.removed_bytes, "freed_bytes": ended.freed_bytes}
         lines.append(Said(text="unused images removed", facts=facts))
-    if ended.failure and after.happenings == before.happenings:
+    if ended.failure and after.node_events == before.node_events:
         lines.append(Said(warning=True, text="image collection failed", facts={"why": ended.failure}))
     if before.failures and not after.failures:
         lines.append(Said(text="image collection works again"))

@@ -129,7 +129,7 @@ class ImageGCState(msgspec.Struct, frozen=True, kw_only=True):
     last: Collection | None = None
     collected: tuple[Collection, ...] = ()
     """The last requested rounds, oldest first."""
-    happenings: tuple[NodeEvent, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()
     """The last node events, oldest first; a repeated one counts up and moves to the end."""
     rounds: int = 0
     removed: int = 0

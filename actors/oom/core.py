@@ -88,7 +88,7 @@ def system_message(kill: OomKill) -> str:
 def happened(state: OomState, wall: WallNs, message: str) -> OomState:
     """Add an event of the node; an equal one counts up."""
     fact = NodeEvent(at=wall, reason=SYSTEM_OOM, message=message)
-    return replace(state, happenings=with_node_event(state.happenings, fact))
+    return replace(state, node_events=with_node_event(state.node_events, fact))
 
 
 def with_owners(state: OomState, listing: PodListing, now: Instant) -> OomState:

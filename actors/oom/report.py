@@ -28,8 +28,8 @@ def report(before: OomState, after: OomState) -> tuple[OomLogLine, ...]:
                 text="kernel log not readable", facts={"why": after.subscription.why, "instead": instead}
             )
         )
-    known = {one.message: one.count for one in before.happenings}
-    for fact in after.happenings:
+    known = {one.message: one.count for one in before.node_events}
+    for fact in after.node_events:
         if fact.count != known.get(fact.message) and is_power_of_two(fact.count):
             facts = {"reason": fact.reason, "message": fact.message, "count": fact.count}
             lines.append(OomLogLine(text="node event", facts=facts))

@@ -70,4 +70,4 @@ class OomState(msgspec.Struct, frozen=True, kw_only=True):
     """The container with the latest kill is last."""
     system: int = 0
     """System OOM kills."""
-    happenings: tuple[NodeEvent, ...] = ()
+    node_events: tuple[NodeEvent, ...] = ()

@@ -246,7 +246,7 @@ class AgentView(ImageView, UsageView):
         for path, kind in () if pod else NODE_EVENT_SOURCES:
             state = self._kernel.committed(path)
             if isinstance(state, kind):
-                rows += node_event_rows(state.happenings, state.node_name)
+                rows += node_event_rows(state.node_events, state.node_name)
         rotator = self._kernel.committed(paths.LOGS)
         if isinstance(rotator, LogRotatorState):
             inits = frozenset(

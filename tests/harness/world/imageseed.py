@@ -137,7 +137,7 @@ def not_healed(world: ImageWorld) -> str:
         return f"{used} % used and {len(left)} images could go"
     if used < HIGH and state.failures:
         return f"{used} % used, yet: {state.last.failure if state.last else ''}"
-    if used >= HIGH and "FreeDiskSpaceFailed" not in {one.reason for one in state.happenings}:
+    if used >= HIGH and "FreeDiskSpaceFailed" not in {one.reason for one in state.node_events}:
         return f"{used} % used and nobody was told"
     if state.round is None and state.waiting:
         return "runs wait and nobody begins"

@@ -55,7 +55,7 @@ def test_images_that_are_too_young_are_waited_for_without_a_word_of_failure():
     assert "becomes old enough in 2m" in world.state.last.note
     world.until(lambda: bool(world.removals))
     assert world.time.now() == pytest.approx(120, abs=3)
-    assert world.state.happenings == ()
+    assert world.state.node_events == ()
 
 
 def test_space_that_shows_late_is_waited_for_and_nothing_more_goes_meanwhile():
@@ -147,7 +147,7 @@ def test_a_high_threshold_of_one_hundred_leaves_space_alone():
     world = full(20, policy=ImageGCPolicy(high_percent=100))
     world.run_for(3600)
     assert world.removals == []
-    assert world.state.happenings == ()
+    assert world.state.node_events == ()
 
 
 @pytest.mark.parametrize("call", [ListImages, ListPods, InspectPod, ImageFsUsage])
@@ -159,7 +159,7 @@ def test_nothing_is_removed_on_partial_knowledge(call):
     assert world.removals == []
     assert world.state.failures > 2
     assert "connection refused" in world.state.last.failure
-    assert [one.reason for one in world.state.happenings] == ["ImageGCFailed"]
+    assert [one.reason for one in world.state.node_events] == ["ImageGCFailed"]
     del world.failing[call]
     world.run_for(600)
     assert len(world.removals) == 2
@@ -228,7 +228,7 @@ def test_space_that_cannot_be_made_is_a_fact_with_figures():
     world.run_pod(row(0))
     world.until(lambda: len(world.removals) == 2 and world.state.round is None)
     assert set(world.removals) == {image_id(1), image_id(2)}
-    facts = {one.reason: one.message for one in world.state.happenings}
+    facts = {one.reason: one.message for one in world.state.node_events}
     assert "FreeDiskSpaceFailed" in facts
     assert "(90% of 953.7 MiB used)" in facts["FreeDiskSpaceFailed"]
     assert "(freed 100000000 bytes)" in facts["FreeDiskSpaceFailed"]
@@ -239,7 +239,7 @@ def test_a_disk_without_capacity_is_a_fact_and_nothing_goes():
     world = full(18, disk=disk)
     world.run_for(600)
     assert world.removals == []
-    assert {one.reason for one in world.state.happenings} == {"InvalidDiskCapacity", "ImageGCFailed"}
+    assert {one.reason for one in world.state.node_events} == {"InvalidDiskCapacity", "ImageGCFailed"}
 
 
 @pytest.mark.parametrize("available", [CAPACITY * 2, 10**30])
@@ -256,7 +256,7 @@ def test_a_runtime_that_keeps_no_images_on_a_disk_is_left_in_peace():
     world = full(18, disk=Disk(failure=refused))
     world.run_for(3600)
     assert world.state.note == "keeps no images on any file system"
-    assert (world.state.failures, world.state.happenings, world.removals) == (0, (), [])
+    assert (world.state.failures, world.state.node_events, world.removals) == (0, (), [])
     assert world.state.rounds == 12
 
 

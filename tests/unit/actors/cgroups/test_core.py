@@ -76,7 +76,7 @@ class Hand:
         return self.started[-1].groups[1].limits.cpu_shares
 
     def told(self):
-        return [(row.type, row.reason, row.message, row.count) for row in self.state.happenings]
+        return [(row.type, row.reason, row.message, row.count) for row in self.state.node_events]
 
 
 def at_work(**made):

@@ -173,7 +173,7 @@ def test_what_of_the_ledger_cannot_be_read_is_a_fact_about_the_node():
     recorder = Recorder(recall=False)
     recorder.answer(RecalledAll(entries=(("u9", b"nonsense"),), damaged=(("u1", "events/u1 is damaged"),)))
     recorder.tell(LedgerDamaged(section="admission", whys=("admission/verdicts is damaged",)), 2.0)
-    facts = [(fact.reason, fact.type, fact.message) for fact in recorder.state.happenings]
+    facts = [(fact.reason, fact.type, fact.message) for fact in recorder.state.node_events]
     assert facts == [
         ("LedgerDamaged", "Warning", "events/u1 is damaged"),
         ("LedgerDamaged", "Warning", not_ours("events", "u9")),

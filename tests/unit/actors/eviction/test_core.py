@@ -187,7 +187,7 @@ def test_a_hard_threshold_takes_the_largest_pod_at_once_with_the_numbers_in_its_
     assert [one.to for one in hand.actions if isinstance(one.message, KillPod)] == [paths.PODS]
     assert [one.to for one in hand.actions if isinstance(one.message, EventSeen)] == [paths.EVENTS]
     assert hand.pressure == (Pressure.MEMORY,)
-    [fact] = node_event_rows(hand.state.happenings, hand.state.node_name)
+    [fact] = node_event_rows(hand.state.node_events, hand.state.node_name)
     assert (fact.reason, fact.message, fact.pod) == (
         "EvictionThresholdMet",
         "Attempting to reclaim memory",

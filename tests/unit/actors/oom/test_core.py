@@ -86,13 +86,13 @@ def test_it_begins_by_listening():
 
 def test_a_kill_of_the_machines_own_is_an_event_of_the_node():
     hand = Hand().kill(group="/", limit="/", process="java", pid=77)
-    [row] = node_event_rows(hand.state.happenings, hand.state.node_name)
+    [row] = node_event_rows(hand.state.node_events, hand.state.node_name)
     assert (row.pod, row.type, row.reason) == ("node/n", "Warning", "SystemOOM")
     assert row.message == "System OOM encountered, victim process: java, pid: 77"
     assert hand.actions == ()
     hand.kill(group="/", limit="/", process="", pid=0)
     assert (
-        node_event_rows(hand.state.happenings, hand.state.node_name)[-1].message == "System OOM encountered"
+        node_event_rows(hand.state.node_events, hand.state.node_name)[-1].message == "System OOM encountered"
     )
     assert [text for text, _ in hand.lines] == ["node event", "node event"]
 
@@ -101,7 +101,7 @@ def test_the_same_event_again_counts_and_is_told_when_it_has_doubled():
     hand = Hand()
     for _ in range(20):
         hand.kill(group="/", limit="/")
-    assert [row.count for row in node_event_rows(hand.state.happenings, hand.state.node_name)] == [20]
+    assert [row.count for row in node_event_rows(hand.state.node_events, hand.state.node_name)] == [20]
     assert [facts["count"] for _, facts in hand.lines] == [1, 2, 4, 8, 16]
 
 
@@ -113,7 +113,7 @@ def test_a_kill_in_a_container_counts_for_it_and_is_no_event():
     hand.listed(pod("other", "f" * 32, "u2"), pod())
     assert hand.counts == {("default", "web", "main"): 1}
     assert hand.state.open == ()
-    assert node_event_rows(hand.state.happenings, hand.state.node_name) == ()
+    assert node_event_rows(hand.state.node_events, hand.state.node_name) == ()
     assert hand.lines == [
         (
             "container OOM kill",
@@ -132,7 +132,7 @@ def test_a_kill_in_a_container_counts_for_it_and_is_no_event():
 
 def test_a_victim_in_a_container_when_the_machine_is_short_is_both():
     hand = Hand().kill(limit="/").listed(pod())
-    assert len(node_event_rows(hand.state.happenings, hand.state.node_name)) == 1
+    assert len(node_event_rows(hand.state.node_events, hand.state.node_name)) == 1
     assert hand.counts == {("default", "web", "main"): 1}
 
 
