@@ -382,13 +382,16 @@ def start_next(situation: Situation) -> tuple[Stage | None, list[Stage]]:
 def settle_in(state: PodState, due: tuple[ResizeStep, ...]) -> Stage:
     """Return the stage that sets the pod up: once for each incarnation, before its first container.
 
-    The folder comes before the cgroup: on a full disk it is all that names the pod to the next life of the agent.
+    The folder comes before the cgroup: on a full disk it is all that names the pod to the next life of the agent. A former
+    cgroup is removed no later than the memo that names the new one is written: afterwards nothing would name it.
     """
+    calls: list[PortCall] = []
+    why = "updating the limits of its cgroup" if state.setup.grouped else "creating its cgroup"
+    if state.setup.folders or former_group(state):
+        calls += group_calls(state, due)
     if not state.setup.folders:
-        why, calls = "creating its folders", [host_call("podfiles", MakePodFolders(uid=state.uid))]
-    else:
-        why = "updating the limits of its cgroup" if state.setup.grouped else "creating its cgroup"
-        calls = [*group_calls(state, due)]
+        why = "creating its folders"
+        calls.append(host_call("podfiles", MakePodFolders(uid=state.uid)))
     if state.node.confined and state.setup.files is None:
         calls.append(node_files(state))
     memo = msgspec.structs.replace(state.memo, kill=None)
