@@ -13,7 +13,8 @@ AGENT_LIMIT_BYTES = 70_000_000
 IDLE_S = 10.0
 IDLE_LIMIT = 0.06
 """Of a core: what a busy loop would be. The budget itself is asserted by `bin/bench node`."""
-KEEPERS_LIMIT_BYTES = 200_000_000
+KEEPERS_LIMIT_BYTES = 220_000_000
+"""Of a hundred keepers and their servers: 198 to 212 MB on one machine, by how its heap falls."""
 RUN = "exec sleep 600"
 
 
