@@ -84,6 +84,7 @@ DISRUPTING = (KillCause.EVICTED, KillCause.PREEMPTED, KillCause.SHUTDOWN)
 
 RECALL_TRIES = 5
 """After so many failed reads of the ledger a pod goes on without it: a broken disk must not keep a node from working."""
+LEDGER_UNREAD = "cannot read the ledger: restart counts, back-off and kills in progress may be forgotten"
 
 
 def decide(
@@ -397,8 +398,7 @@ def has_ended(planned: Planned) -> bool:
 
 def without_ledger(state: PodState, wall: WallNs) -> PodState:
     """Continue without the ledger, with an event."""
-    text = "cannot read the ledger: restart counts, back-off and kills in progress may be forgotten"
-    state = with_event(state, wall, "Warning", "LedgerUnavailable", text)
+    state = with_event(state, wall, "Warning", "LedgerUnavailable", LEDGER_UNREAD)
     return state if state.remembered is not None else replace(state, remembered=PodMemo())
 
 

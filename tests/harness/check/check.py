@@ -16,6 +16,7 @@ from actors.eviction.state import EvictionState
 from actors.images.state import Fetching, ImagesState
 from actors.oom.state import OomState
 from actors.pod.container.hook import instance_of
+from actors.pod.core import LEDGER_UNREAD
 from actors.pod.hookrecord import HookKind
 from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import (
@@ -257,7 +258,8 @@ class Checker:
             self.recall(after.uid, known[1])
             self._referee.owner_began(after.uid)
         if gave_up_the_ledger(before, after):
-            self.forgotten(after.uid, "status")
+            memo_read = before is not None and before.remembered is not None
+            self.forgotten(after.uid, "status" if memo_read else "pods")
             book = self.book(after.uid)
         if after.killed is not None:
             # Also of a pod that is still asking the ledger: its grace counts from when it was asked to end.
@@ -478,7 +480,7 @@ class Checker:
 def gave_up_the_ledger(before: PodState | None, after: PodState) -> bool:
     """Tell whether a pod goes on, and says so, without what the ledger may know of it."""
     was_recalling = before is not None and isinstance(before.life, Recalling)
-    said = any(one.reason == "LedgerUnavailable" and "not be read" in one.message for one in after.events)
+    said = any(one.message == LEDGER_UNREAD for one in after.events)
     return was_recalling and not isinstance(after.life, Recalling) and said
 
 
