@@ -18,6 +18,8 @@ from tests.harness.wait import until
 MANY = 40
 FEW = 52
 """Descriptors that are enough to start with, and not enough for a connection to each of so many keepers."""
+LATE = tuple(f"late{number}" for number in range(4))
+"""New pods: more than the few descriptors that the others may leave, fewer than an agent with ``FEW`` can hold."""
 
 
 class Limited(Agent):
@@ -78,15 +80,21 @@ def test_too_few_descriptors_kill_no_pod_and_are_told(limited):
     assert f"the agent may open {FEW}".encode() in verbose
     limited.until(lambda: {name: limited.mains(name) for name in names} == before, "each runs on")
     assert {limited.row(name)["restarts"] for name in names} == {0}
-    # What is new must wait, and says for what.
-    limited.put("late", FOREVER)
-    limited.until(lambda: limited.row("late")["status"], "the new pod is known")
-    limited.until(lambda: "too few descriptors" in str(limited.explain("late")), "the new pod is explained")
-    # Descriptors that become free are used: the pods that could not be reached end as asked, and the new one runs.
+    # What is new must wait once the last descriptor is taken, and says for what.
+    for name in LATE:
+        limited.put(name, FOREVER)
+    for name in LATE:
+        limited.until(lambda name=name: limited.row(name)["status"], "the new pod is known")
+    limited.until(
+        lambda: any("too few descriptors" in str(limited.explain(name)) for name in LATE),
+        "a new pod that waits is explained",
+    )
+    # Descriptors that become free are used: the pods that could not be reached end as asked, and the new ones run.
     for name in names:
         limited.drop(name)
-    limited.until_gone(*names, deadline_s=60.0)
-    limited.until_status("late", "Running", 60.0)
+    limited.until_gone(*names, deadline_s=150.0)
+    for name in LATE:
+        limited.until_status(name, "Running", 60.0)
     assert "unexpectedly" not in limited.stderr()
 
 
