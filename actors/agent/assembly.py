@@ -53,7 +53,6 @@ from api.config.settings import Settings
 from api.eviction import MEMORY_SIGNALS
 from api.ids import Instant, Uid
 from api.messages.pod import PodMessage
-from api.messages.podconfig import NotificationMode
 from api.ports.node import CgroupDriver, NodeFacts
 from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart, Spec
@@ -205,7 +204,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         )
     )
     config = PodConfig.options(name=paths.leaf(paths.CONFIG), restart=FOREVER)
-    system.spawn(config.bind(subscribers=((paths.PODS, NotificationMode.INCREMENTAL),)))
+    system.spawn(config.bind(subscribers=(paths.PODS,)))
     if settings.pod_manifest_path:
         system.spawn(
             FileSource.options(name=paths.leaf(paths.FILE), restart=FOREVER).bind(

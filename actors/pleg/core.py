@@ -17,7 +17,7 @@ from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import PlegMessage, RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import PlegMessage, UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 from api.paths import pod_path
@@ -56,8 +56,6 @@ def absorb(
     match message:
         case Outcome():
             return absorb_outcome(state, message, now)
-        case RelistNow():
-            return replace(state, next_listing_at=now), ()
         case StreamEnded(failure=failure):
             subscription = state.subscription.ended(failure, now, LISTEN_RETRY)
             state = replace(state, subscription=subscription)

@@ -36,12 +36,4 @@ class UnwatchPod(Message, frozen=True, kw_only=True):
         return f"watch:{self.uid}"
 
 
-class RelistNow(Message, frozen=True, kw_only=True):
-    """List the whole runtime at once."""
-
-    def conflation_key(self) -> str | None:
-        """Keep one."""
-        return "relist"
-
-
-PlegMessage = WatchPod | UnwatchPod | RelistNow
+PlegMessage = WatchPod | UnwatchPod

@@ -31,7 +31,6 @@ class KillCause(StrEnum):
     PREEMPTED = "pre-empted"
     SHUTDOWN = "node shutdown"
     DEADLINE = "active deadline exceeded"
-    REQUESTED = "requested by an operator"
     REJECTED = "not admitted to this node"
 
 

@@ -1,26 +1,13 @@
 """Messages to PodConfig, the merge of all sources.
 
-Sent by: sources (`PodsSeen`), the supervisor and tests (`Subscribe`, `SnapshotWanted`). Order: per sender.
+Sent by: sources (`PodsSeen`), the supervisor (`SnapshotWanted`). Order: per sender.
 Delivery: `PodsSeen` is a level, the newest of a source wins. A loss is repaired by the source's next reading, or by the
 source on `Restarted`.
 """
 
-from enum import StrEnum
-
 from api.ids import Path
 from api.kube.objects.pod import Pod
 from api.messages import Message
-
-
-class NotificationMode(StrEnum):
-    """How a subscriber of the merge receives changes."""
-
-    INCREMENTAL = "incremental"
-    """One numbered `PodsChanged` for each kind of change, in the order REMOVE, ADD, UPDATE, DELETE, RECONCILE."""
-    SNAPSHOT_AND_UPDATES = "snapshot-and-updates"
-    """`PodsSnapshot` when pods came or went, else `PodsChanged` for updates."""
-    SNAPSHOT = "snapshot"
-    """`PodsSnapshot` for every change."""
 
 
 class PodsSeen(Message, frozen=True, kw_only=True):
@@ -41,17 +28,6 @@ class PodsSeen(Message, frozen=True, kw_only=True):
         return f"seen:{self.source}:{self.restored}"
 
 
-class Subscribe(Message, frozen=True, kw_only=True):
-    """Send `subscriber` every change from now on, beginning with a snapshot."""
-
-    subscriber: Path
-    mode: NotificationMode = NotificationMode.INCREMENTAL
-
-    def brief(self) -> str:
-        """Return one line for traces."""
-        return f"Subscribe {self.subscriber} {self.mode}"
-
-
 class SnapshotWanted(Message, frozen=True, kw_only=True):
     """A subscriber saw a gap in the numbers, or has restarted: send it a `PodsSnapshot`."""
 
@@ -66,4 +42,4 @@ class SnapshotWanted(Message, frozen=True, kw_only=True):
         return f"snapshot:{self.asked_by}"
 
 
-PodConfigMessage = PodsSeen | Subscribe | SnapshotWanted
+PodConfigMessage = PodsSeen | SnapshotWanted

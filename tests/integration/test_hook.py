@@ -254,7 +254,7 @@ def test_a_second_kill_with_less_grace_cuts_the_hook_and_stops_again(agent, with
     def kill(grace_s):
         """Ask as whoever evicts pods would: nobody shortens the grace of a pod from a file."""
         uid = within.view.pods()[0].uid
-        ask = KillPod(uid=uid, cause=KillCause.REQUESTED, grace_s=grace_s, asked_by=Path("/node/test"))
+        ask = KillPod(uid=uid, cause=KillCause.EVICTED, grace_s=grace_s, asked_by=Path("/node/test"))
         within.system.handle(Path(f"/node/pods/{uid}")).tell(ask)
 
     until(lambda: diary(agent) == ["on"], "it runs", 20.0)

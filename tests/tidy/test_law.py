@@ -46,7 +46,6 @@ RECEIVERS = {
     "pod": ("actors/pod",),
     "podconfig": ("actors/sources",),
     "probes": ("actors/probes",),
-    "source": ("actors/sources",),
     "status": ("actors/status",),
     "supervisor": ("actors/supervisor", "actors/pod"),
     "usage": ("actors/usage", "actors/eviction", "actors/imagegc"),
@@ -146,6 +145,18 @@ def read_in(parsed):
     return classes, fields
 
 
+def made_in(parsed):
+    """Return the names of all classes and functions that are called in these files."""
+    calls = (node for _, tree in parsed for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {ast.unparse(node.func).rpartition(".")[2] for node in calls}
+
+
+def test_every_message_is_sent_by_somebody():
+    made = made_in(trees(*PRODUCT))
+    messages = {one.__name__ for name in RECEIVERS for one in structs(name) if issubclass(one, Message)}
+    assert messages - made == set()
+
+
 @pytest.mark.parametrize("name", RECEIVERS)
 def test_every_message_and_each_of_its_fields_is_read_by_its_receiver(name):
     """Or by the message itself, for its line in a trace."""
@@ -169,5 +180,6 @@ def test_these_checks_can_fail(tmp_path, monkeypatch):
     (tmp_path / "x.py").write_text("def dead(): pass\ndef alive(): pass\nalive()\nLOST = 1\n")
     parsed = [(tmp_path / "x.py", ast.parse((tmp_path / "x.py").read_text()))]
     assert unused(parsed, []) == ["x.py:1 dead", "x.py:4 LOST"]
+    assert made_in(parsed) == {"alive"}
     match = ast.parse("match m:\n    case A(b=1): m.c\n")
     assert read_in([(tmp_path, match)]) == ({"A"}, {"b", "c"})

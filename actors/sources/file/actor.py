@@ -6,13 +6,12 @@ from actors.sources.row import log_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
-from api.messages.source import SourceMessage
 from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 
 
-class FileSource(CoreActor[SourceMessage]):
+class FileSource(CoreActor[KernelMessage]):
     """Reads `path` every `period_s` and whenever `changes` announces a file; sends `PodsSeen` to the merge at `config`."""
 
     state: FileState
@@ -45,7 +44,7 @@ class FileSource(CoreActor[SourceMessage]):
             remembers=LEDGER in self.ports,
         )
 
-    def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[FileState]:
+    def decide(self, message: KernelMessage, ctx: Context) -> Decision[FileState]:
         """Decide on one message and log the state of each changed file."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
         log_rows(ctx.log, changed_rows(self.state, decision.state))

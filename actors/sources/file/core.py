@@ -46,7 +46,6 @@ from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
-from api.messages.source import ReadNow, SourceMessage
 from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ports.manifests import FileSettled, ManifestListing, ReadManifests
 
@@ -87,9 +86,7 @@ def begin(
     return plan(state, now, new_op)
 
 
-def decide(
-    state: FileState, message: SourceMessage | KernelMessage, now: Instant, new_op: NewOp
-) -> Decision[FileState]:
+def decide(state: FileState, message: KernelMessage, now: Instant, new_op: NewOp) -> Decision[FileState]:
     """Take in one message and choose what is next."""
     after = absorb(state, message, now)
     if after.files is not state.files:
@@ -100,11 +97,9 @@ def decide(
     return plan(after, now, new_op)
 
 
-def absorb(state: FileState, message: SourceMessage | KernelMessage, now: Instant) -> FileState:
+def absorb(state: FileState, message: KernelMessage, now: Instant) -> FileState:
     """Return what is known after a message."""
     match message:
-        case ReadNow():
-            return change_readings(state, next_at=now)
         case Heard(item=FileSettled(path=path)):
             announced = state.readings.announced
             at = bisect_left(announced, path)

@@ -5,13 +5,12 @@ from actors.sources.row import log_rows
 from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
-from api.messages.source import SourceMessage
 from api.ports.port import BlockingPort, Port
 from runtime.kernel.actor import Context
 from runtime.kernel.shell import CoreActor
 
 
-class HttpSource(CoreActor[SourceMessage]):
+class HttpSource(CoreActor[KernelMessage]):
     """Fetches `url` every `period_s` and sends `PodsSeen` to the merge at `config`. The values of `headers` are never shown."""
 
     state: HttpState
@@ -43,7 +42,7 @@ class HttpSource(CoreActor[SourceMessage]):
             period_s=self._period_s,
         )
 
-    def decide(self, message: SourceMessage | KernelMessage, ctx: Context) -> Decision[HttpState]:
+    def decide(self, message: KernelMessage, ctx: Context) -> Decision[HttpState]:
         """Decide on one message and log what changed."""
         decision = decide(self.state, message, ctx.now(), ctx.new_op)
         log_rows(ctx.log, changed_rows(self.state, decision.state))

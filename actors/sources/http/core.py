@@ -19,7 +19,6 @@ from api.kube.objects.pod import Pod
 from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
-from api.messages.source import ReadNow, SourceMessage
 from api.ports.manifests import Problem
 from api.ports.urls import FetchedManifests, FetchManifests, shown_url
 from api.shown.introspection import SourceRow
@@ -76,18 +75,14 @@ def begin(
     return plan(state, now, new_op)
 
 
-def decide(
-    state: HttpState, message: SourceMessage | KernelMessage, now: Instant, new_op: NewOp
-) -> Decision[HttpState]:
+def decide(state: HttpState, message: KernelMessage, now: Instant, new_op: NewOp) -> Decision[HttpState]:
     """Take in one message and choose what is next."""
     return plan(absorb(state, message, now), now, new_op)
 
 
-def absorb(state: HttpState, message: SourceMessage | KernelMessage, now: Instant) -> HttpState:
+def absorb(state: HttpState, message: KernelMessage, now: Instant) -> HttpState:
     """Return what is known after a message."""
     match message:
-        case ReadNow():
-            return replace(state, fetch_at=now)
         case Outcome(op=op, result=result, failure=failure) if op == state.fetching:
             state = replace(state, fetching=None)
             if isinstance(result, FetchedManifests):

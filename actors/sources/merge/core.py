@@ -1,8 +1,8 @@
 """Merges the lists of all sources and sends numbered, ordered changes to subscribers.
 
 ```text
-sources --PodsSeen--> absorb (merge.py) --+--> PodsChanged / PodsSnapshot --> subscribers
-subscribers --Subscribe, SnapshotWanted --+
+sources --PodsSeen--> merge.py --+--> PodsChanged / PodsSnapshot --> subscribers
+subscribers --SnapshotWanted-----+
 ```
 
 State: the list of each source and what each subscriber has been sent. All of it is lost with an incarnation, and nothing
@@ -20,7 +20,7 @@ from api.ids import Path, WallNs
 from api.kube.objects.pod import Pod
 from api.lifecycle import Action, Decision, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.podconfig import NotificationMode, PodConfigMessage, PodsSeen, SnapshotWanted, Subscribe
+from api.messages.podconfig import PodConfigMessage, PodsSeen, SnapshotWanted
 from api.messages.supervisor import PodsChanged, PodsSnapshot, SourcedPod
 from api.shown.introspection import SourceRow
 
@@ -42,11 +42,8 @@ class SubscriberState(msgspec.Struct, frozen=True, kw_only=True):
     """What one subscriber has been sent."""
 
     path: Path
-    mode: NotificationMode
     number: int
     """Of the last message to it."""
-    kept: bool = False
-    """Subscribed by the assembly: also receives messages while it is dead, since it may not have started yet."""
 
 
 class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,13 +58,13 @@ class ConfigState(msgspec.Struct, frozen=True, kw_only=True):
         return next((s for s in self.sources if s.source == name), SourceState(source=name))
 
 
-def begin(subscribers: tuple[tuple[Path, NotificationMode], ...], incarnation: int) -> Decision[ConfigState]:
+def begin(subscribers: tuple[Path, ...], incarnation: int) -> Decision[ConfigState]:
     """Begin an incarnation: every subscriber learns that no source has been read yet."""
-    state, actions = ConfigState(incarnation=incarnation), list[Action]()
-    for path, mode in subscribers:
-        number = incarnation * NUMBERS_PER_INCARNATION
-        updated, more = snapshot(state, SubscriberState(path=path, mode=mode, number=number, kept=True))
-        state = with_subscriber(state, updated)
+    number = incarnation * NUMBERS_PER_INCARNATION
+    known = tuple(SubscriberState(path=path, number=number) for path in sorted(subscribers))
+    state, actions = ConfigState(incarnation=incarnation, subscribers=known), list[Action]()
+    for path in subscribers:
+        state, more = snapshot_to(state, path)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
@@ -79,20 +76,10 @@ def decide(
     match message:
         case PodsSeen():
             return take_list(state, message, wall)
-        case Subscribe():
-            after, actions = subscribed(state, message.subscriber, message.mode)
+        case SnapshotWanted(asked_by=path) | Restarted(path=path):
+            after, actions = snapshot_to(state, path)
             return Decision(state=after, actions=actions)
-        case SnapshotWanted():
-            # A sender without a subscription lost it with an earlier incarnation.
-            after, actions = snapshot_to(state, message.asked_by, subscribe=True)
-            return Decision(state=after, actions=actions)
-        case Restarted():
-            after, actions = snapshot_to(state, message.path, subscribe=False)
-            return Decision(state=after, actions=actions)
-        case ChildDied():
-            rest = tuple(s for s in state.subscribers if s.kept or s.path != message.path)
-            return Decision(state=replace(state, subscribers=rest))
-        case Alarm() | Outcome() | Heard() | StreamEnded():
+        case Alarm() | Outcome() | Heard() | StreamEnded() | ChildDied():
             return Decision(state=state)
         case _:
             assert_never(message)
@@ -129,18 +116,9 @@ def send_changes(
     ops = changes.in_order(first=first)
     if not ops:
         return subscriber, ()
-    match subscriber.mode:
-        case NotificationMode.SNAPSHOT:
-            whole = True
-        case NotificationMode.SNAPSHOT_AND_UPDATES:
-            whole = first or changes.came_or_went()
-        case NotificationMode.INCREMENTAL:
-            # After a restart this actor does not know what the subscriber received before, so changes alone
-            # would not show which pods of a source are gone: its first list is sent as a whole.
-            whole = first and state.incarnation > 0
-        case _:
-            assert_never(subscriber.mode)
-    if whole:
+    if first and state.incarnation > 0:
+        # After a restart this actor does not know what the subscriber received before, so changes alone
+        # would not show which pods of a source are gone: its first list is sent as a whole.
         return snapshot(state, subscriber)
     actions = tuple(
         Tell(
@@ -163,25 +141,13 @@ def snapshot(state: ConfigState, subscriber: SubscriberState) -> tuple[Subscribe
     return updated, (Tell(to=subscriber.path, message=message),)
 
 
-def subscribed(
-    state: ConfigState, path: Path, mode: NotificationMode
-) -> tuple[ConfigState, tuple[Action, ...]]:
-    """Subscribe `path`, or change its mode, and send it everything."""
+def snapshot_to(state: ConfigState, path: Path) -> tuple[ConfigState, tuple[Action, ...]]:
+    """Send the subscriber at `path` everything; a stranger gets nothing."""
     known = next((s for s in state.subscribers if s.path == path), None)
     if known is None:
-        known = SubscriberState(path=path, mode=mode, number=state.incarnation * NUMBERS_PER_INCARNATION)
-    updated, actions = snapshot(state, replace(known, mode=mode))
+        return state, ()
+    updated, actions = snapshot(state, known)
     return with_subscriber(state, updated), actions
-
-
-def snapshot_to(state: ConfigState, path: Path, *, subscribe: bool) -> tuple[ConfigState, tuple[Action, ...]]:
-    """Send the subscriber at `path` everything; a stranger only when it asked (`subscribe`)."""
-    known = next((s for s in state.subscribers if s.path == path), None)
-    if known is not None:
-        return subscribed(state, path, known.mode)
-    if subscribe:
-        return subscribed(state, path, NotificationMode.INCREMENTAL)
-    return state, ()
 
 
 def with_subscriber(state: ConfigState, updated: SubscriberState) -> ConfigState:

@@ -43,10 +43,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     restored: tuple[Pod, ...] = ()
     dropped: tuple[Dropped, ...] = ()
 
-    def came_or_went(self) -> bool:
-        """Return whether the set of UIDs differs."""
-        return bool(self.removed or self.added or self.restored)
-
     def in_order(self, *, first: bool) -> tuple[tuple[PodOp, tuple[Pod, ...]], ...]:
         """Return the changes in the order of sending.
 

@@ -8,7 +8,8 @@ import pytest
 from actors.sources.file.actor import FileSource
 from actors.sources.merge.actor import PodConfig
 from api.ids import Path
-from api.messages.podconfig import NotificationMode
+from api.messages.podconfig import SnapshotWanted
+from api.messages.supervisor import PodsSnapshot
 from runtime.drivers.host.ledger import FileLedger
 from runtime.drivers.host.manifests.inotify import ManifestChanges
 from runtime.drivers.host.manifests.manifest import FileManifests
@@ -16,7 +17,7 @@ from runtime.kernel.actor import Actor
 from runtime.kernel.pooled import PooledSystem
 
 DEADLINE_S = 10.0
-CONFIG = Path("/node/config")
+CONFIG, WATCHER = Path("/node/config"), Path("/node/watcher")
 
 MANIFEST = """
 apiVersion: v1
@@ -31,14 +32,18 @@ spec:
 
 
 class Watcher(Actor):
+    """Asks for the whole after each change, and keeps what it was sent."""
+
     def __init__(self, seen, changed):
         self.seen, self.changed = seen, changed
 
     def receive(self, message, ctx):
+        if not isinstance(message, PodsSnapshot):
+            ctx.handle(CONFIG).tell(SnapshotWanted(asked_by=WATCHER))
+            return
         with self.changed:
-            if hasattr(message, "pods"):
-                self.seen.append({s.pod.metadata.name: s.pod.spec.containers[0].image for s in message.pods})
-                self.changed.notify_all()
+            self.seen.append({s.pod.metadata.name: s.pod.spec.containers[0].image for s in message.pods})
+            self.changed.notify_all()
 
 
 @pytest.fixture
@@ -48,8 +53,7 @@ def node(tmp_path):
     seen, changed = [], threading.Condition()
     system = PooledSystem()
     system.spawn(Watcher.options(name="watcher").bind(seen, changed))
-    subscribers = ((Path("/node/watcher"), NotificationMode.SNAPSHOT),)
-    system.spawn(PodConfig.options(name="config").bind(subscribers=subscribers))
+    system.spawn(PodConfig.options(name="config").bind(subscribers=(WATCHER,)))
     system.spawn(
         FileSource.options(name="files").bind(
             path=str(folder),

@@ -20,7 +20,7 @@ from api.faults import (
     When,
 )
 from api.ids import Path
-from api.messages.podconfig import NotificationMode, SnapshotWanted
+from api.messages.podconfig import SnapshotWanted
 from api.messages.supervisor import PodOp, PodsSnapshot
 from runtime.drivers.memory.host import MemoryLedger, MemoryManifests, MemoryUrls
 from runtime.kernel.actor import Actor
@@ -76,10 +76,10 @@ class Watcher(Actor):
 class World:
     """A node's folder, web server and ledger, which outlive its agent."""
 
-    def __init__(self, seed=0, faults=(), mode=NotificationMode.INCREMENTAL):
+    def __init__(self, seed=0, faults=()):
         self.manifests, self.urls, self.ledger = MemoryManifests(), MemoryUrls(), MemoryLedger()
         self.holds, self.removed = {}, []
-        self.seed, self.mode = seed, mode
+        self.seed = seed
         self.system = None
         self.start(faults)
 
@@ -88,8 +88,7 @@ class World:
         time = self.system.time if self.system else None
         self.system = SimSystem(self.seed, time=time, interceptor=interceptor)
         self.system.spawn(Watcher.options(name="watcher").bind(self))
-        subscribers = ((WATCHER, self.mode),)
-        self.system.spawn(PodConfig.options(name="config").bind(subscribers=subscribers))
+        self.system.spawn(PodConfig.options(name="config").bind(subscribers=(WATCHER,)))
         files = FileSource.options(name="files").bind(
             path="/m",
             node_name="n",
@@ -119,9 +118,8 @@ class World:
         self.system.run_for(seconds)
 
 
-@pytest.mark.parametrize("mode", list(NotificationMode))
-def test_pods_of_files_and_url_reach_the_subscriber_and_leave_it(mode):
-    world = World(mode=mode)
+def test_pods_of_files_and_url_reach_the_subscriber_and_leave_it():
+    world = World()
     world.put("a")
     world.serve("w")
     world.run(3)
@@ -194,9 +192,7 @@ def test_whatever_breaks_for_a_while_the_subscriber_ends_up_with_what_the_source
         lambda: FailOperation(port="*", after=random.randrange(10), when=random.choice(list(When))),
         lambda: HangOperation(port="*", after=random.randrange(10), when=random.choice(list(When))),
     ]
-    world = World(
-        seed, faults=[random.choice(kinds)() for _ in range(8)], mode=random.choice(list(NotificationMode))
-    )
+    world = World(seed, faults=[random.choice(kinds)() for _ in range(8)])
     files, served = {}, ()
     for _ in range(30):
         name = random.choice("abcd")

@@ -11,7 +11,7 @@ from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
-from api.messages.pleg import RelistNow, UnwatchPod, WatchPod
+from api.messages.pleg import UnwatchPod, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
 from api.paths import pod_path
@@ -181,11 +181,12 @@ def test_a_failing_look_is_made_up_for_by_a_listing():
     assert eye.wake_at - eye.now == 1
 
 
-def test_asked_to_it_lists_at_once_but_never_twice_at_a_time():
+def test_it_lists_each_period_but_never_twice_at_a_time():
     eye = Eye()
-    assert calls(eye.give(RelistNow())) == []
+    eye.now += 1000
+    assert calls(eye.give(Alarm(at=eye.now))) == []
     eye.list()
-    assert calls(eye.give(RelistNow())) == [ListPods]
+    assert calls(eye.ring()) == [ListPods]
 
 
 def test_an_incomplete_listing_tells_nothing_it_does_not_show():

@@ -535,7 +535,7 @@ def test_a_kill_without_a_grace_of_its_own_takes_none_from_the_one_before():
 def test_an_override_that_comes_before_anything_is_known_still_shortens():
     for grace, given in ((3, 3), (60, 60), (100, 90)):
         hand = Hand(TinyWorld(shown(box(), instance(grace=90))))
-        hand.kill(cause=KillCause.ORPHAN), hand.kill(grace=grace, cause=KillCause.REQUESTED), hand.settle()
+        hand.kill(cause=KillCause.ORPHAN), hand.kill(grace=grace, cause=KillCause.EVICTED), hand.settle()
         assert [c.grace_s for c in hand.started if isinstance(c, StopContainer)] == [given]
 
 

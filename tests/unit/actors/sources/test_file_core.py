@@ -9,14 +9,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from actors.sources.file.core import CHANGES, LEDGER, MANIFESTS, begin, decide
 from actors.sources.file.listing import GONE_S, SETTLE_S
-from actors.sources.file.state import SECTION, rows
+from actors.sources.file.state import SECTION, change_readings, rows
 from api.errors import Failure, FailureKind
 from api.ids import OpId, Path
 from api.lifecycle import Listen, Start, Tell
 from api.messages.events import LedgerDamaged
 from api.messages.kernel import Alarm, Heard, Outcome, Restarted, StreamEnded
 from api.messages.podconfig import PodsSeen
-from api.messages.source import ReadNow
 from api.ports.call import Done
 from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
 from api.ports.manifests import FileSettled, ManifestFile, ManifestListing, Problem, ReadManifests
@@ -84,6 +83,11 @@ class World:
 
     def send(self, message):
         self.take(decide(self.state, message, self.now, self.new_op))
+
+    def next_period(self):
+        """Let the period of the readings be over now."""
+        self.state = change_readings(self.state, next_at=self.now)
+        self.send(Alarm(at=self.now))
 
     def perform(self, call):
         match call:
@@ -190,7 +194,7 @@ def test_a_change_that_only_a_reading_shows_waits_for_a_second_equal_one():
     world = World(files={"a.yaml": manifest("a")})
     world.write("a.yaml", manifest("a", image="j"), announced=False)
     world.write("b.yaml", manifest("b"), announced=False)
-    world.send(ReadNow())
+    world.next_period()
     world.settle()
     assert world.pods() == {"a-n": "i"}
     assert world.row("b.yaml").status == "waiting"
@@ -204,7 +208,7 @@ def test_a_file_that_goes_on_changing_is_not_taken_in():
     world = World()
     for step in range(5):
         world.write("a.yaml", manifest("a", image=f"i{step}"), announced=False)
-        world.send(ReadNow())
+        world.next_period()
         world.settle()
         world.now += SETTLE_S
         assert world.sent[-1].pods == ()
@@ -230,7 +234,7 @@ def test_a_second_reading_too_soon_confirms_nothing():
 
 def test_what_settles_while_a_reading_is_under_way_is_read_again():
     world = World()
-    world.send(ReadNow())
+    world.next_period()
     listing = world.listing()
     world.files["a.yaml"] = manifest("a")
     world.send(Heard(stream=CHANGES, item=FileSettled(path="/m/a.yaml")))
@@ -298,7 +302,7 @@ def test_a_broken_file_that_is_removed_takes_its_kept_pod_with_it():
 def test_a_removal_that_nobody_announced_waits_as_long_as_a_change():
     world = World(files={"a.yaml": manifest("a")})
     world.remove("a.yaml", announced=False)
-    world.send(ReadNow())
+    world.next_period()
     world.settle()
     world.wait(SETTLE_S / 2)
     assert world.pods() == {"a-n": "i"}
@@ -380,13 +384,13 @@ def test_a_failed_reading_between_two_that_miss_a_file_makes_the_second_of_them_
     world = World(files={"a.yaml": manifest("a")})
     for _ in range(3):
         kept = world.files.pop("a.yaml")
-        world.send(ReadNow())
+        world.next_period()
         world.settle()
         world.fail, world.files["a.yaml"] = True, kept
         world.wait(2 * SETTLE_S)
         world.fail = False
         del world.files["a.yaml"]
-        world.send(ReadNow())
+        world.next_period()
         world.settle()
         world.files["a.yaml"] = kept
         world.wait(2 * SETTLE_S)
@@ -402,9 +406,9 @@ def test_a_folder_that_became_another_place_counts_as_not_read_until_it_is_seen_
     world = World(files={"a.yaml": manifest("a")})
     files, world.files = world.files, {}
     world.place, world.missing = place, place == OTHER[1]
-    world.send(ReadNow())
+    world.next_period()
     world.settle()
-    world.send(ReadNow())
+    world.next_period()
     world.settle()
     top = rows(world.state)[0]
     assert top.status == "unreachable"

@@ -8,7 +8,6 @@ from api.ids import OpId, Path
 from api.lifecycle import Start, Tell
 from api.messages.kernel import Alarm, Outcome, Restarted
 from api.messages.podconfig import PodsSeen
-from api.messages.source import ReadNow
 from api.ports.manifests import Problem
 from api.ports.urls import FetchedManifests
 
@@ -167,12 +166,13 @@ def test_a_restarted_merge_is_told_again():
     assert len(world.sent) == 2
 
 
-def test_it_fetches_when_asked_but_never_twice_at_once():
+def test_it_fetches_each_period_but_never_twice_at_once():
     world = World()
-    world.send(ReadNow())
+    world.now += 100 * world.state.period_s
+    world.send(Alarm(at=world.now))
     assert len(world.calls) == 1
     world.answer(pod_list("a"))
-    world.send(ReadNow())
+    world.wake()
     assert len(world.calls) == 2
 
 

@@ -256,7 +256,7 @@ def test_a_kill_ends_the_quarantine_and_reaches_the_actor():
 def test_a_kill_of_a_pod_that_nobody_owns_is_answered_at_once():
     house = House()
     house.snapshot()
-    actions = house.give(KillPod(uid=Uid("x"), cause=KillCause.REQUESTED, asked_by=ASKER))
+    actions = house.give(KillPod(uid=Uid("x"), cause=KillCause.EVICTED, asked_by=ASKER))
     assert told(actions, PodKilled) == [(ASKER, PodKilled(uid=Uid("x")))]
 
 

@@ -10,7 +10,7 @@ from api.ids import Path
 from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.pod import Container, Pod, PodSpec, PodStatus
 from api.messages.kernel import ChildDied, Restarted
-from api.messages.podconfig import NotificationMode, PodsSeen, SnapshotWanted, Subscribe
+from api.messages.podconfig import PodsSeen, SnapshotWanted
 from api.messages.supervisor import PodOp, PodsChanged, PodsSnapshot
 
 WALL = 1_700_000_000_000_000_000
@@ -27,8 +27,11 @@ def pod(name, uid=None, image="a", phase="", deleted=""):
     )
 
 
-def started(mode=NotificationMode.INCREMENTAL, incarnation=0):
-    return begin(((NODE, mode),), incarnation)
+OTHER = Path("/node/other")
+
+
+def started(incarnation=0, subscribers=(NODE,)):
+    return begin(subscribers, incarnation)
 
 
 def run(state, *messages):
@@ -47,11 +50,10 @@ def test_a_subscriber_begins_with_a_snapshot_in_which_no_source_was_seen():
 
 
 def test_numbers_have_no_gaps_and_are_counted_for_each_subscriber():
-    state, _ = run(started().state, PodsSeen(source="file", pods=(pod("a"),)))
-    state, told = run(state, Subscribe(subscriber=Path("/late")), PodsSeen(source="http"))
-    assert [type(m).__name__ for m in told] == ["PodsSnapshot", "PodsChanged", "PodsChanged"]
-    assert [m.number for m in told] == [1, 2, 3]
-    assert (told[0].seen, len(told[0].pods)) == (("file",), 1)
+    decision = started(subscribers=(NODE, OTHER))
+    state, _ = run(decision.state, SnapshotWanted(asked_by=OTHER))
+    decision = decide(state, PodsSeen(source="http"), WALL)
+    assert [(a.to, a.message.number) for a in decision.actions] == [(OTHER, 3), (NODE, 2)]
 
 
 def test_an_empty_first_list_is_told_once():
@@ -70,37 +72,6 @@ def test_a_checkpoint_is_no_list_of_the_source_itself():
     assert told == []
 
 
-def test_snapshot_mode_tells_everything_for_every_change():
-    _state, told = run(
-        started(NotificationMode.SNAPSHOT).state,
-        PodsSeen(source="file"),
-        PodsSeen(source="file", pods=(pod("a"),)),
-        PodsSeen(source="file", pods=(pod("a", phase="Running"),)),
-        PodsSeen(source="file", pods=(pod("a", phase="Running"),)),
-    )
-    assert [(type(m), m.number, len(m.pods)) for m in told] == [
-        (PodsSnapshot, 2, 0),
-        (PodsSnapshot, 3, 1),
-        (PodsSnapshot, 4, 1),
-    ]
-
-
-def test_the_mixed_mode_tells_everything_only_when_pods_came_or_went():
-    _, told = run(
-        started(NotificationMode.SNAPSHOT_AND_UPDATES).state,
-        PodsSeen(source="api", pods=(pod("a"),)),
-        PodsSeen(source="api", pods=(pod("a", image="b"),)),
-        PodsSeen(source="api", pods=(pod("a", image="b", deleted="2024-01-01T00:00:00Z"),)),
-        PodsSeen(source="api"),
-    )
-    assert [getattr(m, "op", "snapshot") for m in told] == [
-        "snapshot",
-        PodOp.UPDATE,
-        PodOp.DELETE,
-        "snapshot",
-    ]
-
-
 def test_a_restarted_subscriber_is_told_everything():
     state, _ = run(started().state, PodsSeen(source="file", pods=(pod("a"),)))
     _, told = run(state, Restarted(path=NODE, incarnation=1, cause="x"))
@@ -108,16 +79,16 @@ def test_a_restarted_subscriber_is_told_everything():
     assert run(state, Restarted(path=Path("/stranger"), incarnation=1, cause="x"))[1] == []
 
 
-def test_a_dead_subscriber_is_told_no_more_unless_the_assembly_named_it():
-    state, _ = run(started().state, Subscribe(subscriber=Path("/other")))
-    state, _ = run(state, ChildDied(path=Path("/other"), cause="x"), ChildDied(path=NODE, cause="x"))
+def test_a_dead_subscriber_is_told_on_since_it_may_not_have_started_yet():
+    state, _ = run(started().state, ChildDied(path=NODE, cause="x"))
     decision = decide(state, PodsSeen(source="file"), WALL)
     assert [a.to for a in decision.actions] == [NODE]
 
 
-def test_a_stranger_that_asks_for_a_snapshot_is_subscribed():
-    _state, told = run(started().state, SnapshotWanted(asked_by=Path("/other")), PodsSeen(source="file"))
-    assert [m.number for m in told] == [1, 2, 2]
+def test_a_stranger_that_asks_for_a_snapshot_gets_nothing():
+    state, told = run(started().state, SnapshotWanted(asked_by=OTHER))
+    assert told == []
+    assert [s.path for s in state.subscribers] == [NODE]
 
 
 def test_a_list_of_several_changes_is_numbered_without_gaps():
@@ -191,14 +162,13 @@ SOURCES = st.sampled_from(["api", "file", "http"])
 class Merge(RuleBasedStateMachine):
     """Sources list, messages get lost, actors restart: a subscriber that asks has what the sources want."""
 
-    @initialize(mode=st.sampled_from(list(NotificationMode)))
-    def start(self, mode):
-        self.mode = mode
+    @initialize()
+    def start(self):
         self.incarnation = 0
         self.lists = {}
         self.dropped = False
         self.subscriber = Subscriber()
-        decision = started(mode)
+        decision = started()
         self.state = decision.state
         self.deliver(decision.actions, ())
 
@@ -225,7 +195,7 @@ class Merge(RuleBasedStateMachine):
     @rule(losses=st.sets(st.integers(0, 1)))
     def merge_restarts(self, losses):
         self.incarnation += 1
-        decision = started(self.mode, self.incarnation)
+        decision = started(self.incarnation)
         self.state = decision.state
         self.deliver(decision.actions, losses)
 
