@@ -269,4 +269,4 @@ def test_a_second_kill_with_less_grace_cuts_the_hook_and_stops_again(agent, with
     until(lambda: over in within.view.explain("default/web-n1").state, "it was killed", 30.0)
     assert 2.5 <= time.monotonic() - begun < 30.0
     assert diary(agent) == ["on", "hook", "term"]
-    assert within.view.explain("default/web-n1").kill.startswith("requested by an operator, ")
+    assert within.view.explain("default/web-n1").kill.startswith("evicted, ")
