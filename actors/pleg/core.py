@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from actors.pleg.state import STREAM, PlegState, PodInspection
 from actors.rules.container.instance import is_alive
+from actors.rules.resources.request import SOURCE
 from actors.rules.retry import RetryPolicy
 from api import paths
 from api.ids import Instant, OpId, Uid
@@ -141,11 +142,17 @@ def absorb_listing(
             ours=p.ours,
             alive=is_alive(p),
             loose=not p.sandboxes,
+            source=source_of(p),
         )
         for p in listing.pods
     )
     actions.append(Tell(to=paths.PODS, message=RuntimeListed(pods=presence, as_of=as_of)))
     return state, tuple(actions)
+
+
+def source_of(pod: RuntimePod) -> str:
+    """Return which source a pod came from, as the annotations of its newest sandbox say; empty without any."""
+    return dict(pod.sandboxes[0].annotations).get(SOURCE, "") if pod.sandboxes else ""
 
 
 def period_s(state: PlegState, pods: int) -> float:

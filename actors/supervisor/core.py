@@ -67,7 +67,7 @@ def decide(
     if isinstance(message, PodMoved) and state is before:
         # Each resync has every pod say again what is known of it.
         return Decision(state=before, wake_at=before.wake_at)
-    if state.sources.all_ready is not before.sources.all_ready:
+    if state.sources.seen != before.sources.seen or state.sources.all_ready is not before.sources.all_ready:
         state = replace(state, due=replace(state.due, waiting=True, strays=True))
     decision = plan(state, now, new_op)
     return replace(decision, actions=(*decision.actions, *answers(decision.state, message)))

@@ -88,7 +88,7 @@ def find_orphans(state: SupervisorState, work: Work) -> SupervisorState:
         named = work.names.get(f"{presence.name}_{presence.namespace}", ())
         rival = work.entries[named[0]] if named else None
         replaced = rival is not None and rival.desired.pod is not None and rival.is_static
-        if replaced or ready:
+        if replaced or state.sources.has_answered(presence.source):
             cause = KillCause.REPLACED if replaced else KillCause.ORPHAN
             state = adopt_orphan(state, work, presence.uid, presence.name, presence.namespace, cause)
     if ready:

@@ -36,7 +36,7 @@ def due_kill(state: SupervisorState, entry: PodEntry, work: Work) -> KillRequest
     )
     if replaced:
         return removal(entry.uid, KillCause.REPLACED)
-    if not state.sources.all_ready:
+    if not state.sources.has_answered(source):
         return None
     return removal(entry.uid, KillCause.REMOVED if source else KillCause.ORPHAN)
 

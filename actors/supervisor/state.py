@@ -222,6 +222,11 @@ class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
         """Return whether every source was seen; before, nothing is cleaned up."""
         return self.number >= 0 and not self.missing
 
+    def has_answered(self, source: str) -> bool:
+        """Return whether what a source does not list is wanted by nobody: a pod of no known source may be any source's."""
+        known = source in self.expected and self.number >= 0
+        return source in self.seen if known else self.all_ready
+
     @property
     def missing(self) -> tuple[str, ...]:
         """Return the sources that were not seen yet."""

@@ -75,6 +75,8 @@ class RuntimePresence(msgspec.Struct, frozen=True, kw_only=True):
     """A ready sandbox or a running container."""
     loose: bool = False
     """Containers only: no sandbox was listed that says whose they are."""
+    source: str = ""
+    """Which source the pod came from, as its sandbox says; empty where it does not."""
 
 
 class RuntimeListed(Message, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from actors.pod.state import (
 )
 from actors.rules.container.instance import running
 from actors.rules.container.role import in_order, sidecars
+from actors.rules.resources.request import SOURCE
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.messages.pod import KillCause, ProbeResult
 from api.messages.probes import ProbeKind
@@ -116,20 +117,29 @@ def grace_outlives_the_agent(checker: Checker, book: Book, before: PodState | No
 
 
 def absence_is_proven(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
-    """Nothing is stopped for absence before every source was seen, nor while a source wants it."""
+    """Nothing is stopped for absence before its source was seen, or every source, nor while a source wants it."""
     if not isinstance(after.life, Terminating) or (before is not None and before.killed is not None):
         return ""
     kill = after.life.kill
     if kill.cause not in (KillCause.REMOVED, KillCause.ORPHAN, KillCause.REPLACED) or book.killed:
         return ""
     expected = {"file", "http"} if checker.world.settings.manifest_url else {"file"}
-    missing = sorted(expected - checker.seen_sources)
+    source = source_of(after)
+    missing = sorted(({source} if source in expected else expected) - checker.seen_sources)
     if missing and kill.cause is not KillCause.REPLACED:
         return f"killed ({kill.cause}) before {missing} was seen"
     since = checker.wanted_since.get(after.uid)
     if since is not None and checker.world.time.now() - since > WANTED_S:
         return f"killed ({kill.cause}) though wanted since {since:.0f} s"
     return ""
+
+
+def source_of(state: PodState) -> str:
+    """Return the source that a pod came from, as its specification or its newest sandbox says; empty for none."""
+    if state.desired is not None:
+        return state.desired.metadata.annotations.get(SOURCE, "")
+    sandboxes = state.observed.sandboxes if state.observed is not None else ()
+    return dict(sandboxes[0].annotations).get(SOURCE, "") if sandboxes else ""
 
 
 def kill_has_a_cause(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:

@@ -213,8 +213,10 @@ class House:
         return self.last
 
 
-def presence(uid, name="web", *, ours=True, alive=True, loose=False):
-    return RuntimePresence(uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive, loose=loose)
+def presence(uid, name="web", *, ours=True, alive=True, loose=False, source=""):
+    return RuntimePresence(
+        uid=Uid(uid), name=name, namespace="default", ours=ours, alive=alive, loose=loose, source=source
+    )
 
 
 def told(actions, kind):

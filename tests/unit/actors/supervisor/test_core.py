@@ -110,6 +110,27 @@ def test_nothing_is_cleaned_up_before_every_source_was_seen():
     ]
 
 
+def test_what_a_source_no_longer_wants_ends_while_another_source_is_silent():
+    house = House(expected=("file", "api"))
+    house.snapshot(wanted(), wanted(uid="u2", name="other"), seen=("file",)), house.listed()
+    assert kills(house.change(PodOp.REMOVE, wanted())) == [("u1", KillCause.REMOVED)]
+    assert house.alive == {"u1", "u2"}
+
+
+def test_an_orphan_ends_when_the_source_that_it_came_from_has_answered():
+    house = House(expected=("file", "api"))
+    house.snapshot(seen=("file",))
+    house.listed(
+        presence("o1", "of-a-file", source="file"),
+        presence("o2", "of-the-api", source="api"),
+        presence("o3", "of-a-url", source="http"),
+        presence("o4", "unknown"),
+    )
+    assert kills(house.last) == [("o1", KillCause.ORPHAN)]
+    house.change(PodOp.ADD, source="api")
+    assert [uid for uid, _ in kills(house.last)] == ["o2", "o3", "o4"]
+
+
 def test_a_pod_of_another_agent_is_shown_and_not_touched():
     house = House()
     house.snapshot(), house.listed(presence("f1", "theirs", ours=False))
@@ -279,15 +300,13 @@ def test_a_new_incarnation_takes_charge_of_the_actors_that_lived_on():
     assert [m.pod.metadata.uid for _, m in told(done, UpdatePod)] == ["u1"]
 
 
-def test_an_actor_that_lived_on_is_not_forgotten_when_its_pod_leaves_before_every_source_was_seen():
+def test_an_actor_that_lived_on_is_ended_and_not_forgotten_when_its_pod_leaves_while_a_source_is_silent():
     house = House(expected=("file", "http"))
     house.snapshot(wanted())
     house.moved("u1", PodLife.FINISHED, kept=True)
-    house.change(PodOp.REMOVE, wanted())
+    assert kills(house.change(PodOp.REMOVE, wanted())) == [("u1", KillCause.REMOVED)]
     assert house.state.entries["u1"].has_actor
     assert not any(m.left for m in house.said if isinstance(m, PodsToAdmit)), "it keeps its verdict"
-    house.change(PodOp.ADD, source="http")
-    assert kills(house.last) == [("u1", KillCause.REMOVED)]
 
 
 def test_an_adopted_actor_of_an_older_pod_is_replaced_before_every_source_was_seen():
