@@ -19,6 +19,11 @@ OOM = Path("/node/oom")
 CONFIG = Path("/node/config")
 FILE = Path("/node/file")
 HTTP = Path("/node/http")
+API = Path("/node/api")
+APISTATUS = Path("/node/apistatus")
+MIRRORS = Path("/node/mirrors")
+NODESTATUS = Path("/node/nodestatus")
+LEASE = Path("/node/lease")
 
 
 def leaf(path: Path) -> str:

@@ -11,7 +11,7 @@ settings.register_profile("any machine", deadline=None)
 """An example that takes long says something of the machine, and nothing of what is tested."""
 settings.load_profile("any machine")
 
-pytest_plugins = ("tests.harness.cri.lab",)
+pytest_plugins = ("tests.harness.cri.lab", "tests.harness.cluster.plane")
 
 INTEGRATION = Path(__file__).parent / "integration"
 REQUIRED = bool(os.environ.get("NODEAGENT_REQUIRE"))

@@ -10,6 +10,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from actors.agent.assembly import Parts, assemble, pod_groups
+from actors.agent.cluster import ClusterParts
 from actors.cgroups.tree import reserved_groups
 from actors.rules.resources.cgrouppath import reserved_path
 from actors.views.asked import AskedPorts
@@ -94,18 +95,8 @@ class Agent:
             )
         plan = self._plan()
         faults = planned_faults(plan)
-        set_umask()
-        root = prepare_root(FilePath(settings.root_dir))
-        lock = RootLock.acquire(root)
-        self._undo.append(lock.release)
+        root = self._root_dir()
         before, open_files = raise_open_files()
-        full = lacks_room(root)
-        if full:
-            self._log.warning(
-                "the root directory is full: statuses and records are not written until space is free",
-                root=str(root),
-                why=full,
-            )
         runtime = container_runtime(
             root, settings, self._node_ip, before, partial(self._bug, "runtime callback failed")
         )
@@ -118,7 +109,8 @@ class Agent:
         self._undo.append(network.close)
         events = KernelEvents()
         self._undo.append(events.close)
-        parts = real_parts(root, settings, runtime, cgroups, self._node_ip, network, events)
+        cluster = self._cluster(settings)
+        parts = real_parts(root, settings, runtime, cgroups, self._node_ip, network, events, cluster)
         enforce_reservations(cgroups, parts.facts)
         # Both listeners are made before any pod is touched: a second agent or a used port changes nothing here.
         listener = listen_unix(socket_path(str(root)))
@@ -173,6 +165,37 @@ class Agent:
             manifests=settings.pod_manifest_path or (url and shown_url(url)),
         )
         self._log_file_limit(open_files)
+
+    def _root_dir(self) -> FilePath:
+        """Return the root directory, made and locked."""
+        set_umask()
+        root = prepare_root(FilePath(self._settings.root_dir))
+        self._undo.append(RootLock.acquire(root).release)
+        full = lacks_room(root)
+        if full:
+            self._log.warning(
+                "the root directory is full: statuses and records are not written until space is free",
+                root=str(root),
+                why=full,
+            )
+        return root
+
+    def _cluster(self, settings: Settings) -> ClusterParts | None:
+        """Return the drivers of the API server, None for an agent on its own, which need not spend the memory."""
+        if not settings.cluster.kubeconfig:
+            return None
+        from runtime.drivers.kube.driver import KubeDriver  # noqa: PLC0415
+        from runtime.drivers.kubeconfig.resolve import resolve  # noqa: PLC0415
+
+        kubeconfig = settings.cluster.kubeconfig
+        driver = KubeDriver(
+            settings.node_name,
+            partial(resolve, kubeconfig),
+            on_bug=partial(self._bug, "conversation with the API server failed"),
+            problem=lambda what: self._log.warning("object of the API server ignored", what=what),
+        )
+        self._undo.append(driver.close)
+        return ClusterParts(server=kubeconfig, kube=driver, pods=driver.pods, node=driver.node)
 
     def _plan(self) -> str:
         """Return the file with a plan of faults, empty for none; without the flag the environment's is not heeded."""
@@ -313,6 +336,7 @@ def real_parts(
     node_ip: str,
     network: Port,
     events: KernelEvents,
+    cluster: ClusterParts | None,
 ) -> Parts:
     """Return the drivers of the real world on one root directory; without `node_ip` the node's address is looked for."""
     logs, links = FilePath(settings.pod_logs_dir), FilePath(settings.container_links_dir)
@@ -338,6 +362,7 @@ def real_parts(
         memory_crossings=MemoryCrossings(events, settings.eviction.thresholds, pod_groups(settings)),
         kernel_ooms=KernelLog(events),
         node_ip=node.facts.ips[0],
+        cluster=cluster,
     )
 
 

@@ -2,7 +2,7 @@
 
 ```text
 /node/info   /node/status   /node/images   /node/events   /node/pleg   /node/probes   /node/pods/<uid> ...   /node/admission   /node/imagegc   /node/cgroups
-/node/logs   /node/usage   /node/eviction   /node/oom   /node/config   /node/file   /node/http
+/node/logs   /node/usage   /node/eviction   /node/oom   /node/config   /node/file   /node/http   (and those of `cluster`)
 ```
 """
 
@@ -13,6 +13,7 @@ import msgspec
 
 from actors.admission.actor import AdmissionManager
 from actors.admission.state import AdmissionState
+from actors.agent.cluster import ClusterParts, assemble_node, assemble_pods
 from actors.cgroups.actor import CgroupManager
 from actors.cgroups.state import CgroupsState
 from actors.events.actor import EventRecorder
@@ -37,6 +38,7 @@ from actors.pod.actor import PodActor
 from actors.pod.state import PodSettings, PodState
 from actors.probes.actor import Prober
 from actors.probes.state import ProberState
+from actors.rules.desiredsources import DesiredSources
 from actors.rules.resources.cgrouppath import PODS as POD_GROUPS
 from actors.rules.resources.cgrouppath import names_in, path_of, pods_path
 from actors.sources.file.actor import FileSource
@@ -45,7 +47,7 @@ from actors.sources.merge.actor import PodConfig
 from actors.status import ledger as ledger_sink
 from actors.status.actor import StatusManager
 from actors.supervisor.actor import PodSupervisor
-from actors.supervisor.state import DesiredSources, FollowedNode, SupervisorState
+from actors.supervisor.state import FollowedNode, SupervisorState
 from actors.usage.actor import UsageManager
 from actors.usage.state import UsagePolicy, UsageState
 from api import paths
@@ -99,6 +101,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     urls: Port | BlockingPort | None = None
     """Needed with a manifest URL."""
     node_ip: str = ""
+    cluster: ClusterParts | None = None
+    """Needed with a kubeconfig."""
 
 
 def assemble(system: System, settings: Settings, parts: Parts) -> None:
@@ -117,14 +121,15 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         "usage": parts.usage,
     }
     fan_in = max(256, 8 * settings.max_pods)
+    cluster, sources = parts.cluster, sources_of(settings)
     system.spawn(
         NodeManager.options(name=paths.leaf(paths.NODE), restart=FOREVER).bind(
-            NodeState(machine=parts.facts), pick(ports, "node", "runtime")
+            NodeState(machine=parts.facts, in_cluster=cluster is not None), pick(ports, "node", "runtime")
         )
     )
     system.spawn(
         StatusManager.options(name=paths.leaf(paths.STATUS), restart=FOREVER, mailbox=fan_in).bind(
-            (ledger_sink,), pick(ports, ledger_sink.PORT)
+            (ledger_sink,), pick(ports, ledger_sink.PORT), (paths.APISTATUS,) if cluster else ()
         )
     )
     system.spawn(
@@ -152,7 +157,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         )
     )
     supervisor = SupervisorState(
-        sources=DesiredSources(expected=sources_of(settings)),
+        sources=DesiredSources(expected=sources),
         take_over=settings.take_over,
         resync_s=settings.sync_s,
         node=FollowedNode(facts=parts.facts),
@@ -204,7 +209,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         )
     )
     config = PodConfig.options(name=paths.leaf(paths.CONFIG), restart=FOREVER)
-    system.spawn(config.bind(subscribers=(paths.PODS,)))
+    system.spawn(config.bind(subscribers=(paths.PODS, paths.MIRRORS) if cluster else (paths.PODS,)))
     if settings.pod_manifest_path:
         system.spawn(
             FileSource.options(name=paths.leaf(paths.FILE), restart=FOREVER).bind(
@@ -228,6 +233,9 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
                 period_s=settings.http_check_s,
             )
         )
+    if cluster is not None:
+        assemble_node(system, settings, cluster, parts.images, FOREVER)
+        assemble_pods(system, settings, cluster, parts.ledger, sources, FOREVER, fan_in)
     watcher = OomState(
         node_name=settings.node_name,
         take_over=settings.take_over,
@@ -322,7 +330,8 @@ def usage_of(settings: Settings, facts: NodeFacts) -> UsageState:
 
 def sources_of(settings: Settings) -> tuple[str, ...]:
     """Return the names of the sources that the agent has."""
-    named = (("file", settings.pod_manifest_path), ("http", settings.manifest_url))
+    cluster = settings.cluster.kubeconfig
+    named = (("file", settings.pod_manifest_path), ("http", settings.manifest_url), ("api", cluster))
     return tuple(name for name, where in named if where)
 
 

@@ -8,9 +8,7 @@ from api.ports.manifests import Problem
 from runtime.cli.command import VERBS, add_verbs, run_verb
 
 NOT_YET = {
-    "kubeconfig": "the API server as a source of pods",
     "bootstrap_kubeconfig": "the API server as a source of pods",
-    "register_node": "registering the node",
 }
 """Flags whose names are fixed and whose feature this build does not have: refused, never ignored."""
 
@@ -121,7 +119,12 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         metavar="K=V:EFFECT,...",
         help="taints of the node (registerWithTaints); NoExecute rejects pods, except static ones",
     )
-    node.add_argument("--node-ip", metavar="IP", default="", help="address of the node")
+    node.add_argument(
+        "--node-ip",
+        metavar="IP[,IP]",
+        default="",
+        help="address of the node, or one of each family; 0.0.0.0 or :: only chooses the family",
+    )
     node.add_argument(
         "--healthz-port",
         metavar="N",
@@ -142,9 +145,36 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         action="store_true",
         help="inject the faults of the file NODEAGENT_FAULTS; for tests only",
     )
+    cluster = run.add_argument_group("cluster")
+    cluster.add_argument(
+        "--kubeconfig", metavar="FILE", help="how to reach the API server of the cluster whose node this is"
+    )
+    cluster.add_argument(
+        "--register-node",
+        metavar="true|false",
+        nargs="?",
+        const=True,
+        type=read_bool,
+        help="whether the node registers itself with the API server (registerNode; default true)",
+    )
+    cluster.add_argument("--provider-id", metavar="ID", help="the node's name at its cloud (providerID)")
+    cluster.add_argument(
+        "--cloud-provider",
+        metavar="external",
+        default="",
+        help="external: a cloud controller initializes the node; until then a taint keeps pods off",
+    )
     later = run.add_argument_group("not supported yet (rejected)")
-    for name, feature in NOT_YET.items():
-        later.add_argument(f"--{name.replace('_', '-')}", nargs="?", const="", default=None, help=feature)
+    later.add_argument(
+        "--bootstrap-kubeconfig", nargs="?", const="", default=None, help=NOT_YET["bootstrap_kubeconfig"]
+    )
+
+
+def read_bool(text: str) -> bool:
+    """Read ``true`` or ``false`` as a kubelet's flags have it."""
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"
 
 
 if __name__ == "__main__":

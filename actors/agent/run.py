@@ -9,6 +9,7 @@ from pathlib import Path
 from actors.agent.agent import Agent
 from actors.views.view import AgentView
 from api.config.settings import Configured, Flags, Machine, configure
+from api.errors import RejectedError
 from api.ports.manifests import Problem
 from api.shown.introspection import PodRow, SourceRow
 from runtime import logs
@@ -30,6 +31,10 @@ def run(args: argparse.Namespace) -> int:
             print(f"nodeagent: {problem.where}: {problem.message}", file=sys.stderr)
         return 1
     settings = configured.settings
+    if args.runonce and settings.cluster.kubeconfig:
+        raise RejectedError(
+            "--runonce starts static pods and ends, but a cluster sends pods at any time; leave out --runonce or --kubeconfig"
+        )
     level = "DEBUG" if settings.verbosity >= DEBUG_VERBOSITY else "INFO"
     logs.setup(form=settings.log_format, level=level)
     log = logs.log_factory("")
@@ -37,12 +42,12 @@ def run(args: argparse.Namespace) -> int:
         log.warning("configuration field not supported yet", where=warning.where)
     signals = StopSignals()
     threads = ThreadEnds()
-    agent = Agent(settings, args.node_ip, injects_faults=args.enable_fault_injection)
+    agent = Agent(settings, settings.cluster.primary_ip, injects_faults=args.enable_fault_injection)
     agent.start()
-    if not settings.pod_manifest_path and not settings.manifest_url:
+    if not (settings.pod_manifest_path or settings.manifest_url or settings.cluster.kubeconfig):
         log.warning(
             "no source of pods configured: no pod will run",
-            what_to_do="set --pod-manifest-path or --manifest-url",
+            what_to_do="set --pod-manifest-path, --manifest-url or --kubeconfig",
         )
     try:
         return run_once(agent, signals, threads) if args.runonce else run_on(agent, signals, threads)
@@ -141,6 +146,11 @@ def read_settings(args: argparse.Namespace) -> Configured:
         allow_host_image=args.allow_host_image,
         take_over=args.take_over,
         node_labels=args.node_labels,
+        kubeconfig=args.kubeconfig or "",
+        node_ip=args.node_ip,
+        register_node=args.register_node,
+        provider_id=args.provider_id,
+        cloud_provider=args.cloud_provider,
         register_with_taints=args.register_with_taints,
         sandbox_image=args.pod_infra_container_image,
     )

@@ -45,9 +45,11 @@ from api.messages.eviction import (
     FinishedCleared,
     ImagesCollected,
     PodKilled,
+    WatchPressure,
 )
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
+from api.messages.nodestatus import PressureSeen
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import ClearFinished, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
@@ -103,6 +105,10 @@ def absorb(  # noqa: C901  # one case per message
             asked = {uid: at for uid, at in state.evicted.asked.items() if uid in active}
             listed = KnownPods(active=pods, leaving=leaving, whole=whole)
             return when_gone(replace(state, pods=listed, evicted=replace(state.evicted, asked=asked)), now)
+        case WatchPressure(asked_by=path):
+            others = tuple(one for one in state.pressure.subscribers if one != path)
+            pressure = replace(state.pressure, subscribers=(*others, path))
+            return unpublished(replace(state, pressure=pressure)), ()
         case PodKilled(uid=uid):
             if isinstance(state.doing, Killing) and state.doing.victim.uid == uid:
                 return when_gone(replace(state, doing=replace(state.doing, stopped=True)), now)
@@ -246,12 +252,14 @@ def watch(state: EvictionState, actions: list[Action], now: Instant) -> Eviction
 
 
 def publish_pressure(state: EvictionState, actions: list[Action], now: Instant) -> EvictionState:
-    """Send the node's pressure to admission when it changed."""
+    """Send the node's pressure to admission and to who asked for it, when it changed."""
     conditions = pressures(state, now)
     pressure = replace(state.pressure, conditions=conditions)
     if state.usage is not None and conditions != pressure.published:
         message = NodePressure(conditions=conditions, spares_static=state.policy.spares_static)
         actions.append(Tell(to=paths.ADMISSION, message=message))
+        seen = PressureSeen(conditions=conditions)
+        actions += [Tell(to=path, message=seen) for path in pressure.subscribers]
         pressure = replace(pressure, published=conditions)
     return replace(state, pressure=pressure)
 

@@ -19,7 +19,7 @@ import msgspec
 from actors.rules.nodeevent import NodeEvent
 from actors.rules.subscription import Subscription
 from api.eviction import EvictionPolicy, Observation, Pressure, Signal, Threshold
-from api.ids import Instant, Uid
+from api.ids import Instant, Path, Uid
 from api.messages.eviction import ActivePod
 from api.usage import Usage
 
@@ -73,6 +73,8 @@ class FeltPressure(msgspec.Struct, frozen=True, kw_only=True):
     """Published: observed within the transition period."""
     published: tuple[Pressure, ...] | None = None
     """The conditions last sent to admission; None: none yet, or it restarted."""
+    subscribers: tuple[Path, ...] = ()
+    """Others that they are sent to."""
 
     @property
     def ripe(self) -> tuple[Threshold, ...]:

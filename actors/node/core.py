@@ -1,6 +1,7 @@
 """NodeManager's decisions: when machine and runtime are asked, and who is told of a change.
 
-Both are asked at once and every ten seconds; after a failure sooner, with back-off. What was known stands meanwhile.
+Both are asked at once and every ten seconds; after a failure sooner, with back-off, and a runtime that is not ready once a second.
+What was known stands meanwhile.
 """
 
 from collections.abc import Callable
@@ -9,12 +10,25 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from actors.node.state import NODE, RUNTIME, NodeState, Poll, facts_of
+from actors.node.state import (
+    NEVER_ASKED,
+    NODE,
+    RUNTIME,
+    NodeState,
+    Poll,
+    facts_of,
+    health_of,
+    with_object,
+)
+from actors.rules.nodewatch import when_to_ask
 from actors.rules.retry import RetryPolicy
+from api import paths
 from api.ids import Instant, OpId
-from api.lifecycle import Action, Decision, Start, Tell
+from api.lifecycle import Action, Decision, Start, Tell, Watch
+from api.messages import Message
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.node import NodeChanged, NodeMessage, WatchNode
+from api.messages.node import NodeChanged, NodeHealthSeen, NodeMessage, WatchNode, WatchNodeHealth
+from api.messages.nodestatus import NodeObjectSeen, WatchNodeObject
 from api.ports.node import DescribeNode, NodeDescribed
 from api.ports.runtime import RuntimeInfo, RuntimeStatus
 
@@ -22,6 +36,8 @@ PERIOD_S = 10.0
 DEADLINE_S = 10.0
 RETRY = RetryPolicy(base_s=1.0, limit_s=5.0)
 """A runtime that comes back is found soon: pods wait for it."""
+NOT_READY_S = 1.0
+"""Between questions to a runtime that answers that it, or its network, is not ready: pods and the node's readiness wait for it."""
 
 
 def decide(
@@ -29,13 +45,16 @@ def decide(
 ) -> Decision[NodeState]:
     """Take in a message (None: begin) and choose whom to ask and whom to tell."""
     state = absorb(before, message)
-    actions = news(before, state)
+    actions = (*news(before, state), *health_news(before, state))
+    asked, object_at = follow_object(state, message, now)
+    state = replace(state, object_asked_at=now if asked else state.object_asked_at)
     describing, first = ask(state.describing, NODE, DescribeNode(), now, new_op)
     asking, second = ask(state.asking, RUNTIME, RuntimeStatus(), now, new_op)
     wakes = [poll.due_at for poll in (describing, asking) if poll.op is None]
+    wakes += [object_at] if object_at is not None else []
     return Decision(
         state=replace(state, describing=describing, asking=asking),
-        actions=(*actions, *first, *second),
+        actions=(*actions, *asked, *first, *second),
         wake_at=min(wakes, default=None),
     )
 
@@ -46,6 +65,14 @@ def absorb(state: NodeState, message: NodeMessage | KernelMessage | None) -> Nod
         case WatchNode(asked_by=path):
             others = tuple(one for one in state.subscribers if one != path)
             return replace(state, subscribers=(*others, path))
+        case WatchNodeHealth(asked_by=path):
+            others = tuple(one for one in state.health_subscribers if one != path)
+            return replace(state, health_subscribers=(*others, path), object_asked_at=NEVER_ASKED)
+        case NodeObjectSeen() if state.in_cluster:
+            # A Node that is gone comes back as it was, or as somebody else makes it: until then nothing is known to have changed.
+            return settled(replace(state, object=message)) if message.uid else state
+        case Restarted(path=paths.NODESTATUS):
+            return replace(state, object_asked_at=NEVER_ASKED)
         case Outcome(op=op) if op == state.describing.op:
             result = message.result
             machine = result.facts if isinstance(result, NodeDescribed) else state.machine
@@ -53,18 +80,25 @@ def absorb(state: NodeState, message: NodeMessage | KernelMessage | None) -> Nod
         case Outcome(op=op) if op == state.asking.op:
             result = message.result
             runtime = result if isinstance(result, RuntimeInfo) else state.runtime
-            return settled(replace(state, runtime=runtime, asking=answered(state.asking, message)))
-        case NodeChanged() | Outcome() | Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
+            ready_at = message.started_at if is_ready(result) else state.ready_at
+            asking = answered(state.asking, message)
+            return settled(replace(state, runtime=runtime, asking=asking, ready_at=ready_at))
+        case NodeObjectSeen() | NodeChanged() | NodeHealthSeen() | Outcome():
+            return state
+        case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:
             assert_never(message)
 
 
 def settled(state: NodeState) -> NodeState:
-    """Return the state with the facts that follow from what is known; equal ones stay the object that they were."""
+    """Return the state with health and facts that follow from what is known; equal ones stay the objects that they were."""
+    health = health_of(state)
+    if health != state.health:
+        state = replace(state, health=health)
     if state.runtime is None:
         return state
-    facts = facts_of(state.machine, state.runtime)
+    facts = with_object(facts_of(state.machine, state.runtime), state.object)
     return state if facts == state.facts else replace(state, facts=facts)
 
 
@@ -72,9 +106,16 @@ def answered(poll: Poll, outcome: Outcome) -> Poll:
     """Return when to ask again after an answer, a good one or a failure."""
     if outcome.failure is None:
         # Counted from the start, so that both questions stay one wake-up.
-        return Poll(due_at=outcome.started_at + PERIOD_S)
+        result = outcome.result
+        is_waited_for = isinstance(result, RuntimeInfo) and not (result.ready and result.network_ready)
+        return Poll(due_at=outcome.started_at + (NOT_READY_S if is_waited_for else PERIOD_S))
     failures = poll.failures + 1
     return Poll(due_at=outcome.ended_at + RETRY.wait_s(failures), failures=failures, failure=outcome.failure)
+
+
+def is_ready(result: msgspec.Struct | None) -> bool:
+    """Return whether this is the answer of a runtime that is ready."""
+    return isinstance(result, RuntimeInfo) and result.ready
 
 
 def news(before: NodeState, after: NodeState) -> tuple[Action, ...]:
@@ -85,6 +126,33 @@ def news(before: NodeState, after: NodeState) -> tuple[Action, ...]:
     fresh = after.subscribers[-1:] if after.subscribers is not before.subscribers else ()
     told = after.subscribers if after.facts is not before.facts else fresh
     return tuple(Tell(to=path, message=NodeChanged(facts=after.facts)) for path in told)
+
+
+def health_news(before: NodeState, after: NodeState) -> tuple[Action, ...]:
+    """Return who gets to know how machine and runtime are, by the same rule."""
+    if after.health is None:
+        return ()
+    fresh = after.health_subscribers[-1:] if after.health_subscribers is not before.health_subscribers else ()
+    told = after.health_subscribers if after.health is not before.health else fresh
+    return tuple(Tell(to=path, message=after.health) for path in told)
+
+
+def follow_object(
+    state: NodeState, message: Message | None, now: Instant
+) -> tuple[tuple[Action, ...], Instant | None]:
+    """Return the question for the API server's Node, if it is due, and when it is asked for again; None: not yet.
+
+    NodeStatusManager begins later: that it asks how the node is shows that it is there.
+    """
+    if not state.in_cluster:
+        return (), None
+    actions: tuple[Action, ...] = (Watch(path=paths.NODESTATUS),) if message is None else ()
+    if not state.health_subscribers:
+        return actions, None
+    is_due, again_at = when_to_ask(state.object_asked_at, now, known=state.object is not None)
+    if is_due:
+        actions += (Tell(to=paths.NODESTATUS, message=WatchNodeObject(asked_by=paths.NODE)),)
+    return actions, again_at
 
 
 def ask(

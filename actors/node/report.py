@@ -60,11 +60,14 @@ def machine_line(state: NodeState) -> NodeLogLine | None:
 
 def changes(before: NodeFacts, after: NodeFacts) -> Mapping[str, object]:
     """Return the facts that differ, as they are now."""
-    return {
+    changed = {
         name: getattr(after, name)
         for name in NodeFacts.__struct_fields__
         if getattr(before, name) != getattr(after, name)
     }
+    if "taints" in changed:
+        changed["taints"] = [f"{one.key}={one.value}:{one.effect}" for one in after.taints]
+    return changed
 
 
 def runtime_health(state: NodeState) -> tuple[bool, str]:

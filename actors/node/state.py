@@ -1,8 +1,9 @@
 """What NodeManager knows: the machine, the runtime's last status, and who follows the facts that follow from both.
 
 ```text
-DescribeNode  ──▶ machine ─┐
-RuntimeStatus ──▶ runtime ─┴─▶ facts ──▶ NodeChanged to each subscriber
+DescribeNode   ──▶ machine ─┬─▶ health ─▶ NodeHealthSeen to each of its subscribers
+RuntimeStatus  ──▶ runtime ─┤
+NodeObjectSeen ──▶ object  ─┴─▶ facts ──▶ NodeChanged to each subscriber
 ```
 """
 
@@ -11,10 +12,13 @@ from msgspec.structs import replace
 
 from api.errors import Failure
 from api.ids import Instant, OpId, Path
+from api.messages.node import NodeHealthSeen
+from api.messages.nodestatus import NodeObjectSeen
 from api.ports.node import CgroupDriver, NodeFacts
 from api.ports.runtime import RuntimeInfo
 
 NODE, RUNTIME = "node", "runtime"
+NEVER_ASKED = float("-inf")
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +47,17 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """The very same object for as long as nothing of it changes; None before the runtime answered."""
     subscribers: tuple[Path, ...] = ()
     """In the order in which they came."""
+    ready_at: Instant = NEVER_ASKED
+    """When the runtime was last asked with the answer that it is ready."""
+    health: NodeHealthSeen | None = None
+    """The very same object for as long as nothing of it changes."""
+    health_subscribers: tuple[Path, ...] = ()
+    """In the order in which they came."""
+    in_cluster: bool = False
+    """Whether there is an API server, whose Node says which labels and taints this node has."""
+    object: NodeObjectSeen | None = None
+    """The Node as the API server has it; what it said last stands while there is none. None: it has said nothing yet."""
+    object_asked_at: Instant = NEVER_ASKED
 
 
 def facts_of(machine: NodeFacts, runtime: RuntimeInfo) -> NodeFacts:
@@ -53,4 +68,21 @@ def facts_of(machine: NodeFacts, runtime: RuntimeInfo) -> NodeFacts:
         strict_groups=runtime.supplemental_groups_policy,
         stop_signals=runtime.stop_signals,
         cgroup_driver=CgroupDriver(runtime.cgroup_driver or machine.cgroup_driver),
+    )
+
+
+def with_object(facts: NodeFacts, seen: NodeObjectSeen | None) -> NodeFacts:
+    """Return the facts with the labels and taints of the API server's Node, which others may have changed."""
+    return facts if seen is None else replace(facts, labels=seen.labels, taints=seen.taints)
+
+
+def health_of(state: NodeState) -> NodeHealthSeen:
+    """Return how machine and runtime are."""
+    runtime, is_answering = state.runtime, state.runtime is not None and state.asking.failure is None
+    is_ready = is_answering and runtime is not None and runtime.ready
+    return NodeHealthSeen(
+        machine=state.machine if runtime is None else facts_of(state.machine, runtime),
+        runtime=runtime,
+        is_answering=is_answering,
+        ready_until=None if is_ready else state.ready_at,
     )

@@ -18,7 +18,8 @@ from api import paths
 from api.ids import Instant, OpId, Uid
 from api.lifecycle import Action, Decision, Listen, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
-from api.messages.pleg import PlegMessage, UnwatchPod, WatchPod
+from api.messages.nodestatus import PlegHealthSeen
+from api.messages.pleg import PlegMessage, UnwatchPod, WatchPlegHealth, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed, RuntimePresence
 from api.paths import pod_path
@@ -68,6 +69,9 @@ def absorb(
             return replace(state, watched=state.watched | {uid}, seen=seen), ()
         case UnwatchPod(uid=uid):
             return replace(state, watched=state.watched - {uid}), ()
+        case WatchPlegHealth(asked_by=path):
+            others = tuple(one for one in state.health_subscribers if one != path)
+            return replace(state, health_subscribers=(*others, path), healthy=None), ()
         case Heard(item=RuntimeChanged(uid=uid)):
             return replace(state, due=(*state.due, uid)), ()
         case Heard() | Alarm() | Restarted() | ChildDied() | None:
@@ -209,12 +213,28 @@ def plan(state: PlegState, now: Instant, new_op: Callable[[], OpId]) -> Decision
         state = replace(state, listing=op, listing_since=now)
     if state.listing is not None and not state.failure and now >= state.listing_since + SILENT_S:
         state = replace(state, failure=f"ListPods has not answered for {SILENT_S:.0f} s")
+    state = publish_health(state, now, actions)
     wakes = [*state.subscription.wakes()]
+    if state.healthy and state.health_subscribers and state.listed_at is not None:
+        wakes.append(state.listed_at + UNHEALTHY_AFTER_S)
     if state.listing is None:
         wakes.append(state.next_listing_at)
     if state.listing is not None and not state.failure:
         wakes.append(state.listing_since + SILENT_S)
     return Decision(state=state, actions=tuple(actions), wake_at=min(wakes, default=None))
+
+
+def publish_health(state: PlegState, now: Instant, actions: list[Action]) -> PlegState:
+    """Tell the subscribers whether the runtime is listed in time, when that changed or one of them asks.
+
+    As in a kubelet, one that was never listed is not healthy.
+    """
+    healthy = state.listed_at is not None and now < state.listed_at + UNHEALTHY_AFTER_S
+    if healthy == state.healthy:
+        return state
+    message = PlegHealthSeen(is_healthy=healthy, listed_at=state.listed_at)
+    actions += [Tell(to=path, message=message) for path in state.health_subscribers]
+    return replace(state, healthy=healthy)
 
 
 def inspect(

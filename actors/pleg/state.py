@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.rules.subscription import Subscription
-from api.ids import Instant, OpId, Uid
+from api.ids import Instant, OpId, Path, Uid
 from api.ports.runtime import RuntimePod
 
 STREAM = "runtime.events"
@@ -43,6 +43,10 @@ class PlegState(msgspec.Struct, frozen=True, kw_only=True):
     next_listing_at: Instant = float("-inf")
     listed_at: Instant | None = None
     """Start of the last complete listing."""
+    health_subscribers: tuple[Path, ...] = ()
+    """In the order in which they came."""
+    healthy: bool | None = None
+    """As its subscribers know it; None when the last of them does not know it yet."""
     failures: int = 0
     failure: str = ""
     relists: int = 0

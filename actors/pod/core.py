@@ -27,6 +27,7 @@ from actors.pod.life.stage import MIN_STOP_S, NS, fresh_memo
 from actors.pod.life.volume import removal_is_due, with_volumes
 from actors.pod.outcome import absorb_outcome, with_view
 from actors.pod.planned import Planned
+from actors.pod.published import with_published_status
 from actors.pod.report import is_stopped, report
 from actors.pod.spec.identity import own_grace_s, recorded_grace_s
 from actors.pod.state import (
@@ -115,7 +116,7 @@ def absorb(  # noqa: C901  # one case per message
     """Return what is known after `message`; decides nothing."""
     match message:
         case UpdatePod():
-            return absorb_update(state, message, now)
+            return with_deletion(absorb_update(state, message, now), wall)
         case KillPod():
             return absorb_kill(state, message, wall)
         case ClearPod():
@@ -162,6 +163,21 @@ def absorb_update(state: PodState, message: UpdatePod, now: Instant) -> PodState
     return replace(state, wanted=wanted, node=message.node, settings=settings)
 
 
+def with_deletion(state: PodState, wall: WallNs) -> PodState:
+    """Return the state of a pod that stops because its object is being deleted, whether or not the kill has come yet.
+
+    Nothing of it may be started in between: the object may be that of a pod which this node ended long ago.
+    """
+    pod = state.desired
+    begins = isinstance(state.life, Recalling | Syncing) and state.killed is None
+    if pod is None or pod.metadata.deletion_timestamp is None or not begins:
+        return state
+    given_s = pod.metadata.deletion_grace_period_seconds
+    grace_s = None if given_s is None else max(1, given_s)
+    kill = KillPod(uid=state.uid, cause=KillCause.DELETED, grace_s=grace_s, asked_by=paths.PODS)
+    return absorb_kill(state, kill, wall)
+
+
 def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
     """Return whether a container is in both specs and its definitions differ."""
     if before is None or before == after:
@@ -175,7 +191,7 @@ def is_redefined(before: Pod | None, after: Pod, name: str) -> bool:
 
 def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     """Absorb a kill: the first cause stays, grace only shrinks, deletion and eviction stick."""
-    grace_s = first_grace_s(state, message.grace_s)
+    grace_s = first_grace_s(state, message)
     asked = Kill(
         cause=message.cause,
         grace_s=grace_s,
@@ -215,11 +231,17 @@ def absorb_kill(state: PodState, message: KillPod, wall: WallNs) -> PodState:
     return replace(state, life=life, askers=askers)
 
 
-def first_grace_s(state: PodState, override_s: int | None) -> int:
-    """Return the grace of a kill in seconds: the pod's own, or the override if that is smaller or the pod is not known."""
+def first_grace_s(state: PodState, kill: KillPod) -> int:
+    """Return the grace of a kill in seconds: the pod's own, or the override if that is smaller or the pod is not known.
+
+    Who deletes a pod through the API may also give it more (reference ``pod-lifecycle`` section 4.6).
+    """
+    override_s = kill.grace_s
     if override_s is None:
         return pod_grace_s(state)
-    return floored(min(pod_grace_s(state), override_s) if is_known(state) else override_s)
+    if kill.cause is KillCause.DELETED or not is_known(state):
+        return floored(override_s)
+    return floored(min(pod_grace_s(state), override_s))
 
 
 def is_known(state: PodState) -> bool:
@@ -269,7 +291,8 @@ def advance(state: PodState, now: Instant, wall: WallNs) -> Planned:
 
 
 def settled(state: PodState, now: Instant, wall: WallNs) -> Planned:
-    """Return the situation without records of containers and volumes that no longer exist."""
+    """Return the situation with what is published of the pod, without records of what no longer exists."""
+    state = with_published_status(state)
     memo = without_dropped(with_volumes(fresh_memo(state), state.desired), state)
     state = without_stale_records(replace(state, memo=memo) if memo != state.memo else state)
     planned = Planned(state, now, wall)
@@ -431,6 +454,8 @@ def recalled(state: PodState, asked: Kill | None) -> PodState:
 def with_known_grace(kill: Kill, own_s: int) -> Kill:
     """Return a kill with the pod's own grace, in seconds, which was unknown when it came."""
     stop_by = kill.asked_at + own_s * NS
+    if not kill.own and kill.cause is KillCause.DELETED:
+        return kill
     if kill.own:
         return replace(kill, grace_s=own_s, stop_by=stop_by)
     return replace(kill, grace_s=min(kill.grace_s, own_s), stop_by=min(kill.stop_by, stop_by))

@@ -23,6 +23,7 @@ def report(before: PodState, after: PodState, *, resend: Path | None = None) -> 
         if (
             before.base != after.base
             or isinstance(before.life, Recalling)
+            or before.desired is None
             or over != was_over
             or resend == paths.STATUS
         ):

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.mirror import ANNOTATION_HASH, ANNOTATION_MIRROR
 from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.placement import Toleration
 from api.kube.objects.pod import Pod, PodStatus
@@ -23,8 +24,7 @@ from api.problem import FieldProblem, shown
 FILE = "file"
 HTTP = "http"
 ANNOTATION_SOURCE = "kubernetes.io/config.source"
-ANNOTATION_HASH = "kubernetes.io/config.hash"
-NOT_OURS = ("kubernetes.io/config.mirror", "kubernetes.io/config.seen")
+NOT_OURS = (ANNOTATION_MIRROR, "kubernetes.io/config.seen")
 """Annotations of a manifest that was copied from a mirror pod: kept, they would make it one, and it would never run."""
 
 LISTS = ("PodList", "List")

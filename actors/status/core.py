@@ -2,6 +2,7 @@
 
 ```text
 PodStatusComposed ──▶ PodStatusVersion, one for all ──▶ a SinkProgress for each sink that takes it ──▶ a write
+                                       └──▶ the followers, who get each version as it came, and all of them after a restart
 ```
 
 The newest version wins; a pod has one write in flight per sink, and what changes meanwhile is written right after it. No
@@ -19,8 +20,8 @@ from actors.rules.container.ownership import say_the_same
 from actors.rules.retry import Retry
 from actors.status.sink import Sink
 from actors.status.state import PodStatusEntry, PodStatusVersion, SinkProgress, StatusState, StatusWrite
-from api.ids import Instant, OpId, Uid
-from api.lifecycle import Action, Decision, Start
+from api.ids import Instant, OpId, Path, Uid
+from api.lifecycle import Action, Decision, Start, Tell
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.messages.status import ForgetPodStatus, PodStatusComposed, StatusMessage
 
@@ -33,9 +34,47 @@ def decide(
     message: StatusMessage | KernelMessage,
     now: Instant,
     new_op: Callable[[], OpId],
+    followers: tuple[Path, ...] = (),
 ) -> Decision[StatusState]:
-    """Take in a message and write what a sink lacks."""
-    return plan(sinks, absorb(sinks, before, message, now), now, new_op)
+    """Take in a message, send its news to the followers, and write what a sink lacks."""
+    state = absorb(sinks, before, message, now)
+    news = tuple(Tell(to=path, message=one) for path, one in news_of(before, state, message, followers))
+    decision = plan(sinks, state, now, new_op)
+    return replace(decision, actions=(*news, *decision.actions))
+
+
+def news_of(
+    before: StatusState,
+    after: StatusState,
+    message: StatusMessage | KernelMessage,
+    followers: tuple[Path, ...],
+) -> tuple[tuple[Path, PodStatusComposed | ForgetPodStatus], ...]:
+    """Return what each follower must get after a message: a new version, or all of them when it has restarted."""
+    match message:
+        case PodStatusComposed(uid=uid) | ForgetPodStatus(uid=uid):
+            old, new = before.pods.get(uid), after.pods.get(uid)
+            if old is not None and new is not None and old.newest.number == new.newest.number:
+                return ()
+            return tuple((path, message) for path in followers)
+        case Restarted(path=path) if path in followers:
+            return tuple(
+                (path, composed_of(entry.newest))
+                for entry in after.pods.values()
+                if not entry.newest.forgotten
+            )
+        case _:
+            return ()
+
+
+def composed_of(version: PodStatusVersion) -> PodStatusComposed:
+    """Return a version as the message that brought it."""
+    return PodStatusComposed(
+        uid=version.uid,
+        namespace=version.namespace,
+        name=version.name,
+        status=version.status,
+        finished=version.finished,
+    )
 
 
 def absorb(

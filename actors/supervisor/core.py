@@ -20,7 +20,7 @@ from actors.rules.nodewatch import NEVER_ASKED, follow_node
 from actors.supervisor.active import tell_active
 from actors.supervisor.admission import absorb_answer, forget_recalled, lost_admission, send_rows
 from actors.supervisor.clear import clear_finished
-from actors.supervisor.desired import absorb_change, absorb_snapshot, ask_for_snapshot
+from actors.supervisor.desired import absorb_change, absorb_snapshot, follow_sources
 from actors.supervisor.garbage import absorb_garbage, collect_garbage, find_orphans, with_dropped
 from actors.supervisor.podactor import absorb_death, absorb_move, absorb_restart, attend, end_quarantine
 from actors.supervisor.state import (
@@ -171,7 +171,7 @@ def absorb_eviction(state: SupervisorState, message: WatchPods | ClearFinished) 
 def plan(state: SupervisorState, now: Instant, new_op: Callable[[], OpId]) -> Decision[SupervisorState]:
     """Do whatever is not done yet; sees no message."""
     work = Work(state)
-    state = ask_for_snapshot(state, work, now)
+    state = follow_sources(state, work, now)
     state = collect_garbage(state, work, now, new_op)
     state = follow(state, work, now)
     state = find_orphans(state, work)

@@ -5,11 +5,11 @@ from typing import assert_never
 
 from msgspec.structs import replace
 
+from actors.rules.desiredsources import after_change, after_snapshot, ask_for_snapshot
 from actors.rules.resources.allocation import allocated_of
 from actors.supervisor.state import (
     REVISIONS,
     Desired,
-    DesiredSources,
     PodEntry,
     SupervisorState,
     with_entries,
@@ -17,12 +17,7 @@ from actors.supervisor.state import (
 from actors.supervisor.work import Work
 from api import paths
 from api.ids import Instant, Uid
-from api.lifecycle import Tell
-from api.messages.podconfig import SnapshotWanted
 from api.messages.supervisor import PodOp, PodsChanged, PodsSnapshot, SourcedPod
-
-ASK_AGAIN_S = 5.0
-"""How long a snapshot is waited for before it is requested again."""
 
 
 def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> SupervisorState:
@@ -34,19 +29,15 @@ def absorb_snapshot(state: SupervisorState, message: PodsSnapshot) -> Supervisor
         if entry.desired.pod is not None and uid not in wanted and entry.desired.source in message.seen
     )
     state = want(with_entries(state, left), message.pods)
-    sources = DesiredSources(
-        expected=state.sources.expected, seen=message.seen, number=message.number, gap=False
-    )
-    return replace(state, sources=sources)
+    return replace(state, sources=after_snapshot(state.sources, message))
 
 
 def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorState:
     """Take in one numbered change; a gap in the numbers makes everything since unknown."""
-    if message.number <= state.sources.number:
+    sources, counts = after_change(state.sources, message)
+    state = replace(state, sources=sources)
+    if not counts:
         return state
-    if message.number != state.sources.number + 1 or state.sources.gap:
-        return replace(state, sources=replace(state.sources, gap=True))
-    state = replace(state, sources=replace(state.sources, number=message.number))
     match message.op:
         case PodOp.REMOVE:
             known = (state.entries.get(Uid(pod.metadata.uid)) for pod in message.pods)
@@ -58,10 +49,7 @@ def absorb_change(state: SupervisorState, message: PodsChanged) -> SupervisorSta
             state = want(state, tuple(SourcedPod(source=message.source, pod=pod) for pod in message.pods))
         case _:
             assert_never(message.op)
-    if message.op is PodOp.RESTORE:
-        return state
-    seen = tuple(sorted({*state.sources.seen, message.source}))
-    return replace(state, sources=replace(state.sources, seen=seen))
+    return state
 
 
 def want(state: SupervisorState, pods: Iterable[SourcedPod]) -> SupervisorState:
@@ -103,12 +91,10 @@ def unwanted(entry: PodEntry) -> PodEntry:
     return replace(entry, desired=replace(entry.desired, pod=None, requested=()))
 
 
-def ask_for_snapshot(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
+def follow_sources(state: SupervisorState, work: Work, now: Instant) -> SupervisorState:
     """Ask PodConfig for everything when a number is missing, again until it comes."""
-    if not state.sources.gap:
-        return state
-    if now >= state.sources.asked_at + ASK_AGAIN_S:
-        work.actions.append(Tell(to=paths.CONFIG, message=SnapshotWanted(asked_by=paths.PODS)))
-        state = replace(state, sources=replace(state.sources, asked_at=now))
-    work.wakes.append(state.sources.asked_at + ASK_AGAIN_S)
-    return state
+    sources, asking, again_at = ask_for_snapshot(state.sources, paths.PODS, now)
+    work.actions += asking
+    if again_at is not None:
+        work.wakes.append(again_at)
+    return replace(state, sources=sources) if asking else state

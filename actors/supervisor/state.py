@@ -6,6 +6,7 @@ from functools import cached_property
 import msgspec
 
 from actors.rules.agenda import Agenda
+from actors.rules.desiredsources import DesiredSources
 from actors.rules.nodewatch import NEVER_ASKED
 from actors.rules.retry import Retry
 from api.ids import Instant, OpId, Path, Uid
@@ -203,34 +204,6 @@ class Index(msgspec.Struct, frozen=True, kw_only=True):
     leaving: Mapping[Uid, None] = {}
     cleanable: Mapping[Uid, None] = {}
     """Pods that have ended and of which something is kept."""
-
-
-class DesiredSources(msgspec.Struct, frozen=True, kw_only=True):
-    """How far the stream of desired pods is known."""
-
-    expected: tuple[str, ...] = ()
-    """Sources that must be seen before anything is cleaned up."""
-    seen: tuple[str, ...] = ()
-    number: int = -1
-    """Number of the last message of PodConfig; -1 before the first snapshot."""
-    gap: bool = True
-    """A snapshot is wanted."""
-    asked_at: Instant = float("-inf")
-
-    @property
-    def all_ready(self) -> bool:
-        """Return whether every source was seen; before, nothing is cleaned up."""
-        return self.number >= 0 and not self.missing
-
-    def has_answered(self, source: str) -> bool:
-        """Return whether what a source does not list is wanted by nobody: a pod of no known source may be any source's."""
-        known = source in self.expected and self.number >= 0
-        return source in self.seen if known else self.all_ready
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """Return the sources that were not seen yet."""
-        return tuple(source for source in self.expected if source not in self.seen)
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True, dict=True):

@@ -22,6 +22,7 @@ from actors.logs.state import LogRotatorState
 from actors.logs.state import event_rows as log_rows
 from actors.node.report import runtime_health
 from actors.node.state import NodeState
+from actors.nodestatus.state import NodeStatusState
 from actors.oom.report import kill_lines
 from actors.oom.report import notice as oom_notice
 from actors.oom.state import OomState
@@ -35,6 +36,8 @@ from actors.probes.explain import probe_rows
 from actors.probes.state import ProberState
 from actors.rules.container.instance import instances_of
 from actors.rules.nodeevent import node_event_rows
+from actors.sources.api.state import ApiSourceState
+from actors.sources.api.state import rows as api_rows
 from actors.sources.file.state import FileState
 from actors.sources.file.state import rows as file_rows
 from actors.sources.http.core import HttpState
@@ -90,6 +93,7 @@ NODE_EVENT_SOURCES = (
     (paths.CGROUPS, CgroupsState),
     (paths.EVICTION, EvictionState),
     (paths.OOM, OomState),
+    (paths.NODESTATUS, NodeStatusState),
 )
 """Actors that record events of the node, and the class of their state."""
 C = TypeVar("C", Wanted, EphemeralContainer)
@@ -339,15 +343,17 @@ class AgentView(ImageView, UsageView):
     # ------------------------------------------------------------ sources and health
 
     def sources(self) -> tuple[SourceRow, ...]:
-        """Return the state of each file and URL."""
+        """Return the state of each file and URL, and of the API server."""
         rows: list[SourceRow] = []
-        files, urls, config = (
-            self._kernel.committed(path) for path in (paths.FILE, paths.HTTP, paths.CONFIG)
+        files, urls, api, config = (
+            self._kernel.committed(path) for path in (paths.FILE, paths.HTTP, paths.API, paths.CONFIG)
         )
         if isinstance(files, FileState):
             rows += file_rows(files)
         if isinstance(urls, HttpState):
             rows += http_rows(urls)
+        if isinstance(api, ApiSourceState):
+            rows += api_rows(api)
         if isinstance(config, ConfigState):
             rows += config_rows(config)
         return tuple(rows)

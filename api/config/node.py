@@ -1,6 +1,7 @@
 """Settings of the node: labels, taints, reserved resources."""
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 
 from api.kube.objects.kubeletconfiguration import KubeletConfiguration
 from api.kube.validation import name as names
@@ -49,6 +50,24 @@ def read_labels(text: str) -> tuple[Pairs, tuple[FieldProblem, ...]]:
         else:
             found[key] = value
     return tuple(sorted(found.items())), tuple(problems)
+
+
+def read_node_ips(text: str) -> tuple[tuple[str, ...], tuple[FieldProblem, ...]]:
+    """Read ``--node-ip``: one address, or one of each family with a comma between."""
+    parts = tuple(filter(None, (piece.strip() for piece in text.split(","))))
+    try:
+        found = tuple(ip_address(part) for part in parts)
+    except ValueError:
+        expected = "an IP address, or two with a comma between"
+        return (), (FieldProblem(path="--node-ip", found=shown(text), expected=expected),)
+    expected = ""
+    if len(found) > 2 or (len(found) == 2 and found[0].version == found[1].version):
+        expected = "either a single IP or a dual-stack pair of IPs"
+    elif len(found) == 2 and any(ip.is_unspecified for ip in found):
+        expected = "a dual-stack pair without '0.0.0.0' or '::'"
+    if expected:
+        return (), (FieldProblem(path="--node-ip", found=shown(text), expected=expected),)
+    return tuple(str(ip) for ip in found), ()
 
 
 def is_reserved(key: str) -> bool:

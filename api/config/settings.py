@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from api import duration
 from api.config.check import set_fields, validate_configuration
+from api.config.cluster import EXTERNAL, ClusterSettings
 from api.config.eviction import eviction_hard_of, policy_of
 from api.config.knob import SUPPORTED, default_of
-from api.config.node import read_labels, read_taints, reserved_of, taints_of
+from api.config.node import read_labels, read_node_ips, read_taints, reserved_of, taints_of
 from api.eviction import EvictionPolicy
 from api.kube.objects.kubeletconfiguration import (
     CrashLoopBackOffConfig,
@@ -91,6 +92,11 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
     sandbox_image: str | None = None
     node_labels: str = ""
     """``key=value`` with commas between."""
+    node_ip: str = ""
+    """One address, or one of each family with a comma between."""
+    register_node: bool | None = None
+    provider_id: str | None = None
+    cloud_provider: str = ""
     register_with_taints: str | None = None
     """``key=value:Effect`` with commas between."""
 
@@ -108,6 +114,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     root_dir: str
     node_name: str
+    cluster: ClusterSettings = ClusterSettings()
     pod_manifest_path: str = ""
     """A folder or a file; empty for none."""
     manifest_url: str = ""
@@ -409,10 +416,12 @@ def settings_of(
     headers = config.static_pod_url_header or {}
     labels, bad_labels = read_labels(flags.node_labels)
     taints, bad_taints = read_taints(flags.register_with_taints or "")
-    problems += (*bad_labels, *bad_taints)
+    node_ips, bad_ips = read_node_ips(flags.node_ip)
+    problems += (*bad_labels, *bad_taints, *bad_ips, *cluster_problems(flags))
     settings = Settings(
         root_dir=root_dir,
         node_name=node_name,
+        cluster=cluster_of(config, flags, machine, node_ips),
         pod_manifest_path=config.static_pod_path or "",
         manifest_url=config.static_pod_url or "",
         manifest_url_headers=tuple(
@@ -475,6 +484,51 @@ def settings_of(
         sandbox_image=flags.sandbox_image or "",
     )
     return settings, tuple(problems)
+
+
+def cluster_of(
+    config: KubeletConfiguration, flags: Flags, machine: Machine, node_ips: tuple[str, ...]
+) -> ClusterSettings:
+    """Return the settings of a node of a cluster."""
+    update_s = seconds(config.node_status_update_frequency, "nodeStatusUpdateFrequency")
+    report_s = seconds(config.node_status_report_frequency, "nodeStatusReportFrequency")
+    if is_given(config.node_status_update_frequency) and not is_given(config.node_status_report_frequency):
+        # As in a kubelet: who only says how often the status is computed means how often it is reported.
+        report_s = update_s
+    register = config.register_node is not False if flags.register_node is None else flags.register_node
+    max_images = config.node_status_max_images
+    duration_s = config.node_lease_duration_seconds
+    return ClusterSettings(
+        kubeconfig=absolute(flags.kubeconfig, machine) if flags.kubeconfig else "",
+        register_node=register,
+        provider_id=config.provider_id or "" if flags.provider_id is None else flags.provider_id,
+        external_cloud=flags.cloud_provider == EXTERNAL,
+        node_ips=node_ips,
+        controller_attach=config.enable_controller_attach_detach is not False,
+        status_update_s=update_s,
+        status_report_s=report_s,
+        status_max_images=int(str(default_of("nodeStatusMaxImages"))) if max_images is None else max_images,
+        lease_duration_s=duration_s or int(str(default_of("nodeLeaseDurationSeconds"))),
+    )
+
+
+def is_given(text: str | None) -> bool:
+    """Return whether a duration is set, and not to zero, which means its default."""
+    return duration.parse_seconds(text or "0") != 0
+
+
+def cluster_problems(flags: Flags) -> tuple[FieldProblem, ...]:
+    """Return problems of the flags of a node of a cluster."""
+    problems = []
+    if flags.cloud_provider not in ("", EXTERNAL):
+        expected = f"{EXTERNAL}, or nothing"
+        problems.append(
+            FieldProblem(path="--cloud-provider", found=shown(flags.cloud_provider), expected=expected)
+        )
+    if flags.register_node and not flags.kubeconfig:
+        expected = "--kubeconfig as well: it says which API server the node is to be registered with"
+        problems.append(FieldProblem(path="--register-node", found="true", expected=expected))
+    return tuple(problems)
 
 
 def enforced_of(config: KubeletConfiguration) -> Reserved:

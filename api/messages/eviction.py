@@ -1,13 +1,13 @@
 """Messages to EvictionManager, which evicts pods under node pressure.
 
 Sent by: PodSupervisor (`ActivePods`, `FinishedCleared`, and `PodKilled` of a pod without an actor), PodActors (`PodKilled`), UsageManager
-(`UsageRead`), ImageGCManager (`ImagesCollected`). Delivery: `ActivePods` and `UsageRead` are levels, asked for again
-when they stay away; for a lost `PodKilled`, `FinishedCleared` or `ImagesCollected` the manager waits only so long.
+(`UsageRead`), ImageGCManager (`ImagesCollected`), NodeStatusManager (`WatchPressure`). Delivery: `ActivePods` and `UsageRead` are
+levels, asked for again when they stay away; `WatchPressure` is sent again when the manager has a new incarnation; for a lost `PodKilled`, `FinishedCleared` or `ImagesCollected` the manager waits only so long.
 """
 
 import msgspec
 
-from api.ids import Uid
+from api.ids import Path, Uid
 from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.messages.usage import UsageRead
@@ -81,5 +81,15 @@ class PodKilled(Message, frozen=True, kw_only=True):
         return f"killed:{self.uid}"
 
 
-EvictionMessage = ActivePods | FinishedCleared | ImagesCollected | UsageRead | PodKilled
+class WatchPressure(Message, frozen=True, kw_only=True):
+    """From now on send `asked_by` what the node is short of: at once, and whenever that changes."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"WatchPressure {self.asked_by}"
+
+
+EvictionMessage = ActivePods | FinishedCleared | ImagesCollected | UsageRead | PodKilled | WatchPressure
 """EvictionManager: evicts pods under node pressure."""

@@ -1,10 +1,10 @@
 """Messages to Pleg, which turns listings and runtime events into facts about pods.
 
-Sent by: PodActors and the supervisor. Order: per sender. Delivery: all are levels, whether a pod is watched among them; a
-lost hint is repaired by the next relist; a PodActor watches again when Pleg has a new incarnation.
+Sent by: PodActors and the supervisor; NodeStatusManager (`WatchPlegHealth`). Order: per sender. Delivery: all are levels, whether a pod
+is watched among them; a lost hint is repaired by the next relist; senders watch again when Pleg has a new incarnation.
 """
 
-from api.ids import Uid
+from api.ids import Path, Uid
 from api.messages import Message
 
 
@@ -36,4 +36,14 @@ class UnwatchPod(Message, frozen=True, kw_only=True):
         return f"watch:{self.uid}"
 
 
-PlegMessage = WatchPod | UnwatchPod
+class WatchPlegHealth(Message, frozen=True, kw_only=True):
+    """From now on send `asked_by` whether the runtime is listed in time: at once, and whenever that changes."""
+
+    asked_by: Path
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"WatchPlegHealth {self.asked_by}"
+
+
+PlegMessage = WatchPod | UnwatchPod | WatchPlegHealth

@@ -85,7 +85,7 @@ class KillPod(Message, frozen=True, kw_only=True):
     uid: Uid
     cause: KillCause
     grace_s: int | None = None
-    """Overrides the pod's own grace when smaller; None is the pod's own."""
+    """Overrides the pod's own grace when smaller, of a deletion through the API also when greater; None is the pod's own."""
     deleted: bool = False
     """Remove everything of it once it is stopped."""
     evict: bool = False

@@ -70,10 +70,27 @@ class NodeTaint(msgspec.Struct, frozen=True, kw_only=True):
     value: str = ""
 
 
+class MachineIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which machine it is and what runs on it; empty texts for what is not known."""
+
+    machine_id: str = ""
+    """Of this installation."""
+    system_uuid: str = ""
+    """Of the hardware."""
+    boot_id: str = ""
+    """Another one after each boot."""
+    kernel_version: str = ""
+    os_image: str = ""
+    """``Debian GNU/Linux 12 (bookworm)``."""
+    architecture: str = ""
+    """As Kubernetes calls it: ``amd64``."""
+
+
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What of the machine, its runtime and the settings decides how a container is made. Sizes are bytes."""
 
     name: str = ""
+    identity: MachineIdentity = MachineIdentity()
     ips: tuple[str, ...] = ()
     """Primary first; its family is the first of each pod's addresses."""
     root_dir: str = "/var/lib/nodeagent"

@@ -445,6 +445,10 @@ class RuntimeInfo(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     network_ready: bool = True
     detail: str = ""
     """Why not ready, or which of its powers the machine does not allow (cgroups, namespaces)."""
+    ready_condition: str = ""
+    """While not ready: the runtime's condition as a node's status repeats it; empty when it has none, and `detail` says why."""
+    network_condition: str = ""
+    """The same of its network."""
     cgroup_driver: str = ""
     """``cgroupfs`` or ``systemd``; empty when the runtime does not say."""
     handlers: tuple[RuntimeHandler, ...] = ()

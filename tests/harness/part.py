@@ -43,6 +43,7 @@ PARTS: dict[str, tuple[str, Callable[[], bool]]] = {
     "iptables": ("iptables", _has("iptables")),
     "busybox": ("busybox-static", lambda: busybox_path() is not None),
     "registry": ("docker-registry", _has("docker-registry")),
+    "openssl": ("openssl", _has("openssl")),
 }
 """Every part: the Debian package that brings it, and how to see that it is there."""
 

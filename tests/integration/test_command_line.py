@@ -207,17 +207,13 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
     refused(agent.run(), f"{agent.config}:2", "tab")
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        ("--kubeconfig", "/etc/kubeconfig"),
-        ("--bootstrap-kubeconfig", "/etc/kubeconfig"),
-        ("--register-node",),
-    ],
-    ids=lambda flag: flag[0],
-)
-def test_a_flag_of_a_later_build_is_refused_in_one_line(agent, flag):
+def test_a_flag_of_a_later_build_is_refused_in_one_line(agent):
+    flag = ("--bootstrap-kubeconfig", "/etc/kubeconfig")
     refused(agent.run(*flag), flag[0], "is not supported yet", "remove the flag")
+
+
+def test_a_cluster_is_no_place_to_run_pods_once(agent):
+    refused(agent.run("--kubeconfig", "/etc/kubeconfig", "--runonce"), "--runonce", "--kubeconfig")
 
 
 def test_an_endpoint_that_is_none_is_refused_in_one_line(agent):

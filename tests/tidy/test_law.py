@@ -36,12 +36,14 @@ CALLED_BY_WORD = {"runtime/drivers/embedded/keeper/pod.py": "op_"}
 
 RECEIVERS = {
     "admission": ("actors/admission", "actors/rules/resources"),
+    "apistatus": ("actors/apistatus", "actors/mirrors"),
     "cgroups": ("actors/cgroups",),
     "events": ("actors/events",),
     "eviction": ("actors/eviction",),
     "imagegc": ("actors/imagegc",),
     "images": ("actors/images", "actors/pod", "actors/imagegc"),
-    "node": ("actors/node", "actors/supervisor", "actors/cgroups", "actors/usage"),
+    "node": ("actors/node", "actors/supervisor", "actors/cgroups", "actors/usage", "actors/nodestatus"),
+    "nodestatus": ("actors/nodestatus", "actors/node", "actors/lease", "actors/mirrors"),
     "pleg": ("actors/pleg",),
     "pod": ("actors/pod",),
     "podconfig": ("actors/sources",),

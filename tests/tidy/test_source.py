@@ -31,6 +31,7 @@ CATCHES_ALL = (
     "runtime/drivers/embedded/keeper/",
     "runtime/server/",
     "runtime/drivers/net/conversation.py",
+    "runtime/drivers/kube/identity.py",
     "runtime/net/loop.py",
 )
 """Where a bug must not end what everybody stands on, or is the last thing of a process; each such line says why."""

@@ -3,14 +3,12 @@
 import msgspec
 
 from actors.pod.status.initstatus import initialized, restarting_condition
-from actors.rules.container.ownership import DISRUPTION, OWNED
+from actors.rules.container.ownership import BY_KUBELET, DISRUPTION, OWNED
 from actors.rules.container.role import lasting
 from api.ids import WallNs
 from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.podstatus import ContainerStatus, PodCondition
 from api.wallclock import rfc3339
-
-BY_KUBELET = "TerminationByKubelet"
 
 
 def conditions(

@@ -9,6 +9,8 @@ from api.kube.objects.podstatus import PodStatus
 
 DISRUPTION = "DisruptionTarget"
 """A condition that the agent shares with every other writer that may end a pod."""
+BY_KUBELET = "TerminationByKubelet"
+"""The reason of that condition where the agent set it."""
 OWNED = frozenset(
     {
         "AllContainersRestarting",

@@ -102,23 +102,30 @@ def take_list(state: ConfigState, message: PodsSeen, wall: WallNs) -> Decision[C
     others = tuple(s for s in state.sources if s.source != message.source)
     state = replace(state, sources=tuple(sorted((*others, after), key=lambda s: s.source)))
     actions: list[Action] = []
+    # Not after the first of several changes, but with all of them, a source counts as seen: what it no longer wants and
+    # what nobody knew of it are of one list. Nor does a new incarnation know what subscribers received before.
+    whole = first and (state.incarnation > 0 or bool(before.pods))
     for subscriber in state.subscribers:
-        updated, more = send_changes(state, subscriber, message.source, changes, first=first)
+        updated, more = send_changes(state, subscriber, message.source, changes, first=first, whole=whole)
         state = with_subscriber(state, updated)
         actions += more
     return Decision(state=state, actions=tuple(actions))
 
 
 def send_changes(
-    state: ConfigState, subscriber: SubscriberState, source: str, changes: Changes, *, first: bool
+    state: ConfigState,
+    subscriber: SubscriberState,
+    source: str,
+    changes: Changes,
+    *,
+    first: bool,
+    whole: bool,
 ) -> tuple[SubscriberState, tuple[Action, ...]]:
-    """Return the messages to one subscriber for one list's changes."""
+    """Return the messages to one subscriber for one list's changes; `whole`: everything instead."""
     ops = changes.in_order(first=first)
     if not ops:
         return subscriber, ()
-    if first and state.incarnation > 0:
-        # After a restart this actor does not know what the subscriber received before, so changes alone
-        # would not show which pods of a source are gone: its first list is sent as a whole.
+    if whole:
         return snapshot(state, subscriber)
     actions = tuple(
         Tell(

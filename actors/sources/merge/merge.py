@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.mirror import ANNOTATION_MIRROR
 from api.ids import WallNs
 from api.kube.objects.pod import Pod
 from api.kube.objects.strmap import StrMap
@@ -16,7 +17,6 @@ from api.messages.supervisor import PodOp
 
 ANNOTATION_SOURCE = "kubernetes.io/config.source"
 ANNOTATION_SEEN = "kubernetes.io/config.seen"
-ANNOTATION_MIRROR = "kubernetes.io/config.mirror"
 LOCAL = (ANNOTATION_SOURCE, ANNOTATION_MIRROR, ANNOTATION_SEEN)
 """Annotations about the node, not the pod: a change of one is not a change of the pod."""
 

@@ -274,11 +274,22 @@ def runtime_info(version: pb.VersionResponse, status: pb.StatusResponse, driver:
         ready="RuntimeReady" in conditions and conditions["RuntimeReady"].status,
         network_ready="NetworkReady" in conditions and conditions["NetworkReady"].status,
         detail="; ".join(troubles),
+        ready_condition=condition_text(conditions.get("RuntimeReady")),
+        network_condition=condition_text(conditions.get("NetworkReady")),
         cgroup_driver=driver,
         handlers=tuple(sorted(handlers, key=lambda one: one.name)),
         supplemental_groups_policy=status.features.supplemental_groups_policy,
         stop_signals=honours_stop_signals(version.runtime_name, version.runtime_version),
     )
+
+
+def condition_text(condition: pb.RuntimeCondition | None) -> str:
+    """Return a condition that is not true as a kubelet writes it in a node's status, empty for one that is true."""
+    if condition is None:
+        return "<nil>"
+    if condition.status:
+        return ""
+    return f"{condition.type}=false reason:{condition.reason} message:{condition.message}"
 
 
 def honours_stop_signals(name: str, version: str) -> bool:

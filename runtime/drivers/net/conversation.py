@@ -21,8 +21,8 @@ import msgspec
 from api.errors import Failure, FailureKind
 from api.ports.net import UNREACHED, host_port
 from api.ports.port import Done
-from runtime.drivers.net.resolver import Address, Resolver, literal
 from runtime.net.loop import Loop
+from runtime.net.resolver import Address, Resolver, literal
 
 WORN_OUT = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 """Errors of this machine, which say nothing about the other side."""

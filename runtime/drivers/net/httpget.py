@@ -25,8 +25,8 @@ from runtime.drivers.net.httptext import (
     Target,
     following,
 )
-from runtime.drivers.net.resolver import Resolver, literal
 from runtime.net.loop import Loop
+from runtime.net.resolver import Resolver, literal
 
 if TYPE_CHECKING:
     from runtime.drivers.net.tls import Tls

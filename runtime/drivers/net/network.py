@@ -12,8 +12,8 @@ from api.ports.net import GrpcAnswer, GrpcHealth, HttpGet, TcpConnect, TcpConnec
 from api.ports.port import Done, Undo
 from runtime.drivers.net.conversation import Conversation, OnBug
 from runtime.drivers.net.httpget import HttpConversation
-from runtime.drivers.net.resolver import Resolver
 from runtime.net.loop import Loop
+from runtime.net.resolver import Resolver
 
 PATIENCE_S = 1.0
 AGENT = "kube-probe/1.36"

@@ -33,7 +33,7 @@ from api.errors import (
 )
 from api.ports.manifests import MANIFEST_LIMIT_BYTES, Problem
 from api.ports.urls import FetchedManifests, FetchManifests, shown_url
-from runtime.drivers.net.resolver import Address, Resolver, literal
+from runtime.net.resolver import Address, Resolver, literal
 
 LIMIT_BYTES = 10 * MANIFEST_LIMIT_BYTES + (1 << 20)
 """Most bytes that a fetch receives: the ten MiB of body that a kubelet reads, and one for everything else."""

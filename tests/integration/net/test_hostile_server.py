@@ -11,8 +11,8 @@ from api.ports.net import UNREADABLE, HttpAnswer, HttpGet
 from runtime.drivers.net.conversation import Conversation
 from runtime.drivers.net.httpget import HttpConversation
 from runtime.drivers.net.network import Network
-from runtime.drivers.net.resolver import Resolver
 from runtime.net.loop import Loop
+from runtime.net.resolver import Resolver
 from tests.harness.netpeer import HttpPeer, certificate, saying
 
 TIMEOUT_S = 2.0

@@ -500,7 +500,7 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("count-from-zero", "actors.pod.container.situation", "next_attempt", count_from_zero),
     Mutant("no-back-off", "actors.pod.life.stage", "wait_s", never_wait),
     Mutant(
-        "hasty-clean-up", "actors.supervisor.state", "DesiredSources.all_ready", ready_too_early, first=16
+        "hasty-clean-up", "actors.rules.desiredsources", "DesiredSources.all_ready", ready_too_early, first=16
     ),
     Mutant("open-gate", "actors.supervisor.gate", "holder_of", open_gate),
     Mutant("unwritten-kill", "actors.pod.plan", "terminate", kill_unremembered),

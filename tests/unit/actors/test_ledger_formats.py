@@ -20,13 +20,18 @@ from actors.pod.life.stage import remember
 from actors.pod.outcome import decoded
 from actors.pod.state import MEMO_SECTION, STATUS_SECTION, Kill, PodMemo, PodSettings, PodState
 from actors.rules.container.backoff import Backoff
+from actors.sources.api import checkpoint as apipods
+from actors.sources.api.state import SECTION as APIPODS
+from actors.sources.api.state import entry_key
 from actors.sources.file import core as files
 from actors.sources.file.state import SECTION as MANIFESTS
 from actors.sources.file.state import memo_key
 from actors.status import ledger as status
 from actors.status.state import PodStatusVersion, SinkProgress
 from api.ids import OpId, Path, Uid
-from api.kube.objects.container import ResourceClaim, ResourceRequirements
+from api.kube.objects.container import Container, ResourceClaim, ResourceRequirements
+from api.kube.objects.meta import ObjectMeta
+from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.podstatus import (
     ContainerExtendedResourceRequest,
     ContainerState,
@@ -284,6 +289,33 @@ WRITTEN_MANIFEST = (
     b'1hZ2UiOiJpIn1dfX0=","holds":true}'
 )
 
+API_POD = Pod(
+    metadata=ObjectMeta(
+        name="web",
+        namespace="default",
+        uid="u1",
+        annotations=StrMap({"kubernetes.io/config.source": "api"}),
+        deletion_timestamp=AT,
+        deletion_grace_period_seconds=30,
+        generation=3,
+        finalizers=("example.com/wait",),
+    ),
+    spec=PodSpec(containers=(Container(name="a", image="i"),), node_name="n", restart_policy="Never"),
+    status=PodStatus(
+        phase="Failed",
+        reason="Evicted",
+        start_time=AT,
+        conditions=(PodCondition(type="example.com/gate", status="True"),),
+    ),
+)
+WRITTEN_API_POD = (
+    b'{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"kubernetes.io/config.source":"api"},'
+    b'"deletionGracePeriodSeconds":30,"deletionTimestamp":"2024-05-06T07:08:09Z","finalizers":["example.com/wait"],'
+    b'"generation":3,"name":"web","namespace":"default","uid":"u1"},"spec":{"containers":[{"image":"i","name":"a"}],'
+    b'"nodeName":"n","restartPolicy":"Never"},"status":{"conditions":[{"status":"True","type":"example.com/gate"}],'
+    b'"phase":"Failed","reason":"Evicted","startTime":"2024-05-06T07:08:09Z"}}'
+)
+
 
 def written_memo():
     [call] = remember(
@@ -363,6 +395,11 @@ def test_the_content_of_a_file_is_read_and_written_alike():
     assert written_manifest() == WRITTEN_MANIFEST
 
 
+def test_a_pod_of_the_api_server_is_read_and_written_alike():
+    assert apipods.decoded_entry(entry_key(UID), WRITTEN_API_POD) == API_POD
+    assert apipods.encoded_entry(API_POD) == WRITTEN_API_POD
+
+
 def test_no_section_is_without_its_bytes():
     """A new section needs a test here, or beside its owner."""
     constant = re.compile(r'^\w*SECTION = "(\w+)"', re.MULTILINE)
@@ -371,4 +408,4 @@ def test_no_section_is_without_its_bytes():
         for file in File(verdict.__file__).parents[1].rglob("*.py")
         for name in constant.findall(file.read_text())
     }
-    assert found == {MEMO_SECTION, STATUS_SECTION, EVENTS, MANIFESTS, verdict.SECTION}
+    assert found == {APIPODS, MEMO_SECTION, STATUS_SECTION, EVENTS, MANIFESTS, verdict.SECTION}

@@ -5,7 +5,6 @@ once: a list of mounts, for one, costs more the more pods there are.
 """
 
 import os
-import platform
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +17,14 @@ from api.errors import RejectedError
 from api.kube.quantity import NANO, Amount, Notation
 from api.ports.node import CgroupDriver, DescribeNode, NodeDescribed, NodeFacts
 from runtime.drivers.host.node.allocatable import allocatable, pod_limit
+from runtime.drivers.host.node.identity import architecture, identity_of
 
 PROC = Path("/proc")
 SYS = Path("/sys")
+ROOT = Path("/")
 KIBIBYTE = 1024
 HUGE_PAGES = re.compile(r"hugepages-(\d+)kB")
 CPU = re.compile(r"cpu\d+")
-ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
-"""What Kubernetes calls machines that the kernel calls otherwise."""
 LOOPBACK = ("", "127.0.0.1")
 """What an address is when there is no route."""
 CONTROLLERS = ("memory", "cpu", "cpu,cpuacct", "pids")
@@ -37,11 +36,17 @@ class NodeDescriber:
     name = "node"
 
     def __init__(
-        self, settings: Settings, address: Callable[[], str], *, proc: Path = PROC, sys: Path = SYS
+        self,
+        settings: Settings,
+        address: Callable[[], str],
+        *,
+        proc: Path = PROC,
+        sys: Path = SYS,
+        root: Path = ROOT,
     ) -> None:
         """Gather all facts. Raises `RejectedError` for settings that this machine cannot carry out."""
         self._settings, self._address, self._proc, self._sys = settings, address, proc, sys
-        self._facts = gather(settings, (address(),), proc=proc, sys=sys)
+        self._facts = gather(settings, (address(),), proc=proc, sys=sys, root=root)
 
     @property
     def facts(self) -> NodeFacts:
@@ -60,7 +65,12 @@ class NodeDescriber:
 
 
 def gather(
-    settings: Settings, node_ips: tuple[str, ...] = (), *, proc: Path = PROC, sys: Path = SYS
+    settings: Settings,
+    node_ips: tuple[str, ...] = (),
+    *,
+    proc: Path = PROC,
+    sys: Path = SYS,
+    root: Path = ROOT,
 ) -> NodeFacts:
     """Return what of this node shapes containers, as far as machine and settings say it.
 
@@ -75,9 +85,11 @@ def gather(
     ephemeral = disk_bytes(Path(settings.root_dir))
     facts = NodeFacts(
         name=settings.node_name,
+        identity=identity_of(proc, sys, root),
         root_dir=settings.root_dir,
         log_root=settings.pod_logs_dir,
         confined=settings.runtime_endpoint != EMBEDDED,
+        standalone=not settings.cluster.kubeconfig,
         ephemeral_bytes=ephemeral,
         max_pids=max_pids(proc),
         reserved=settings.reserved,
@@ -203,7 +215,7 @@ def huge_pages(sys: Path) -> tuple[tuple[str, int], ...]:
 
 def labels(settings: Settings) -> tuple[tuple[str, str], ...]:
     """Return the node's labels: those that every node has, and the operator's own, which win."""
-    arch = ARCHITECTURES.get(platform.machine(), platform.machine())
+    arch = architecture()
     every = {
         "kubernetes.io/hostname": settings.node_name,
         "kubernetes.io/os": "linux",

@@ -17,9 +17,17 @@ from api.kube.objects.volume import EmptyDirVolumeSource, Volume
 from api.lifecycle import Tell
 from api.messages.admission import NodePressure
 from api.messages.events import EventSeen
-from api.messages.eviction import ActivePod, ActivePods, FinishedCleared, ImagesCollected, PodKilled
+from api.messages.eviction import (
+    ActivePod,
+    ActivePods,
+    FinishedCleared,
+    ImagesCollected,
+    PodKilled,
+    WatchPressure,
+)
 from api.messages.imagegc import CollectImages
 from api.messages.kernel import Alarm, Restarted
+from api.messages.nodestatus import PressureSeen
 from api.messages.pod import KillCause, KillPod
 from api.messages.supervisor import ClearFinished, WatchPods
 from api.messages.usage import ReadUsageNow, UsageRead, WatchUsage
@@ -386,6 +394,20 @@ def test_pressure_is_told_at_once_and_lasts_for_the_transition_period():
     hand.tell(Alarm(at=0.0), 1.5)
     assert hand.state.pressure.conditions == ()
     assert hand.pressure == ()
+
+
+def test_who_asks_for_pressure_gets_it_at_once_and_when_it_changes():
+    hand = Hand(HARD, pods=())
+    assert hand.tell(WatchPressure(asked_by=paths.NODESTATUS)).sent(PressureSeen) == [], (
+        "nothing was measured yet"
+    )
+    assert hand.read().sent(PressureSeen) == [PressureSeen()]
+    hand.free = 0
+    assert hand.read().sent(PressureSeen) == [PressureSeen(conditions=(Pressure.MEMORY,))]
+    assert hand.read().sent(PressureSeen) == []
+    assert hand.tell(WatchPressure(asked_by=paths.NODESTATUS)).sent(PressureSeen) == [
+        PressureSeen(conditions=(Pressure.MEMORY,))
+    ], "once, however often it asks"
 
 
 def test_a_supervisor_that_began_anew_is_told_again():

@@ -5,11 +5,13 @@ import itertools
 from actors.node.core import decide
 from actors.node.report import report
 from actors.node.state import NodeState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path
-from api.lifecycle import Start, Tell
+from api.lifecycle import Start, Tell, Watch
 from api.messages.kernel import Alarm, Outcome
-from api.messages.node import WatchNode
+from api.messages.node import NodeChanged, NodeHealthSeen, WatchNode
+from api.messages.nodestatus import WatchNodeObject
 from api.ports.node import NodeDescribed, NodeFacts
 from api.ports.runtime import RuntimeHandler, RuntimeInfo
 
@@ -29,11 +31,11 @@ PODS, USAGE = Path("/node/pods"), Path("/node/usage")
 class Hand:
     """Nothing is answered by itself."""
 
-    def __init__(self, machine=MACHINE):
+    def __init__(self, machine=MACHINE, **more):
         self.now = 100.0
         self.ops = itertools.count(1)
-        self.state = NodeState(machine=machine)
-        self.open, self.told, self.lines = {}, [], []
+        self.state = NodeState(machine=machine, **more)
+        self.open, self.told, self.lines, self.health, self.questions = {}, [], [], [], 0
         self.give(None)
 
     def give(self, message):
@@ -46,8 +48,14 @@ class Hand:
                 case Start(op=op, call=call):
                     assert type(call).__name__ not in self.open, "asked twice at the same time"
                     self.open[type(call).__name__] = op
-                case Tell(to=to, message=message):
-                    self.told.append((to, message.facts))
+                case Tell(to=to, message=NodeChanged(facts=facts)):
+                    self.told.append((to, facts))
+                case Tell(message=NodeHealthSeen() as message):
+                    self.health.append(message)
+                case Tell(to=paths.NODESTATUS, message=WatchNodeObject(asked_by=paths.NODE)):
+                    self.questions += 1
+                case Watch(path=paths.NODESTATUS):
+                    pass
                 case _:
                     raise AssertionError(action)
 

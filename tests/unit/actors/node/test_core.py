@@ -3,11 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from actors.node.core import PERIOD_S, RETRY
+from actors.node.core import NOT_READY_S, PERIOD_S, RETRY
 from actors.node.state import NodeState
+from api import paths
 from api.ids import Path
 from api.messages.kernel import Restarted
+from api.messages.node import WatchNodeHealth
+from api.messages.nodestatus import NodeObjectSeen
+from api.ports.node import NodeTaint
 from tests.unit.actors.node.hand import DOWN, INFO, MACHINE, PODS, USAGE, Hand, following
+
+STATUS, NEVER = paths.NODESTATUS, float("-inf")
+TAINT = NodeTaint(key="k", effect="NoSchedule")
 
 
 def test_machine_and_runtime_are_asked_at_once_and_then_together_every_ten_seconds():
@@ -131,3 +138,94 @@ def test_what_concerns_nobody_here_changes_nothing():
     hand.give(Restarted(path=Path("/node/pleg"), incarnation=1, cause="x"))
     assert hand.state == before
     assert isinstance(before, NodeState)
+
+
+# health, for the node's status
+
+
+def health_of(hand):
+    """Return the health that was sent since the last time."""
+    sent, hand.health = hand.health, []
+    return sent
+
+
+def test_who_asks_for_health_gets_it_also_while_the_runtime_has_never_answered():
+    hand = Hand()
+    hand.machine()
+    hand.give(WatchNodeHealth(asked_by=STATUS))
+    (first,) = health_of(hand)
+    assert (first.machine.name, first.runtime, first.is_answering, first.ready_until) == (
+        "n1",
+        None,
+        False,
+        NEVER,
+    )
+    hand.runtime()
+    (second,) = health_of(hand)
+    assert (second.runtime, second.is_answering, second.ready_until) == (INFO, True, None)
+    assert second.machine.cgroup_driver == "systemd"
+    for _ in range(3):
+        hand.wake()
+        hand.machine(), hand.runtime()
+    assert health_of(hand) == [], "nothing has changed"
+
+
+def test_health_says_until_when_the_runtime_was_ready():
+    hand = following()
+    hand.give(WatchNodeHealth(asked_by=STATUS))
+    health_of(hand)
+    ready_at = hand.now
+    hand.wake()
+    hand.end("RuntimeStatus", failure=DOWN)
+    (lost,) = health_of(hand)
+    assert (lost.runtime, lost.is_answering, lost.ready_until) == (INFO, False, ready_at)
+    while "RuntimeStatus" not in hand.open:
+        hand.machine() if "DescribeNode" in hand.open else hand.wake()
+    hand.runtime(replace(INFO, ready=False))
+    (back,) = health_of(hand)
+    assert (back.is_answering, back.runtime.ready, back.ready_until) == (True, False, ready_at)
+
+
+@pytest.mark.parametrize("change", [{"ready": False}, {"network_ready": False}])
+def test_a_runtime_that_is_not_ready_is_asked_again_after_a_second(change):
+    hand = Hand()
+    hand.machine(), hand.runtime(replace(INFO, **change))
+    assert hand.wake() == NOT_READY_S
+
+
+# the API server's Node
+
+
+def test_labels_and_taints_are_those_of_the_node_that_the_api_server_has():
+    hand = Hand(replace(MACHINE, labels=(("own", "x"),)), in_cluster=True)
+    hand.machine(replace(MACHINE, labels=(("own", "x"),))), hand.runtime(), hand.watch()
+    hand.news()
+    hand.give(NodeObjectSeen(uid="u", labels=(("a", "b"),), taints=(TAINT,)))
+    ((_, facts),) = hand.news()
+    assert (facts.labels, facts.taints) == ((("a", "b"),), (TAINT,))
+    hand.give(NodeObjectSeen(uid=""))
+    assert hand.news() == [], "a Node that is gone says nothing"
+    hand.give(WatchNodeHealth(asked_by=STATUS))
+    assert hand.health[-1].machine.labels == (("own", "x"),), "a Node is made with the operator's"
+
+
+def test_the_node_is_asked_for_until_it_is_known_and_at_once_after_a_restart():
+    hand = Hand(in_cluster=True)
+    assert hand.questions == 0, "who would answer begins later"
+    hand.give(WatchNodeHealth(asked_by=paths.NODESTATUS))
+    assert hand.questions == 1
+    while hand.now < 110.0:
+        hand.wake()
+        for call in list(hand.open):
+            hand.machine() if call == "DescribeNode" else hand.runtime()
+    assert hand.questions == 3
+    hand.give(NodeObjectSeen(uid="u"))
+    hand.give(Restarted(path=paths.NODESTATUS, incarnation=1, cause="bug"))
+    assert hand.questions == 4
+
+
+def test_a_node_that_is_on_its_own_asks_nobody_and_believes_nobody():
+    hand = following()
+    hand.give(NodeObjectSeen(uid="u", taints=(TAINT,)))
+    assert hand.news() == []
+    assert hand.questions == 0

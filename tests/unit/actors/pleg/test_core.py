@@ -5,13 +5,15 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
-from actors.pleg.core import SILENT_S, decide, health
+from actors.pleg.core import SILENT_S, UNHEALTHY_AFTER_S, decide, health
 from actors.pleg.state import PlegState
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Uid
 from api.lifecycle import Listen, Start, Tell
 from api.messages.kernel import Alarm, Heard, Outcome, StreamEnded
-from api.messages.pleg import UnwatchPod, WatchPod
+from api.messages.nodestatus import PlegHealthSeen
+from api.messages.pleg import UnwatchPod, WatchPlegHealth, WatchPod
 from api.messages.pod import PodObserved
 from api.messages.supervisor import RuntimeListed
 from api.paths import pod_path
@@ -247,3 +249,28 @@ def test_a_listing_that_is_not_answered_is_told_long_before_it_is_given_up():
     assert calls(eye.last) == [], "it is still waited for"
     eye.list(POD)
     assert eye.state.failure == ""
+
+
+def healths(eye):
+    return [
+        (a.to, a.message) for a in eye.last if isinstance(a, Tell) and isinstance(a.message, PlegHealthSeen)
+    ]
+
+
+def test_who_asks_for_health_gets_it_at_once_and_when_it_changes():
+    eye, status = Eye(), paths.NODESTATUS
+    eye.give(WatchPlegHealth(asked_by=status))
+    assert healths(eye) == [(status, PlegHealthSeen(is_healthy=False))], (
+        "as in a kubelet before the first listing"
+    )
+    eye.list(POD)
+    assert healths(eye) == [(status, PlegHealthSeen(is_healthy=True, listed_at=0.0))]
+    eye.give(WatchPlegHealth(asked_by=status))
+    assert healths(eye) == [(status, PlegHealthSeen(is_healthy=True, listed_at=0.0))]
+    while eye.now < UNHEALTHY_AFTER_S:
+        eye.ring()
+        assert bool(healths(eye)) == (eye.now >= UNHEALTHY_AFTER_S)
+    assert eye.now == UNHEALTHY_AFTER_S
+    assert healths(eye) == [(status, PlegHealthSeen(is_healthy=False, listed_at=0.0))]
+    eye.list(POD)
+    assert [message.is_healthy for _, message in healths(eye)] == [True]

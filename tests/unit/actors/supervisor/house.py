@@ -6,9 +6,10 @@ from actors.admission import core as admission
 from actors.admission.explain import wait_for_admission
 from actors.admission.state import AdmissionState
 from actors.admission.verdict import SECTION, Record
+from actors.rules.desiredsources import DesiredSources
 from actors.supervisor.core import decide
 from actors.supervisor.explain import wait_of
-from actors.supervisor.state import DesiredSources, SpawnPod, StopPod, SupervisorState
+from actors.supervisor.state import SpawnPod, StopPod, SupervisorState
 from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Uid

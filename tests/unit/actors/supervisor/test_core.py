@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.admission.verdict import Verdict, encoded
-from actors.supervisor.desired import ASK_AGAIN_S
+from actors.rules.desiredsources import ASK_AGAIN_S
 from actors.supervisor.kill import REPEAT_S
 from actors.supervisor.podactor import QUARANTINE
 from actors.supervisor.state import SpawnPod, StopPod

@@ -327,6 +327,8 @@ def test_what_is_honoured_is_what_the_settings_take():
         "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim",
         "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod", "mergeDefaultEvictionSettings",
         "localStorageCapacityIsolation", "kernelMemcgNotification",
+        "nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
+        "registerNode", "providerID", "enableControllerAttachDetach",
     } == SUPPORTED  # fmt: skip
 
 

@@ -10,13 +10,25 @@ import pytest
 from msgspec import inspect
 
 from api.kube.objects.event import Event, EventList
+from api.kube.objects.lease import NodeLease
+from api.kube.objects.node import Node
 from api.kube.objects.pod import Pod, PodList
 from api.kube.objects.podstatus import ContainerStateTerminated, ContainerStatus
 from api.kube.objects.wiretype import ApiObject
 
-ROOTS = {"V1Pod": Pod, "V1PodList": PodList, "CoreV1Event": Event, "CoreV1EventList": EventList}
+ROOTS = {
+    "V1Pod": Pod,
+    "V1PodList": PodList,
+    "CoreV1Event": Event,
+    "CoreV1EventList": EventList,
+    "V1Node": Node,
+    "V1Lease": NodeLease,
+}
 EXCEPTIONS = {
     ("V1ManagedFieldsEntry", "fieldsV1"): "the API server's own bookkeeping, which no node ever writes back",
+    ("V1NodeSpec", "configSource"): "deprecated: a node that takes its configuration from the API server",
+    ("V1NodeSpec", "externalID"): "deprecated: the API server ignores it",
+    ("V1NodeStatus", "config"): "deprecated: a node that takes its configuration from the API server",
 }
 REFERENCE = re.compile(r"\b(?:Core)?V1[A-Z]\w+")
 

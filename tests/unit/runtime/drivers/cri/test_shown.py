@@ -171,10 +171,13 @@ def test_only_two_conditions_matter():
     info = shown.runtime_info(pb.VersionResponse(runtime_name="r", runtime_version="1"), reply, "")
     assert (info.ready, info.network_ready) == (True, False)
     assert info.detail == "NetworkReady: false: Why: no plugin"
+    assert info.ready_condition == ""
+    assert info.network_condition == "NetworkReady=false reason:Why message:no plugin"
 
 
 def test_a_condition_that_is_not_told_is_not_well():
     info = shown.runtime_info(pb.VersionResponse(runtime_name="r"), pb.StatusResponse(), "systemd")
+    assert (info.ready_condition, info.network_condition) == ("<nil>", "<nil>")
     assert (info.ready, info.network_ready, info.cgroup_driver) == (False, False, "systemd")
 
 

@@ -26,9 +26,11 @@ class Kernel:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_text(text)
 
-    def settings(self, root_dir="/", endpoint="unix:///run/c.sock", **fields):
+    def settings(self, root_dir="/", endpoint="unix:///run/c.sock", kubeconfig="", **fields):
         document = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration", **fields}
-        flags = Flags(config="/c", root_dir=root_dir, container_runtime_endpoint=endpoint)
+        flags = Flags(
+            config="/c", root_dir=root_dir, container_runtime_endpoint=endpoint, kubeconfig=kubeconfig
+        )
         return configure(json.dumps(document).encode(), flags, MACHINE).settings
 
     def facts(self, **fields):
@@ -222,3 +224,14 @@ def test_less_memory_than_is_reserved_is_a_failure_and_the_facts_stay(kernel):
     with pytest.raises(RejectedError, match="has a reservation of"):
         node.now()
     assert node.facts == before
+
+
+def test_a_node_with_a_kubeconfig_is_not_on_its_own(kernel):
+    assert kernel.facts().standalone
+    assert not kernel.facts(kubeconfig="/k").standalone
+
+
+def test_facts_say_which_machine_it_is(kernel):
+    kernel.put("proc/sys/kernel/random/boot_id", "b-1\n")
+    facts = gather(kernel.settings(), proc=kernel.proc, sys=kernel.sys, root=kernel.root)
+    assert (facts.identity.boot_id, facts.identity.os_image) == ("b-1", "Unknown")

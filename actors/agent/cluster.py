@@ -1,0 +1,98 @@
+"""The actors of a node of a cluster, started only where there is an API server.
+
+```text
+/node/nodestatus   /node/lease   /node/apistatus   /node/mirrors   /node/api
+```
+"""
+
+import msgspec
+
+from actors.apistatus.actor import ApiStatusWriter
+from actors.lease.actor import LeaseManager
+from actors.lease.state import LeaseSettings, LeaseState
+from actors.mirrors.actor import MirrorManager
+from actors.mirrors.state import MirrorsState
+from actors.nodestatus.actor import NodeStatusManager
+from actors.nodestatus.state import NodeStatusSettings, NodeStatusState
+from actors.rules.desiredsources import DesiredSources
+from actors.sources.api.actor import ApiSource
+from actors.sources.api.state import API
+from api import paths
+from api.config.settings import Settings
+from api.ports.kube import NODE
+from api.ports.port import BlockingPort, Port, Stream
+from runtime.kernel.actor import Restart
+from runtime.kernel.system import System
+
+KUBE, IMAGES = "kube", "images"
+
+
+class ClusterParts(msgspec.Struct, frozen=True, kw_only=True):
+    """The drivers of one API server."""
+
+    server: str
+    """What it is called in rows and log lines: the kubeconfig that says where it is."""
+    kube: Port | BlockingPort
+    pods: Stream
+    node: Stream
+
+
+def assemble_node(
+    system: System, settings: Settings, parts: ClusterParts, images: Port | BlockingPort, restart: Restart
+) -> None:
+    """Start what keeps the Node, before those who ask for it."""
+    cluster = settings.cluster
+    status = NodeStatusState(
+        settings=NodeStatusSettings(
+            node_name=settings.node_name,
+            node_ips=cluster.node_ips,
+            register=cluster.register_node,
+            provider_id=cluster.provider_id,
+            external_cloud=cluster.external_cloud,
+            controller_attach=cluster.controller_attach,
+            update_s=cluster.status_update_s,
+            report_s=cluster.status_report_s,
+            max_images=cluster.status_max_images,
+        )
+    )
+    ports = {KUBE: parts.kube, IMAGES: images}
+    system.spawn(
+        NodeStatusManager.options(name=paths.leaf(paths.NODESTATUS), restart=restart).bind(
+            status, ports, {NODE: parts.node}
+        )
+    )
+    lease = LeaseState(
+        settings=LeaseSettings(node_name=settings.node_name, duration_s=cluster.lease_duration_s)
+    )
+    system.spawn(
+        LeaseManager.options(name=paths.leaf(paths.LEASE), restart=restart).bind(lease, {KUBE: parts.kube})
+    )
+
+
+def assemble_pods(
+    system: System,
+    settings: Settings,
+    parts: ClusterParts,
+    ledger: Port | BlockingPort,
+    sources: tuple[str, ...],
+    restart: Restart,
+    mailbox: int,
+) -> None:
+    """Start what brings pods from the API server and reports on them there; `sources` are all that the node has."""
+    system.spawn(
+        ApiStatusWriter.options(name=paths.leaf(paths.APISTATUS), restart=restart, mailbox=mailbox).bind(
+            {KUBE: parts.kube}
+        )
+    )
+    static = tuple(one for one in sources if one != API)
+    mirrors = MirrorsState(node_name=settings.node_name, sources=DesiredSources(expected=static))
+    system.spawn(
+        MirrorManager.options(name=paths.leaf(paths.MIRRORS), restart=restart, mailbox=mailbox).bind(
+            mirrors, {KUBE: parts.kube}
+        )
+    )
+    system.spawn(
+        ApiSource.options(name=paths.leaf(paths.API), restart=restart).bind(
+            server=parts.server, config=paths.CONFIG, pods=parts.pods, ledger=ledger
+        )
+    )

@@ -1,0 +1,1 @@
+"""LeaseManager: renews the lease by which the control plane sees that this node is alive."""

@@ -1,0 +1,1 @@
+"""MirrorManager: shows static pods on the API server by mirror pods."""

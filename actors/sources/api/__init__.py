@@ -1,0 +1,1 @@
+"""Pods that the API server has bound to this node."""

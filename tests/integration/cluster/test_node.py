@@ -1,0 +1,227 @@
+"""The agent as a node of a real control plane, with the identity of a node: what `kubectl` would show of it."""
+
+import pytest
+
+from actors.sources.api.state import SECTION
+from api.ports.kube import LEASES, ObjectPath
+from tests.harness.agent.agent import IMAGE, MARK, NODE, Agent, main_of
+from tests.harness.agent.house import FOREVER
+from tests.harness.cluster.clusteradmin import ClusterAdmin, pod_body
+from tests.harness.wait import until
+
+pytestmark = [pytest.mark.real, pytest.mark.optional]
+
+NODE_PATH = ObjectPath(plural="nodes", name=NODE)
+LEASE = ObjectPath(api_version=LEASES, plural="leases", namespace="kube-node-lease", name=NODE)
+PODS = ObjectPath(plural="pods", namespace="default")
+
+
+class Member(Agent):
+    """An agent that is the node of a control plane."""
+
+    def __init__(self, folder, kubeconfig, admin):
+        self.kubeconfig, self.admin = kubeconfig, admin
+        super().__init__(folder)
+
+    def command(self, *flags, manifests=True):
+        return super().command(
+            "--kubeconfig", str(self.kubeconfig), "--allow-host-image", *flags, manifests=manifests
+        )
+
+    def node(self):
+        return self.admin.read(NODE_PATH)
+
+    def condition(self, kind):
+        found = (self.node() or {}).get("status", {}).get("conditions", [])
+        return next((one for one in found if one["type"] == kind), {"status": "absent"})
+
+    def create(self, name, script=FOREVER, **spec):
+        container = {
+            "name": "main",
+            "image": IMAGE,
+            "command": ["sh", "-c", script],
+            "env": [{"name": MARK, "value": str(self.folder)}],
+        }
+        body = pod_body(name, NODE, **{"containers": [container], "enableServiceLinks": False, **spec})
+        return self.admin.create(PODS, body)
+
+    def checkpointed(self):
+        """Return how many pods of the API server the agent remembers."""
+        return len(list((self.root / "ledger" / SECTION).glob("*")))
+
+    def main(self, name):
+        """Return the process of a pod's container that runs."""
+        (status,) = self.shown(name)["status"]["containerStatuses"]
+        return main_of(status["containerID"].rpartition("/")[2])
+
+    def shown(self, name):
+        return self.admin.read(ObjectPath(plural="pods", namespace="default", name=name))
+
+    def phase(self, name):
+        pod = self.shown(name)
+        return pod["status"].get("phase") if pod else "absent"
+
+    def until_phase(self, name, phase, deadline_s=20.0):
+        until(lambda: self.phase(name) == phase, f"{name} is {phase}", deadline_s, self._scene)
+
+    def delete(self, name, grace_s=None):
+        self.admin.delete(ObjectPath(plural="pods", namespace="default", name=name), grace_s)
+
+
+@pytest.fixture
+def member(tmp_path, control_plane, cluster_admin):
+    agent = Member(tmp_path / "agent", control_plane.node_kubeconfig(NODE), cluster_admin)
+    yield agent
+    for one in cluster_admin.read(PODS)["items"]:
+        path = ObjectPath(plural="pods", namespace="default", name=one["metadata"]["name"])
+        if one["metadata"].get("finalizers"):
+            cluster_admin.patch(path, {"metadata": {"finalizers": None}})
+        if cluster_admin.read(path):
+            cluster_admin.delete(path, 0)
+    agent.clean_up()
+    if cluster_admin.read(NODE_PATH):
+        cluster_admin.delete(NODE_PATH)
+
+
+def test_the_node_is_registered_ready_and_its_lease_renewed(member):
+    member.start()
+    until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+    node = member.node()
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
+    assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("embedded://")
+    assert int(node["status"]["capacity"]["pods"]) == 110
+    assert {one["type"] for one in node["status"]["addresses"]} == {"InternalIP", "Hostname"}
+    assert {one["type"]: one["status"] for one in node["status"]["conditions"]} == {
+        "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False", "Ready": "True"
+    }  # fmt: skip
+    lease = until(lambda: member.admin.read(LEASE), "it has a lease", 10.0)
+    assert lease["spec"]["holderIdentity"] == NODE
+    assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+    first = lease["spec"]["renewTime"]
+    until(lambda: member.admin.read(LEASE)["spec"]["renewTime"] > first, "it is renewed", 15.0)
+
+
+def test_a_pod_of_the_api_runs_is_reported_and_goes_in_its_grace(member):
+    member.start()
+    member.create("web")
+    member.until_phase("web", "Running")
+    shown = member.shown("web")
+    (status,) = shown["status"]["containerStatuses"]
+    assert status["ready"]
+    assert status["started"]
+    conditions = {one["type"]: one["status"] for one in shown["status"]["conditions"]}
+    assert conditions["Ready"] == conditions["ContainersReady"] == conditions["Initialized"] == "True"
+    assert shown["status"]["podIP"]
+    member.delete("web")
+    until(lambda: member.phase("web") == "absent", "it is gone", 20.0, member._scene)
+    until(lambda: not member.pod_keepers(), "nothing of it runs", 10.0)
+
+
+def test_a_pod_that_ends_is_reported_and_never_started_again(member):
+    member.start()
+    member.create("job", "exit 3", restartPolicy="Never")
+    member.until_phase("job", "Failed")
+    uid = member.shown("job")["metadata"]["uid"]
+    (status,) = member.shown("job")["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["exitCode"] == 3
+    member.kill9()
+    member.start()
+    member.until(lambda: member.row("job")["status"] == "Error", "it is known again")
+    assert (member.phase("job"), member.shown("job")["metadata"]["uid"]) == ("Failed", uid)
+    assert member.shown("job")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
+def test_a_finalizer_keeps_the_object_and_starts_nothing_again(member):
+    member.start()
+    member.create("held")
+    path = ObjectPath(plural="pods", namespace="default", name="held")
+    member.until_phase("held", "Running")
+    member.admin.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
+    member.delete("held", 1)
+    until(lambda: member.phase("held") in ("Succeeded", "Failed"), "it ends", 20.0, member._scene)
+    until(lambda: not member.pod_keepers(), "nothing of it runs", 10.0)
+    member.kill9()
+    member.start()
+    member.until(lambda: member.row("held")["status"] in ("Completed", "Terminating"), "it is known again")
+    assert not member.pod_keepers()
+    member.admin.patch(path, {"metadata": {"finalizers": None}})
+    until(lambda: member.phase("held") == "absent", "it goes with its finalizer", 20.0, member._scene)
+
+
+def test_a_forced_deletion_ends_the_pod(member):
+    member.start()
+    member.create("web", terminationGracePeriodSeconds=1)
+    member.until_phase("web", "Running")
+    member.delete("web", 0)
+    assert member.phase("web") == "absent"
+    until(lambda: not member.pod_keepers(), "nothing of it runs", 20.0, member._scene)
+
+
+def test_a_static_pod_has_a_mirror_for_as_long_as_it_is_there(member):
+    member.put("web", FOREVER)
+    member.start()
+    member.until_phase("web-n1", "Running")
+    mirror = member.shown("web-n1")
+    assert mirror["metadata"]["annotations"]["kubernetes.io/config.mirror"]
+    (owner,) = mirror["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["uid"]) == ("Node", member.node()["metadata"]["uid"])
+    member.delete("web-n1", 0)
+    until(
+        lambda: (again := member.shown("web-n1")) and again["metadata"]["uid"] != mirror["metadata"]["uid"],
+        "it is made again",
+        20.0,
+        member._scene,
+    )
+    assert member.row("web")["restarts"] == 0
+    member.drop("web")
+    until(lambda: member.phase("web-n1") == "absent", "it goes with its pod", 20.0, member._scene)
+
+
+def test_a_node_that_was_deleted_comes_back(member):
+    member.start()
+    until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+    uid = member.node()["metadata"]["uid"]
+    member.admin.delete(NODE_PATH)
+    until(
+        lambda: (node := member.node()) and node["metadata"]["uid"] != uid, "it is back", 30.0, member._scene
+    )
+    until(
+        lambda: (
+            (lease := member.admin.read(LEASE))
+            and lease["metadata"]["ownerReferences"][0]["uid"] == member.node()["metadata"]["uid"]
+        ),
+        "its lease is the new Node's",
+        30.0,
+        member._scene,
+    )
+
+
+def test_an_outage_of_the_control_plane_loses_nothing(tmp_path, make_control_plane):
+    plane = make_control_plane().start()
+    admin = ClusterAdmin(plane.admin_kubeconfig)
+    admin.make_namespace("default")
+    member = Member(tmp_path / "agent", plane.node_kubeconfig(NODE), admin)
+    try:
+        member.start()
+        member.create("stays")
+        member.create(
+            "ends", f"until [ -e {member.folder}/go ]; do sleep 0.1; done; exit 7", restartPolicy="Never"
+        )
+        for name in ("stays", "ends"):
+            member.until_phase(name, "Running")
+        before = member.main("stays")
+        until(lambda: member.checkpointed() == 2, "both are remembered", 10.0)
+        plane.kill9()
+        (member.folder / "go").touch()
+        until(lambda: member.row("ends")["status"] == "Error", "it ended", 20.0, member._scene)
+        member.kill9()
+        member.start(ready=False)
+        until(lambda: member.row("stays")["status"] == "Running", "known again", 20.0, member._scene)
+        plane.start()
+        admin = member.admin = ClusterAdmin(plane.admin_kubeconfig)
+        member.until_phase("ends", "Failed", 60.0)
+        assert member.shown("ends")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
+        assert member.main("stays") == before
+        assert member.shown("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
+    finally:
+        member.clean_up()
