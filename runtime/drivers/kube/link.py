@@ -112,13 +112,13 @@ class Link:
 
     def _lost(self, session: ApiConnection, why: Failure) -> None:
         self._sessions.remove(session)
-        if session is not self._current:
-            return
-        self._current = None
-        if session.was_open:
-            self._pump()
-        else:
-            self._failed(why)
+        if session is self._current:
+            self._current = None
+            if not session.was_open:
+                self._failed(why)
+                return
+        # Where each request has a connection, the end of one makes room for another.
+        self._pump()
 
     def _failed(self, why: Failure) -> None:
         """End what waits for a connection that cannot be made, and wait before the next attempt."""

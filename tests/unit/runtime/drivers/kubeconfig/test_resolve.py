@@ -245,6 +245,7 @@ def test_the_children_of_a_process_are_found():
     assert str(process.pid) not in children()
 
 
+@pytest.mark.slow
 def test_many_readings_leave_no_descriptor_and_no_child(write):
     def left():
         return len(list(Path("/proc/self/fd").iterdir())), children()
@@ -460,6 +461,7 @@ def test_a_plugin_that_is_killed(plugin):
     refused(UnavailableError, plugin("kill -KILL $$"), "was killed by SIGKILL")
 
 
+@pytest.mark.slow
 def test_a_plugin_that_hangs_is_killed_with_what_it_started(plugin, tmp_path):
     path = plugin(f"sleep 300 & echo $! >{tmp_path}/pid; exec sleep 300")
     begun = time.monotonic()
@@ -469,6 +471,7 @@ def test_a_plugin_that_hangs_is_killed_with_what_it_started(plugin, tmp_path):
     until(lambda: gone(pid), "what the plugin started is gone")
 
 
+@pytest.mark.slow
 def test_a_plugin_that_stops_its_reader_is_killed_at_the_deadline(plugin, tmp_path):
     path = plugin(f"echo $$ >{tmp_path}/pid; kill -STOP $PPID; exec sleep 300")
     refused(TimedOutError, path, "not read within 3 s", deadline_s=3.0)
