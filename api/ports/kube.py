@@ -1,8 +1,8 @@
 """The port ``kube``: the objects of one Kubernetes API server, by calls, and by streams that bring whole levels.
 
 Failures: 404 is ``NotFound``; 409 ``Conflict`` or ``AlreadyExists``, as the server's reason says; 401 and 403 ``Denied``; 400,
-405, 413, 415 and 422 ``Rejected``; 429 and 5xx ``Unavailable``; no answer within the deadline ``TimedOut``, after which a
-write may have been done. `Failure.reason` is the reason of the server's Status: ``Forbidden``, ``Invalid`` ...
+405, 413, 415 and 422 ``Rejected``; 429 and 5xx ``Unavailable``, but 504, and no answer within the deadline, ``TimedOut``, after
+which a write may have been done. `Failure.reason` is the reason of the server's Status: ``Forbidden``, ``Invalid`` ...
 
 Streams, each opened by one actor, reopened by the driver itself for as long as they are open:
 
@@ -11,6 +11,8 @@ kube.pods       ApiPodsListed      every pod that is bound to this node
 kube.node       ApiNodeListed      this node's own Node
 ```
 """
+
+from urllib.parse import quote
 
 import msgspec
 
@@ -36,9 +38,11 @@ class ObjectPath(msgspec.Struct, frozen=True, kw_only=True):
     subresource: str = ""
 
     def url(self) -> str:
-        """Return the path of the URL; names of objects need no escapes, and are checked by who decodes them."""
+        """Return the path of the URL. A pod's spec may name anything: what no name has is escaped."""
         root = "/api/v1" if self.api_version == CORE else f"/apis/{self.api_version}"
-        return f"{root}{f'/namespaces/{self.namespace}' if self.namespace else ''}/{self.words()}"
+        place = ("namespaces", self.namespace) if self.namespace else ()
+        words = (word for word in (*place, self.plural, self.name, self.subresource) if word)
+        return "/".join((root, *(quote(word, safe="") for word in words)))
 
     def words(self) -> str:
         """Return resource, name and subresource, as people write them."""

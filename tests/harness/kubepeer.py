@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import h2.exceptions
+import hyperframe.frame
 
 from tests.harness.part import need
 
@@ -27,9 +29,9 @@ class Asked:
     body: bytes = b""
     was_reset: threading.Event = field(default_factory=threading.Event)
 
-    def answer(self, status=200, body=b"", *, media="application/json", end=True):
+    def answer(self, status=200, body=b"", *, media="application/json", end=True, headers=()):
         """Send head and body, and the end unless more follows."""
-        self.connection.head(self.stream, status, media)
+        self.connection.head(self.stream, status, media, headers)
         self.say(body, end=end)
 
     def say(self, body, *, end=False):
@@ -40,6 +42,8 @@ class Asked:
 class PeerConnection:
     """One connection: reads frames on a thread of its own; a body waits for the client's window."""
 
+    MAY_ASK_AT_ONCE = 100
+
     def __init__(self, peer, sock):
         self.peer, self.sock = peer, sock
         self.lock = threading.RLock()
@@ -47,6 +51,8 @@ class PeerConnection:
         self.h2 = h2.connection.H2Connection(
             h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
         )
+        self.h2.local_settings.max_concurrent_streams = self.MAY_ASK_AT_ONCE
+        self.h2.local_settings.acknowledge()
         self.asked = {}
         self.pings = 0
         self.gone = threading.Event()
@@ -86,9 +92,9 @@ class PeerConnection:
         with contextlib.suppress(h2.exceptions.H2Error, OSError):
             self.peer.handle(asked)
 
-    def head(self, stream, status, media):
+    def head(self, stream, status, media, headers=()):
         with self.lock:
-            self.h2.send_headers(stream, [(":status", str(status)), ("content-type", media)])
+            self.h2.send_headers(stream, [(":status", str(status)), ("content-type", media), *headers])
             self.flush()
 
     def data(self, stream, body, *, end):
@@ -108,6 +114,18 @@ class PeerConnection:
     def go_away(self, last=None):
         with self.lock:
             self.h2.close_connection(last_stream_id=last)
+            self.flush()
+
+    def retire(self, last=2**31 - 1):
+        """Say that no further request is taken, and go on with those up to `last`, as an API server that is shut down."""
+        frame = hyperframe.frame.GoAwayFrame(0, last_stream_id=last)
+        with self.lock:
+            self.sock.sendall(frame.serialize())
+
+    def refuse(self, stream):
+        """Take a request not on."""
+        with self.lock:
+            self.h2.reset_stream(stream, h2.errors.ErrorCodes.REFUSED_STREAM)
             self.flush()
 
     def flush(self):

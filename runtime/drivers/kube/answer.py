@@ -1,5 +1,6 @@
 """What an answer of the API server means: which failure a status is, with what the server says of it."""
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +11,8 @@ from api.shortening import shortened
 
 SAID_LIMIT = 500
 """Characters of what the server says."""
+RETRY_AFTER_LIMIT_S = 60.0
+DIGITS = re.compile(r"[0-9]{1,6}", re.ASCII)
 GONE = "Expired"
 """The reason of a Status with code 410: what was asked for is too old."""
 
@@ -38,6 +41,12 @@ class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     code: int = 0
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """Return the seconds for which a server asks not to be asked, at most `RETRY_AFTER_LIMIT_S`; 0 where it gives none."""
+    said = headers.get("retry-after", "")
+    return min(float(said), RETRY_AFTER_LIMIT_S) if DIGITS.fullmatch(said) else 0.0
 
 
 def failure_of(code: int, headers: Mapping[str, str], body: bytes, what: str, server: str) -> Failure:

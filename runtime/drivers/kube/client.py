@@ -1,11 +1,12 @@
 """Requests to the API server: paced, bounded in time and size, with who we are renewed when the server asks for it."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from api.errors import Failure, FailureKind
-from runtime.drivers.kube.answer import failure_of
-from runtime.drivers.kube.exchange import ApiExchange
+from runtime.drivers.kube.answer import failure_of, retry_after_s
+from runtime.drivers.kube.exchange import NOT_TAKEN, ApiExchange
 from runtime.drivers.kube.identity import Identity
 from runtime.drivers.kube.link import Link
 from runtime.net.kubeaccess import Access
@@ -13,8 +14,11 @@ from runtime.net.loop import Loop
 from runtime.net.resolver import Resolver
 
 ERROR_LIMIT_BYTES = 64 << 10
+ROUNDING = 1e-6
 OK_FROM, OK_TO = 200, 299
 UNAUTHORIZED = 401
+NOT_TAKEN_LIMIT = 3
+"""So often a request is sent again that the server did not take on."""
 LATE_HEARTBEATS = 2
 """So many in a row without an answer, and their connection is made again: a dead one looks like a slow server."""
 
@@ -32,16 +36,17 @@ class ApiClient:
         self._heartbeats = Link(loop, resolver, self._identity)
         self._qps, self._burst = qps, float(burst)
         self._tokens, self._counted_at = float(burst), time.monotonic()
+        self._waiting: deque[ApiExchange] = deque()
         self._late = 0
 
     def send(self, exchange: ApiExchange, *, heartbeat: bool = False) -> None:
         """Send an exchange: a heartbeat at once, others as the rate allows."""
-        link = self._heartbeats if heartbeat else self._main
-        wait_s = 0.0 if heartbeat else self._wait_s()
-        if wait_s > 0:
-            self.loop.after(wait_s, lambda: None if exchange.over else link.send(exchange))
-        else:
-            link.send(exchange)
+        if heartbeat:
+            self._heartbeats.send(exchange)
+            return
+        self._waiting.append(exchange)
+        if len(self._waiting) == 1:
+            self._let_go()
 
     def answered_late(self, *, heartbeat: bool, late: bool) -> None:
         """Take in whether a request was answered in time."""
@@ -72,6 +77,8 @@ class ApiClient:
     def close(self) -> None:
         """End all requests and connections."""
         failure = Failure(kind=FailureKind.CANCELLED, message="the agent is stopping")
+        for exchange in self._waiting:
+            exchange.end(failure)
         self._main.close(failure)
         self._heartbeats.close(failure)
 
@@ -79,12 +86,19 @@ class ApiClient:
         self._main.renew()
         self._heartbeats.renew()
 
-    def _wait_s(self) -> float:
-        """Take a token of the rate; return how long to wait for it."""
+    def _let_go(self) -> None:
+        """Send what the rate allows, first come first served; what is over by then takes nothing from it."""
         now = time.monotonic()
-        self._tokens = min(self._burst, self._tokens + (now - self._counted_at) * self._qps) - 1.0
+        self._tokens = min(self._burst, self._tokens + (now - self._counted_at) * self._qps)
         self._counted_at = now
-        return max(0.0, -self._tokens / self._qps)
+        while self._waiting:
+            if not self._waiting[0].over:
+                if self._tokens < 1.0 - ROUNDING:
+                    self.loop.after((1.0 - self._tokens) / self._qps, self._let_go)
+                    return
+                self._tokens -= 1.0
+                self._main.send(self._waiting[0])
+            self._waiting.popleft()
 
 
 class ApiRequest:
@@ -112,6 +126,12 @@ class ApiRequest:
         self._status, self._headers = 0, dict[str, str]()
         self._parts, self._size = list[bytes](), 0
         self._repeats = 1
+        self._not_taken = 0
+
+    @property
+    def retry_after_s(self) -> float:
+        """Return for how long the server asks not to be asked."""
+        return retry_after_s(self._headers)
 
     def start(self) -> None:
         """Send it."""
@@ -168,6 +188,10 @@ class ApiRequest:
 
     def _lost(self, failure: Failure, *, sent: bool) -> None:
         """Take in that the connection ended before the answer was complete."""
+        if failure is NOT_TAKEN and self._not_taken < NOT_TAKEN_LIMIT:
+            self._not_taken += 1
+            self._send()
+            return
         harmless = self._method == "GET" or not sent
         if failure.kind is FailureKind.UNAVAILABLE and harmless and sent and self._may_repeat():
             self._send()
@@ -205,4 +229,6 @@ class ApiRequest:
             return
         if self._exchange is not None:
             self._exchange.cancel()
+        # Its deadline holds it for a while yet.
+        self._exchange, self._parts, self._body = None, [], b""
         answered(body, failure)

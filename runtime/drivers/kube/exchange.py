@@ -2,7 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from api.errors import Failure
+from api.errors import Failure, FailureKind
+
+NOT_TAKEN = Failure(kind=FailureKind.UNAVAILABLE, message="the server did not take the request on")
+"""It certainly did nothing, and works: as when it moves its clients to other servers, or lets us have fewer streams."""
 
 Head = Callable[[int, Mapping[str, str]], None]
 """Receives the status and the headers, by their names in lower case."""

@@ -1,12 +1,12 @@
 """HTTP/2 of one connection (RFC 9113): exchanges become streams, and bytes become answers. The bytes are the session's."""
 
+import contextlib
 from collections.abc import Callable
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     Event,
     PingAckReceived,
@@ -18,7 +18,8 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes, Settings
 
 from api.errors import Failure, FailureKind
-from runtime.drivers.kube.exchange import ApiExchange
+from runtime.drivers.kube.exchange import NOT_TAKEN, ApiExchange
+from runtime.drivers.kube.goodbye import GoodbyeError, Goodbyes
 
 STREAM_WINDOW_BYTES = 1 << 20
 CONNECTION_WINDOW_BYTES = 16 << 20
@@ -40,6 +41,7 @@ class Http2:
         self._authority, self._headers, self._pong = authority, headers, pong
         self._exchanges: dict[int, ApiExchange] = {}
         self._bodies: dict[int, memoryview] = {}
+        self._goodbyes = Goodbyes()
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._h2.local_settings = Settings(
             client=True,
@@ -94,12 +96,15 @@ class Http2:
     def receive(self, data: bytes) -> None:
         """Take in bytes of the server. Raises `BrokenError`."""
         try:
-            events = self._h2.receive_data(data)
-        except (H2Error, ValueError) as error:
+            rest, last_streams = self._goodbyes.split(data)
+            events = self._h2.receive_data(rest)
+        except (H2Error, GoodbyeError, ValueError) as error:
             # A header that is no UTF-8 is a ValueError.
             raise BrokenError(f"the server does not keep to HTTP/2: {type(error).__name__}") from None
         for event in events:
             self._take(event)
+        for last in last_streams:
+            self._leave(last)
         self._send_bodies()
 
     def ping(self) -> None:
@@ -124,7 +129,7 @@ class Http2:
                 self._reset(stream)
                 exchange.end(failure)
 
-    def _take(self, event: Event) -> None:  # noqa: C901  # one case per event
+    def _take(self, event: Event) -> None:
         match event:
             case ResponseReceived(stream_id=stream, headers=fields) if stream in self._exchanges:
                 headers = {_text(name): _text(value) for name, value in fields or ()}
@@ -136,24 +141,30 @@ class Http2:
                 if stream in self._exchanges and data:
                     self._exchanges[stream].data(bytes(data))
             case StreamEnded(stream_id=stream):
+                if stream in self._bodies:
+                    # The server has answered without the rest of the request, which would keep the stream open.
+                    self._stop(stream)
                 self._end(stream, None)
             case StreamReset(stream_id=stream, error_code=code):
                 exchange = self._exchanges.get(stream or 0)
                 if exchange is not None and code == ErrorCodes.REFUSED_STREAM:
                     exchange.sent = False
+                    self._end(stream, NOT_TAKEN)
+                    return
                 why = "the server took the answer back"
                 self._end(stream, Failure(kind=FailureKind.UNAVAILABLE, message=why))
-            case ConnectionTerminated(last_stream_id=last):
-                self.draining = True
-                for stream, exchange in list(self._exchanges.items()):
-                    if stream > (last or 0):
-                        exchange.sent = False
-                        why = "the server is about to close the connection"
-                        self._end(stream, Failure(kind=FailureKind.UNAVAILABLE, message=why))
             case PingAckReceived():
                 self._pong()
             case _:
                 return
+
+    def _leave(self, last: int) -> None:
+        """Begin nothing more, and end what the server did not take on: streams after the `last`."""
+        self.draining = True
+        for stream, exchange in list(self._exchanges.items()):
+            if stream > last:
+                exchange.sent = False
+                self._end(stream, NOT_TAKEN)
 
     def _acknowledge(self, stream: int | None, count: int) -> None:
         if count and stream:
@@ -171,11 +182,12 @@ class Http2:
     def _reset(self, stream: int) -> None:
         self._bodies.pop(stream, None)
         if self._exchanges.pop(stream, None) is not None:
-            try:
-                self._h2.reset_stream(stream, ErrorCodes.CANCEL)
-            except H2Error:
-                # It ended at the same moment.
-                return
+            self._stop(stream)
+
+    def _stop(self, stream: int) -> None:
+        # It may have ended at the same moment.
+        with contextlib.suppress(H2Error):
+            self._h2.reset_stream(stream, ErrorCodes.CANCEL)
 
     def _send_bodies(self) -> None:
         """Send as much of each request's body as the server's windows allow."""

@@ -35,6 +35,7 @@ class Identity:
         self._asking = False
         self._asked_at = float("-inf")
         self._known: KnownAccess | None = None
+        self._answers = 0
 
     def want(self, then: Callable[[KnownAccess | Failure], None]) -> None:
         """Call `then` with what is known, or with why nothing is."""
@@ -80,6 +81,9 @@ class Identity:
 
     def _found(self, found: KnownAccess | Failure) -> None:
         self._asking = False
+        self._answers += 1
+        if isinstance(found, Failure) and self._known is not None:
+            self._ask_in(AGAIN_S)
         if isinstance(found, KnownAccess):
             known = self._known
             changed = known is None or replaces(found.access, known.access)
@@ -96,7 +100,12 @@ class Identity:
         if access.expires_at is None:
             return
         left_s = access.expires_at - time.time()
-        self._loop.after(max(AGAIN_S, left_s - min(RENEW_BEFORE_S, RENEW_SHARE * left_s)), self._ask)
+        self._ask_in(max(AGAIN_S, left_s - min(RENEW_BEFORE_S, RENEW_SHARE * left_s)))
+
+    def _ask_in(self, seconds: float) -> None:
+        """Ask again after a while, unless there is another answer by then, which sets a time of its own."""
+        answers = self._answers
+        self._loop.after(seconds, lambda: self._ask() if answers == self._answers else None)
 
 
 def replaces(new: Access, old: Access) -> bool:

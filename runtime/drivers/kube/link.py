@@ -28,7 +28,7 @@ class Link:
         self._current: ApiConnection | None = None
         self._sessions: list[ApiConnection] = []
         self._access: Access | None = None
-        self._wanting = False
+        self._wanting = self._pumping = False
         self._failures = 0
         self._next_at = float("-inf")
         self.failure: Failure | None = None
@@ -65,6 +65,16 @@ class Link:
             session.close(failure)
 
     def _pump(self) -> None:
+        # An exchange that begins comes back here: without this, as deep as there are exchanges.
+        if self._pumping:
+            return
+        self._pumping = True
+        try:
+            self._begin_waiting()
+        finally:
+            self._pumping = False
+
+    def _begin_waiting(self) -> None:
         while self._queue:
             if self._queue[0].over:
                 self._queue.popleft()
@@ -112,6 +122,9 @@ class Link:
 
     def _lost(self, session: ApiConnection, why: Failure) -> None:
         self._sessions.remove(session)
+        if session.is_distrusted and self._access is not None:
+            # The kubeconfig may name other certificates by now.
+            self._identity.refused(self._access)
         if session is self._current:
             self._current = None
             if not session.was_open:

@@ -19,9 +19,9 @@ from api.decoding import UndecodableError, from_json
 from api.errors import Failure, FailureKind
 from api.messages import Message
 from api.ports.kube import WatchChecked
-from runtime.drivers.kube.answer import GONE, ServerStatus, failure_of, status_failure
+from runtime.drivers.kube.answer import GONE, ServerStatus, failure_of, retry_after_s, status_failure
 from runtime.drivers.kube.client import ERROR_LIMIT_BYTES, OK_FROM, UNAUTHORIZED, ApiClient, ApiRequest
-from runtime.drivers.kube.exchange import ApiExchange
+from runtime.drivers.kube.exchange import NOT_TAKEN, ApiExchange
 from runtime.drivers.kube.link import RENEWED
 from runtime.drivers.kube.store import ListedObject, Store
 
@@ -38,6 +38,9 @@ GATHER_S = 0.03
 FIRST_S, LIMIT_S, JITTER = 0.8, 30.0, 0.5
 STEADY_S = 120.0
 """A watch that lasted so long worked: the next failure is the first of a row."""
+WATCHED_AGAIN = (401, 403, 429, 500, 502, 503)
+"""Codes of a watch that say nothing about its version. After any other, the collection is listed: an API server whose
+data was restored from a backup cannot watch from a version that it has not reached yet."""
 
 
 class ListPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,8 +52,19 @@ class ListPage(msgspec.Struct, frozen=True, kw_only=True):
         resourceVersion: str = ""  # noqa: N815  # as on the wire
         more: str = msgspec.field(default="", name="continue")
 
+    kind: str = ""
     metadata: Meta = Meta()
-    items: tuple[msgspec.Raw, ...] | None = None
+    items: tuple[msgspec.Raw, ...] | None
+    """Null, or an empty list, for nothing."""
+
+    def is_list(self) -> bool:
+        """Return whether it is one: any JSON that a proxy answers with would else be a list of nothing."""
+        return self.kind.endswith("List") and is_version(self.metadata.resourceVersion)
+
+
+def is_version(version: str) -> bool:
+    """Return whether this may be a resourceVersion: it goes into a URL."""
+    return version.isascii() and version.isalnum()
 
 
 class WatchEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,6 +87,7 @@ class Reflector:
         self._version = ""
         """To watch from; empty: list first."""
         self._objects: list[bytes] = []
+        self._listed_bytes = 0
         self._request: ApiRequest | None = None
         self._exchange: ApiExchange | None = None
         self._status, self._headers = 0, dict[str, str]()
@@ -101,7 +116,7 @@ class Reflector:
         if not self._is_open:
             return
         if not more:
-            self._objects = []
+            self._objects, self._listed_bytes = [], 0
         suffix = f"&limit={PAGE}" + (f"&continue={quote(more, safe='')}" if more else "")
         self._request = ApiRequest(
             self._client,
@@ -115,18 +130,26 @@ class Reflector:
         self._request.start()
 
     def _listed(self, body: bytes | None, failure: Failure | None) -> None:
-        self._request = None
+        request, self._request = self._request, None
         if not self._is_open:
             return
         if body is None:
-            self._failed(failure)
+            self._failed(failure, request.retry_after_s if request is not None else 0.0)
             return
+        why = ""
         try:
             page = from_json(body, ListPage)
         except UndecodableError as error:
-            text = (
-                f"list of {self._what}: {self._client.server()} sent no list: {error}; is it an API server?"
-            )
+            why = str(error)
+        else:
+            why = "" if page.is_list() else "a list has a kind and a resourceVersion"
+        self._listed_bytes += len(body)
+        if why:
+            why = f"{self._client.server()} sent no list: {why}; is it an API server?"
+        elif self._listed_bytes > LIST_LIMIT_BYTES:
+            why = f"it is bigger than {LIST_LIMIT_BYTES >> 10} KiB; that much is not read"
+        if why:
+            text = f"list of {self._what}: {why}"
             self._failed(Failure(kind=FailureKind.REJECTED, message=text))
             return
         self._objects += [bytes(item) for item in page.items or ()]
@@ -162,8 +185,8 @@ class Reflector:
         self._client.loop.after(seconds + OVERDUE_S, lambda: self._overdue(exchange))
 
     def _overdue(self, exchange: ApiExchange) -> None:
-        if not exchange.over:
-            exchange.cancel()
+        if exchange is self._exchange:
+            self._exchange_over()
             self._again()
 
     def _head(self, status: int, headers: Mapping[str, str]) -> None:
@@ -208,7 +231,7 @@ class Reflector:
                 self._store.remove(body)
             case _:
                 pass
-        if version.isascii() and version.isalnum():
+        if is_version(version):
             self._version = version
         if event.type != "BOOKMARK":
             self._gather()
@@ -239,7 +262,7 @@ class Reflector:
             return
         self._exchange = None
         if failure is not None:
-            if failure is RENEWED:
+            if failure is RENEWED or failure is NOT_TAKEN:
                 self._again()
             else:
                 self._failed(Failure(kind=failure.kind, message=f"watch of {self._what}: {failure.message}"))
@@ -260,7 +283,9 @@ class Reflector:
         elif self._status == UNAUTHORIZED and self._client.refused(heartbeat=False, then=self._again):
             return
         else:
-            self._failed(found)
+            if self._status not in WATCHED_AGAIN:
+                self._version = ""
+            self._failed(found, retry_after_s(self._headers))
 
     # ------------------------------------------------------------ again
 
@@ -279,10 +304,10 @@ class Reflector:
         else:
             self._list("")
 
-    def _failed(self, failure: Failure | None) -> None:
+    def _failed(self, failure: Failure | None, at_least_s: float = 0.0) -> None:
         if time.monotonic() - self._since > STEADY_S:
             self._failures = 0
-        wait_s = min(FIRST_S * 2.0 ** min(self._failures, 16), LIMIT_S)
+        wait_s = max(min(FIRST_S * 2.0 ** min(self._failures, 16), LIMIT_S), at_least_s)
         self._failures += 1
         self._since = time.monotonic()
         self._check(failure)

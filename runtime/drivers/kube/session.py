@@ -11,19 +11,24 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
 from api.errors import Failure, FailureKind
 from runtime.drivers.kube.exchange import ApiExchange
 from runtime.drivers.kube.http1 import Http1
 from runtime.drivers.kube.http2 import BrokenError, Http2
-from runtime.drivers.kube.tls import why_not
+from runtime.drivers.kube.tls import client_tls, why_not
 from runtime.net.kubeaccess import Access
 from runtime.net.loop import Loop
 from runtime.net.resolver import Address, Resolver, literal
 
 CHUNK_BYTES = 64 << 10
 CONNECT_S = 10.0
+ADDRESS_S = 2.5
+"""So long one address of several may take to accept a connection: a way that swallows packets must not cost them all."""
+OUT_LIMIT_BYTES = 16 << 20
+"""A server that reads nothing gets no more than that: what it asks us to answer would fill our memory."""
 QUIET_S, PONG_S = 30.0, 15.0
 """Without a byte for so long the server is asked whether it is there; so long it may take to say so."""
 HTTPS_PORT = 443
@@ -51,17 +56,19 @@ class ApiConnection:
         identity = (("authorization", f"Bearer {access.token}"),) if access.token else ()
         self._headers = (("user-agent", AGENT), ("accept", "application/json"), *identity)
         self._received, self._unsent = ssl.MemoryBIO(), ssl.MemoryBIO()
-        name = access.server_name or self._host
-        self._tls = settings.wrap_bio(self._received, self._unsent, server_hostname=name)
+        self._tls = client_tls(settings, access, self._received, self._unsent)
         self._left: deque[Address] = deque()
         self._sock: socket.socket | None = None
         self._out = bytearray()
         self._protocol: Http1 | Http2 | None = None
         self._heard_at = time.monotonic()
         self._pinged = False
+        self._connected = False
         self.is_over = False
         self.was_open = False
         """The server has said something on it: it accepts who we are."""
+        self.is_distrusted = False
+        """One side does not accept the other's certificate."""
 
     # ------------------------------------------------------------ what its user does
 
@@ -151,9 +158,17 @@ class ApiConnection:
         if code in (0, errno.EINPROGRESS):
             assert self._sock is not None
             self._loop.watch(self._sock, self._connecting, writable=True)
+            if self._left:
+                self._loop.after(ADDRESS_S, partial(self._pass_over, sock))
         else:
             self._hang_up()
             self._next(os.strerror(code).lower())
+
+    def _pass_over(self, sock: socket.socket) -> None:
+        """Try the next address, unless this one has accepted."""
+        if self._sock is sock and not self._connected:
+            self._hang_up()
+            self._next("connection timed out")
 
     def _connecting(self, _: int) -> None:
         sock = self._sock
@@ -168,6 +183,7 @@ class ApiConnection:
             sock.getpeername()
         except OSError:
             return
+        self._connected = True
         self._loop.watch(sock, self._ready)
         self._step(b"")
 
@@ -218,10 +234,15 @@ class ApiConnection:
             pass
         except ssl.SSLError as error:
             self._flush()
+            self.is_distrusted = True
             self.close(Failure(kind=FailureKind.UNAVAILABLE, message=why_not(error, self.server)))
             return
         except BrokenError as error:
             self._broken(str(error))
+            return
+        else:
+            # Whatever the network may still carry, TLS has ended.
+            self._finished()
             return
         self._flush()
 
@@ -249,6 +270,9 @@ class ApiConnection:
                 self._tls.write(plain)
         self._out += self._unsent.read()
         self._write()
+        if len(self._out) > OUT_LIMIT_BYTES:
+            self._broken(f"it reads nothing, and {len(self._out) >> 10} KiB wait for it")
+            return
         if protocol is not None and protocol.draining and protocol.is_idle and not self._out:
             self._broken("the connection is no longer used")
             return

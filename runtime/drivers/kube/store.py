@@ -1,14 +1,22 @@
 """What reflectors keep of the objects that they list and watch, and how it is sent as a whole level."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from api.decoding import UndecodableError, from_json
 from api.kube.objects.pod import Pod
 from api.messages import Message
 from api.ports.kube import ApiNodeListed, ApiPodsListed
+from api.shortening import shortened
+
+PODS_LIMIT = 10_000
+"""Some twenty times what any node runs."""
+SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+"""What the API lets a pod be named, and more than it lets a namespace be (RFC 1123): it goes into paths."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -19,6 +27,7 @@ class ListedMeta(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     name: str = ""
     namespace: str = ""
+    uid: str = ""
     resource_version: str = ""
 
 
@@ -51,32 +60,38 @@ class PodStore:
         """`is_own` tells whether this node made a resource version, `problem` is called with why a pod is left out."""
         self._is_own, self._problem = is_own, problem
         self._pods: dict[Key, Pod] = {}
-        self._changed: dict[Key, str] = {}
-        """What changed since the last level, and the version that it has; empty for what came or went."""
+        self._statuses: list[str] = []
+        """Versions since the last level in which nothing but a status is new: this node may have written it."""
         self._must_send = False
 
     def set_all(self, objects: tuple[bytes, ...]) -> None:
-        """Take these for all that there is; a pod that did not change stays the object that it was."""
+        """Take these for all that there is.
+
+        A pod that did not change stays the object that it was, one that cannot be read any more what it was.
+        """
         before, self._pods = self._pods, {}
         for body in objects:
-            pod = self._decoded(body)
-            if pod is not None:
-                key = key_of(pod)
-                old = before.get(key)
-                same = old is not None and version_of(old) == version_of(pod)
-                self._pods[key] = old if old is not None and same else pod
+            pod = self._decoded(body) or self._known(body, before)
+            if pod is None or self._is_full(pod):
+                continue
+            old = before.get(key_of(pod))
+            self._pods[key_of(pod)] = old if old is not None and is_same(old, pod) else pod
         self._must_send = True
 
     def put(self, body: bytes) -> None:
         """Take in that a pod was added or changed."""
         pod = self._decoded(body)
-        if pod is None:
+        if pod is None or self._is_full(pod):
             return
         key = key_of(pod)
         old = self._pods.get(key)
-        is_new = old is None or old.metadata.uid != pod.metadata.uid
+        if old is not None and is_same(old, pod):
+            return
         self._pods[key] = pod
-        self._changed[key] = "" if is_new or self._changed.get(key) == "" else version_of(pod)
+        if old is not None and without_status(old) == without_status(pod):
+            self._statuses.append(version_of(pod))
+        else:
+            self._must_send = True
 
     def remove(self, body: bytes) -> None:
         """Take in that a pod is gone."""
@@ -85,23 +100,46 @@ class PodStore:
         except UndecodableError:
             return
         if self._pods.pop((meta.namespace, meta.name), None) is not None:
-            self._changed[meta.namespace, meta.name] = ""
+            self._must_send = True
 
     def news(self) -> Message | None:
-        """Return all pods, None where only this node's own writes changed them."""
-        foreign = any(not version or not self._is_own(version) for version in self._changed.values())
-        self._changed.clear()
-        if not (foreign or self._must_send):
+        """Return all pods, None where nothing changed but statuses that this node wrote."""
+        # Looked at only now: the answer to a write may come after the event.
+        must_send = self._must_send or not all(map(self._is_own, self._statuses))
+        self._statuses, self._must_send = [], False
+        if not must_send:
             return None
-        self._must_send = False
         return ApiPodsListed(pods=tuple(pod for _, pod in sorted(self._pods.items())))
 
     def _decoded(self, body: bytes) -> Pod | None:
         try:
-            return from_json(body, Pod)
+            pod = from_json(body, Pod)
         except UndecodableError as error:
             self._problem(f"{name_in(body)}: {error}")
             return None
+        meta = pod.metadata
+        if SUBDOMAIN.fullmatch(meta.name) and SUBDOMAIN.fullmatch(meta.namespace):
+            return pod
+        self._problem(
+            f"pod {shortened(meta.namespace)!r}/{shortened(meta.name)!r}: no object may have this name"
+        )
+        return None
+
+    def _known(self, body: bytes, before: Mapping[Key, Pod]) -> Pod | None:
+        """Return what a pod was that cannot be read any more: it is not gone, and must not be ended for that."""
+        try:
+            meta = from_json(body, ListedObject).metadata
+        except UndecodableError:
+            return None
+        old = before.get((meta.namespace, meta.name))
+        return old if old is not None and old.metadata.uid == meta.uid else None
+
+    def _is_full(self, pod: Pod) -> bool:
+        """Return whether this is one pod more than there is room for."""
+        if len(self._pods) < PODS_LIMIT or key_of(pod) in self._pods:
+            return False
+        self._problem(f"pod {pod.metadata.namespace}/{pod.metadata.name}: there are {PODS_LIMIT} already")
+        return True
 
 
 class NodeStore:
@@ -140,10 +178,20 @@ def version_of(pod: Pod) -> str:
     return pod.metadata.resource_version
 
 
+def is_same(one: Pod, other: Pod) -> bool:
+    """Return whether two are the same version of the same pod."""
+    return (one.metadata.uid, version_of(one)) == (other.metadata.uid, version_of(other))
+
+
+def without_status(pod: Pod) -> tuple[object, ...]:
+    """Return what a write of the status leaves as it is."""
+    return pod.spec, replace(pod.metadata, resource_version="", managed_fields=())
+
+
 def name_in(body: bytes) -> str:
     """Return what an object that cannot be decoded is called, as far as that can be read."""
     try:
         meta = from_json(body, ListedObject).metadata
     except UndecodableError:
         return "a pod without a name"
-    return f"pod {meta.namespace}/{meta.name}"
+    return f"pod {shortened(meta.namespace)}/{shortened(meta.name)}"

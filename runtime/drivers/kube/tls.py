@@ -2,8 +2,10 @@
 
 import os
 import ssl
+from urllib.parse import urlsplit
 
 from api.errors import RejectedError
+from api.shortening import shortened
 from runtime.net.kubeaccess import Access
 
 PROTOCOLS = ("h2", "http/1.1")
@@ -19,7 +21,8 @@ def settings_of(access: Access) -> ssl.SSLContext:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         elif access.ca:
-            context.load_verify_locations(cadata=access.ca.decode("ascii"))
+            # Comments between the certificates may be in any language.
+            context.load_verify_locations(cadata=access.ca.decode("ascii", "replace").replace("\ufffd", "?"))
         else:
             context.load_default_certs()
         if access.cert:
@@ -28,7 +31,26 @@ def settings_of(access: Access) -> ssl.SSLContext:
         raise RejectedError(
             f"the certificates for {access.server} cannot be used; look at those that the kubeconfig names"
         ) from None
+    try:
+        client_tls(context, access, ssl.MemoryBIO(), ssl.MemoryBIO())
+    except ValueError:
+        raise RejectedError(
+            f"{access.server}: no certificate can have the name {shortened(expected_name(access))!r}; correct"
+            " tls-server-name, or server, in the kubeconfig"
+        ) from None
     return context
+
+
+def client_tls(
+    settings: ssl.SSLContext, access: Access, received: ssl.MemoryBIO, unsent: ssl.MemoryBIO
+) -> ssl.SSLObject:
+    """Return the client's end of one connection. Raises ValueError for a server whose name no certificate can have."""
+    return settings.wrap_bio(received, unsent, server_hostname=expected_name(access))
+
+
+def expected_name(access: Access) -> str:
+    """Return the name that the server's certificate must have."""
+    return access.server_name or urlsplit(access.server).hostname or ""
 
 
 def load_pair(context: ssl.SSLContext, cert: bytes, key: bytes) -> None:

@@ -12,8 +12,9 @@ import pytest
 from api.errors import DeniedError, OperatingError, RejectedError, TimedOutError, UnavailableError
 from api.ports.urls import FetchManifests
 from runtime.drivers.host.manifests.yamltext import read_document
-from runtime.drivers.net import resolver, url
+from runtime.drivers.net import url
 from runtime.drivers.net.url import UrlManifests
+from runtime.net import resolver
 from tests.harness.netpeer import HttpPeer
 
 DEADLINE_S = 1.0

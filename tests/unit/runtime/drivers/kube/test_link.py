@@ -16,6 +16,7 @@ class OneExchange:
     def __init__(self, access, moved, ended):
         self.server, self.moved, self.ended = access.server, moved, ended
         self.has_room = self.was_open = True
+        self.is_distrusted = False
         self.carries = None
 
     @property
