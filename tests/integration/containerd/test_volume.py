@@ -131,7 +131,8 @@ def test_parts_of_a_volume_are_a_file_and_a_folder_and_one_named_by_a_variable(n
     assert any(path.name == "own" for path in folder.glob("parts-*/own"))
     assert len(node.mounts()) == 3
     assert all("/volume-subpaths/" in point for point in node.mounts())
-    [pid, *_] = [node.mains("parts")["main"][0]]
+    node.until(lambda: "main" in node.mains("parts"), "its status says that it runs")
+    pid = node.mains("parts")["main"][0]
     os.kill(pid, 9)
     node.until(lambda: len(node.printed("parts")) == 2, "it runs again")
     until_printed(node, "parts", 5)
