@@ -20,6 +20,9 @@ from tests.harness.cluster.authority import Authority, openssl
 from tests.harness.part import need
 from tests.harness.wait import until
 
+# Each reads a kubeconfig in a child process of its own.
+pytestmark = pytest.mark.slow
+
 SECRET = "s3cret-bearer"
 ROOT = Path(__file__).parents[5]
 VERSION = "client.authentication.k8s.io/v1"
@@ -245,7 +248,6 @@ def test_the_children_of_a_process_are_found():
     assert str(process.pid) not in children()
 
 
-@pytest.mark.slow
 def test_many_readings_leave_no_descriptor_and_no_child(write):
     def left():
         return len(list(Path("/proc/self/fd").iterdir())), children()
@@ -461,7 +463,6 @@ def test_a_plugin_that_is_killed(plugin):
     refused(UnavailableError, plugin("kill -KILL $$"), "was killed by SIGKILL")
 
 
-@pytest.mark.slow
 def test_a_plugin_that_hangs_is_killed_with_what_it_started(plugin, tmp_path):
     path = plugin(f"sleep 300 & echo $! >{tmp_path}/pid; exec sleep 300")
     begun = time.monotonic()
@@ -471,7 +472,6 @@ def test_a_plugin_that_hangs_is_killed_with_what_it_started(plugin, tmp_path):
     until(lambda: gone(pid), "what the plugin started is gone")
 
 
-@pytest.mark.slow
 def test_a_plugin_that_stops_its_reader_is_killed_at_the_deadline(plugin, tmp_path):
     path = plugin(f"echo $$ >{tmp_path}/pid; kill -STOP $PPID; exec sleep 300")
     refused(TimedOutError, path, "not read within 3 s", deadline_s=3.0)
