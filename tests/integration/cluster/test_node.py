@@ -196,6 +196,25 @@ def test_a_node_that_was_deleted_comes_back(member):
     )
 
 
+def test_a_control_plane_that_hangs_gets_another_connection_and_is_named(tmp_path, make_control_plane):
+    plane = make_control_plane().start()
+    member = Member(tmp_path / "agent", plane.node_kubeconfig(NODE), ClusterAdmin(plane.admin_kubeconfig))
+    try:
+        member.start()
+        until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+        plane.pause()
+        late = "2 heartbeats in a row were not answered"
+        until(lambda: late in member.stderr(), "its connection is given up", 35.0, member._scene)
+        assert f"{plane.server} did not answer within" in member.stderr()
+        plane.resume()
+        until(
+            lambda: "requests about the node work again" in member.stderr(), "it is back", 30.0, member._scene
+        )
+    finally:
+        plane.resume()
+        member.clean_up()
+
+
 def test_an_outage_of_the_control_plane_loses_nothing(tmp_path, make_control_plane):
     plane = make_control_plane().start()
     admin = ClusterAdmin(plane.admin_kubeconfig)

@@ -129,10 +129,20 @@ def test_a_server_that_is_away_fails_at_once_and_is_found_when_it_is_back(make, 
 
 def test_no_answer_in_time_says_whether_the_request_was_sent(make):
     bench = make(lambda asked: None)
-    with pytest.raises(TimedOutError, match=r"PATCH default/pods/a/status: .* did not answer within 0.3 s"):
+    with pytest.raises(TimedOutError, match=r"PATCH default/pods/a/status: .* did not answer within 0.285 s"):
         bench.ask(PatchObject(path=POD_STATUS, body=b"{}"), 0.3)
     (asked,) = bench.peer.requests
     assert asked.was_reset.wait(5.0), "the server need not go on with it"
+
+
+def test_the_driver_has_answered_when_who_asked_gives_the_call_up(make):
+    bench = make(lambda asked: None)
+    answers = queue.SimpleQueue()
+    call = GetObject(path=NODE, heartbeat=True)
+    bench.driver.begin(call, 2.0, lambda result, failure: answers.put(failure))
+    failure = answers.get(timeout=2.0)
+    assert failure.kind is FailureKind.TIMED_OUT
+    assert "GET nodes/n1" in failure.message
 
 
 def test_a_request_that_is_taken_back_is_reset(make):
