@@ -7,7 +7,7 @@ from actors.nodestatus.address import with_addresses
 from actors.nodestatus.capacity import with_capacity
 from actors.nodestatus.condition import with_pressure, with_ready
 from actors.nodestatus.info import with_features, with_images, with_info
-from actors.nodestatus.state import Composed, NodeHappening, NodeStatusState
+from actors.nodestatus.state import Composed, NodeStatusState, StatusEvent
 from api.eviction import Pressure
 from api.ids import Instant, WallNs
 from api.kube.objects.node import Node, NodeStatus
@@ -29,19 +29,19 @@ def composed(
         ),
         health,
     )
-    happenings: tuple[NodeHappening, ...] = ()
+    status_events: tuple[StatusEvent, ...] = ()
     for kind in (Pressure.MEMORY, Pressure.DISK, Pressure.PID):
         node, more = with_pressure(node, kind, state.pressures, at)
-        happenings += more
+        status_events += more
     node, more = with_ready(node, health, state.pleg, now, at)
     before, after = original.status.node_info.boot_id, node.status.node_info.boot_id
     if before and after and before != after and not state.is_reboot_reported:
         text = f"Node {settings.node_name} has been rebooted, boot id: {after}"
-        happenings += (NodeHappening(type="Warning", reason="Rebooted", message=text),)
+        status_events += (StatusEvent(type="Warning", reason="Rebooted", message=text),)
     return Composed(
         original=original,
         node=node,
-        happenings=(*happenings, *more),
+        status_events=(*status_events, *more),
         troubles=tuple(text for text in (trouble, state.images.trouble) if text),
         is_changed=original.metadata != node.metadata or compared(original.status) != compared(node.status),
     )

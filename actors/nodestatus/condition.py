@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from actors.nodestatus.state import NodeHappening
+from actors.nodestatus.state import StatusEvent
 from api import duration
 from api.eviction import Pressure
 from api.ids import Instant
@@ -51,9 +51,9 @@ TEXTS: dict[tuple[Pressure, str], tuple[str, str, str]] = {
 """By condition and status: reason, message and event."""
 
 
-def happening(node_name: str, reason: str) -> NodeHappening:
+def status_event(node_name: str, reason: str) -> StatusEvent:
     """Return the event of a node whose status is now this."""
-    return NodeHappening(reason=reason, message=f"Node {node_name} status is now: {reason}")
+    return StatusEvent(reason=reason, message=f"Node {node_name} status is now: {reason}")
 
 
 def condition_of(node: Node, kind: str) -> NodeCondition | None:
@@ -73,7 +73,7 @@ def with_condition(node: Node, condition: NodeCondition) -> Node:
 
 def with_pressure(
     node: Node, kind: Pressure, pressures: tuple[Pressure, ...], at: str
-) -> tuple[Node, tuple[NodeHappening, ...]]:
+) -> tuple[Node, tuple[StatusEvent, ...]]:
     """Return the Node with the condition of one pressure, and the event of a change. `at` is now, as Kubernetes writes it."""
     status = TRUE if kind in pressures else FALSE
     known = condition_of(node, kind)
@@ -88,12 +88,12 @@ def with_pressure(
         last_heartbeat_time=at,
         last_transition_time=at,
     )
-    return with_condition(node, condition), (happening(node.metadata.name, event),)
+    return with_condition(node, condition), (status_event(node.metadata.name, event),)
 
 
 def with_ready(
     node: Node, health: NodeHealthSeen, pleg: PlegHealthSeen | None, now: Instant, at: str
-) -> tuple[Node, tuple[NodeHappening, ...]]:
+) -> tuple[Node, tuple[StatusEvent, ...]]:
     """Return the Node with its condition Ready, and the event of a change."""
     why = why_not_ready(node, health, pleg, now)
     status = FALSE if why else TRUE
@@ -108,8 +108,8 @@ def with_ready(
         last_transition_time=known.last_transition_time if known is not None and is_same else at,
     )
     event = "NodeNotReady" if why else "NodeReady"
-    happenings = () if known is None or is_same else (happening(node.metadata.name, event),)
-    return with_condition(node, condition), happenings
+    status_events = () if known is None or is_same else (status_event(node.metadata.name, event),)
+    return with_condition(node, condition), status_events
 
 
 def why_not_ready(node: Node, health: NodeHealthSeen, pleg: PlegHealthSeen | None, now: Instant) -> str:

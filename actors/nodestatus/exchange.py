@@ -6,17 +6,17 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.nodestatus.compose import composed
-from actors.nodestatus.condition import READY, TRUE, condition_of, happening
+from actors.nodestatus.condition import READY, TRUE, condition_of, status_event
 from actors.nodestatus.patch import patch_between, raw_of
 from actors.nodestatus.register import initial, reconciled
 from actors.nodestatus.state import (
     Composed,
     NodeExchange,
-    NodeHappening,
     NodeStatusState,
     NodeStep,
     Registration,
     Reporting,
+    StatusEvent,
 )
 from actors.rules.nodeevent import NodeEvent, with_node_event
 from actors.rules.retry import Retry, RetryPolicy
@@ -212,9 +212,9 @@ def gone(state: NodeStatusState, now: Instant) -> NodeStatusState:
 
 def reported(state: NodeStatusState, made: Composed, now: Instant, wall: WallNs) -> NodeStatusState:
     """Return the state after a status was written, with the events that it brought."""
-    is_rebooted = any(one.reason == "Rebooted" for one in made.happenings)
+    is_rebooted = any(one.reason == "Rebooted" for one in made.status_events)
     state = replace(state, is_reboot_reported=state.is_reboot_reported or is_rebooted)
-    for one in made.happenings:
+    for one in made.status_events:
         state = recorded(state, one, wall)
     reporting = replace(state.reporting, attempts=0, failed=False, reported_at=now)
     if not reporting.rounds:
@@ -226,11 +226,11 @@ def with_node(state: NodeStatusState, node: Node, wall: WallNs) -> NodeStatusSta
     """Return the state with the Node as it was just seen, and the event of a change of who may be scheduled there."""
     if node.spec.unschedulable != state.unschedulable:
         reason = "NodeNotSchedulable" if node.spec.unschedulable else "NodeSchedulable"
-        state = recorded(state, happening(state.node_name, reason), wall)
+        state = recorded(state, status_event(state.node_name, reason), wall)
     return replace(state, node=node, unschedulable=node.spec.unschedulable)
 
 
-def recorded(state: NodeStatusState, one: NodeHappening, wall: WallNs) -> NodeStatusState:
+def recorded(state: NodeStatusState, one: StatusEvent, wall: WallNs) -> NodeStatusState:
     """Return the state with one more event."""
     event = NodeEvent(at=wall, type=one.type, reason=one.reason, message=one.message)
     return replace(state, node_events=with_node_event(state.node_events, event))

@@ -65,7 +65,7 @@ class ImageCache(msgspec.Struct, frozen=True, kw_only=True):
     """Why they could not be listed."""
 
 
-class NodeHappening(msgspec.Struct, frozen=True, kw_only=True):
+class StatusEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event of the node that a status brings with it, recorded once it is written."""
 
     reason: str
@@ -78,7 +78,7 @@ class Composed(msgspec.Struct, frozen=True, kw_only=True):
 
     original: Node
     node: Node
-    happenings: tuple[NodeHappening, ...] = ()
+    status_events: tuple[StatusEvent, ...] = ()
     troubles: tuple[str, ...] = ()
     """Of parts that could not be computed and stay as they were."""
     is_changed: bool = False

@@ -337,8 +337,8 @@ def test_a_reboot_is_one_event():
     before = composed(KNOWN, HEALTHY, node(), 5.0, WALL).node
     machine = replace(MACHINE, identity=replace(MACHINE.identity, boot_id="b2"))
     made = composed(KNOWN, replace(HEALTHY, machine=machine), before, 5.0, WALL)
-    assert [(one.type, one.reason, one.message) for one in made.happenings] == [
+    assert [(one.type, one.reason, one.message) for one in made.status_events] == [
         ("Warning", "Rebooted", "Node n1 has been rebooted, boot id: b2")
     ]
     said = replace(KNOWN, is_reboot_reported=True)
-    assert composed(said, replace(HEALTHY, machine=machine), before, 5.0, WALL).happenings == ()
+    assert composed(said, replace(HEALTHY, machine=machine), before, 5.0, WALL).status_events == ()
