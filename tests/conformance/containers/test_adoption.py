@@ -52,6 +52,7 @@ def test_an_exit_while_nobody_looked_keeps_its_code(bench):
     assert (ended.exit_code, ended.state) == (44, RuntimeContainerState.EXITED)
 
 
+@pytest.mark.slow
 def test_an_exit_after_the_restart_brings_a_hint(bench):
     if not bench.driver.pushes_events:
         pytest.skip("this runtime pushes no events")
@@ -82,6 +83,7 @@ def test_creation_times_go_on_increasing(bench):
     assert bench.create(sandbox, Run(), "b").created_at > first.created_at
 
 
+@pytest.mark.slow
 def test_a_kill_in_progress_goes_on_without_its_driver(bench):
     sandbox = bench.run_sandbox()
     container = bench.run(sandbox, IgnoreTerm())

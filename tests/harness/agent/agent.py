@@ -259,6 +259,15 @@ class Agent:
             lambda: self.row(name)["status"] == status and self.row(name), f"{name} is {status}", deadline_s
         )
 
+    def until_next_in(self, name, deadline_s=20.0):
+        """Wait until a pod's next step lies ahead, so that no call of it is under way; return its distance in seconds."""
+
+        def ahead():
+            steps = self.explain(name)["next"]
+            return steps and steps[0]["in_s"]
+
+        return self.until(ahead, f"{name}: the next step lies ahead", deadline_s)
+
     def until_gone(self, *names, deadline_s=20.0):
         """Wait until there is no such pod any more."""
         self.until(lambda: not set(names) & set(self.rows()), f"{names} are gone", deadline_s)

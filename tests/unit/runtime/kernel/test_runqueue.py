@@ -61,9 +61,10 @@ def test_every_cell_is_taken_once_however_many_tell(queue):
     assert sorted(crew.all_taken()) == list(range(20000))
 
 
-def test_nobody_sleeps_over_a_cell_that_comes_alone(queue):
+@pytest.mark.parametrize("cells", [200, pytest.param(2000, marks=pytest.mark.slow)])
+def test_nobody_sleeps_over_a_cell_that_comes_alone(queue, cells):
     crew = Crew(queue, 2)
-    for n in range(2000):
+    for n in range(cells):
         queue.put(n)
         until(lambda n=n: not queue.waiting and sum(map(len, crew.taken)) == n + 1, "it is taken", every_s=0)
     crew.dismiss()
