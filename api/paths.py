@@ -24,6 +24,7 @@ APISTATUS = Path("/node/apistatus")
 MIRRORS = Path("/node/mirrors")
 NODESTATUS = Path("/node/nodestatus")
 LEASE = Path("/node/lease")
+APIEVENTS = Path("/node/apievents")
 
 
 def leaf(path: Path) -> str:

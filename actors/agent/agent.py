@@ -191,6 +191,8 @@ class Agent:
         driver = KubeDriver(
             settings.node_name,
             partial(resolve, kubeconfig),
+            qps=settings.cluster.api_qps,
+            burst=settings.cluster.api_burst,
             on_bug=partial(self._bug, "conversation with the API server failed"),
             problem=lambda what: self._log.warning("object of the API server ignored", what=what),
         )

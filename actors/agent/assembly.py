@@ -13,7 +13,7 @@ import msgspec
 
 from actors.admission.actor import AdmissionManager
 from actors.admission.state import AdmissionState
-from actors.agent.cluster import ClusterParts, assemble_node, assemble_pods
+from actors.agent.cluster import ClusterParts, assemble_events, assemble_node, assemble_pods
 from actors.cgroups.actor import CgroupManager
 from actors.cgroups.state import CgroupsState
 from actors.events.actor import EventRecorder
@@ -122,6 +122,9 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     }
     fan_in = max(256, 8 * settings.max_pods)
     cluster, sources = parts.cluster, sources_of(settings)
+    event_followers = (paths.APIEVENTS,) if cluster else ()
+    if cluster is not None:
+        assemble_events(system, settings, cluster, FOREVER)
     system.spawn(
         NodeManager.options(name=paths.leaf(paths.NODE), restart=FOREVER).bind(
             NodeState(machine=parts.facts, in_cluster=cluster is not None), pick(ports, "node", "runtime")
@@ -142,12 +145,12 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
             name=paths.leaf(paths.EVENTS),
             restart=FOREVER,
             mailbox=max(EVENTS_AT_LEAST, EVENTS_PER_POD * settings.max_pods),
-        ).bind(EventsState(node_name=settings.node_name), pick(ports, "ledger"))
+        ).bind(EventsState(node_name=settings.node_name), pick(ports, "ledger"), event_followers)
     )
     groups = CgroupsState(node_name=settings.node_name, forget_s=max(180.0, 3 * settings.sync_s))
     system.spawn(
         CgroupManager.options(name=paths.leaf(paths.CGROUPS), restart=FOREVER, mailbox=fan_in).bind(
-            groups, pick(ports, "cgroups")
+            groups, pick(ports, "cgroups"), event_followers
         )
     )
     probes = ProberState(deadline_s=settings.runtime_request_timeout_s)
@@ -182,7 +185,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         ImageGCManager.options(name=paths.leaf(paths.IMAGEGC), restart=FOREVER).bind(
-            image_gc(settings), pick(ports, "runtime", "images")
+            image_gc(settings), pick(ports, "runtime", "images"), event_followers
         )
     )
     rotator = LogRotatorState(
@@ -205,7 +208,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         EvictionManager.options(name=paths.leaf(paths.EVICTION), restart=FOREVER).bind(
-            eviction_of(settings), {CROSSINGS: parts.memory_crossings}
+            eviction_of(settings), {CROSSINGS: parts.memory_crossings}, event_followers
         )
     )
     config = PodConfig.options(name=paths.leaf(paths.CONFIG), restart=FOREVER)
@@ -243,7 +246,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     )
     system.spawn(
         OomWatcher.options(name=paths.leaf(paths.OOM), restart=FOREVER).bind(
-            watcher, pick(ports, "runtime"), {OOMS: parts.kernel_ooms}
+            watcher, pick(ports, "runtime"), {OOMS: parts.kernel_ooms}, event_followers
         )
     )
 

@@ -1,12 +1,14 @@
 """The actors of a node of a cluster, started only where there is an API server.
 
 ```text
-/node/nodestatus   /node/lease   /node/apistatus   /node/mirrors   /node/api
+/node/apievents   /node/nodestatus   /node/lease   /node/apistatus   /node/mirrors   /node/api
 ```
 """
 
 import msgspec
 
+from actors.apievents.actor import ApiEventWriter
+from actors.apievents.state import ApiEventSettings, ApiEventState
 from actors.apistatus.actor import ApiStatusWriter
 from actors.lease.actor import LeaseManager
 from actors.lease.state import LeaseSettings, LeaseState
@@ -37,6 +39,16 @@ class ClusterParts(msgspec.Struct, frozen=True, kw_only=True):
     node: Stream
 
 
+def assemble_events(system: System, settings: Settings, parts: ClusterParts, restart: Restart) -> None:
+    """Start what writes events, before those who record any."""
+    limits = ApiEventSettings(qps=settings.cluster.event_qps, burst=settings.cluster.event_burst)
+    system.spawn(
+        ApiEventWriter.options(name=paths.leaf(paths.APIEVENTS), restart=restart).bind(
+            ApiEventState(settings=limits), {KUBE: parts.kube}
+        )
+    )
+
+
 def assemble_node(
     system: System, settings: Settings, parts: ClusterParts, images: Port | BlockingPort, restart: Restart
 ) -> None:
@@ -58,7 +70,7 @@ def assemble_node(
     ports = {KUBE: parts.kube, IMAGES: images}
     system.spawn(
         NodeStatusManager.options(name=paths.leaf(paths.NODESTATUS), restart=restart).bind(
-            status, ports, {NODE: parts.node}
+            status, ports, {NODE: parts.node}, (paths.APIEVENTS,)
         )
     )
     lease = LeaseState(

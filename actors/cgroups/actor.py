@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from actors.cgroups.core import decide
 from actors.cgroups.state import CgroupsState
-from actors.rules.nodeevent import node_events_to_log
+from actors.rules.nodeevent import node_events_to_log, with_node_events_sent
 from api import paths
+from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.cgroups import CgroupsMessage
 from api.messages.kernel import KernelMessage
@@ -17,7 +18,10 @@ from runtime.kernel.shell import CoreActor
 class CgroupManager(CoreActor[CgroupsMessage]):
     """Owner of the pods' root, of the QoS classes' and of the reserved cgroups' values; ports: ``cgroups``."""
 
-    def __init__(self, state: CgroupsState, ports: Mapping[str, Port | BlockingPort]) -> None:
+    def __init__(
+        self, state: CgroupsState, ports: Mapping[str, Port | BlockingPort], followers: tuple[Path, ...] = ()
+    ) -> None:
+        self.followers = followers
         self.ports = ports
         self.state: CgroupsState = state
 
@@ -34,4 +38,4 @@ class CgroupManager(CoreActor[CgroupsMessage]):
             for fact in node_events_to_log(before.node_events, decision.state.node_events):
                 log = ctx.log.warning if fact.type == "Warning" else ctx.log.info
                 log("node event", reason=fact.reason, message=fact.message, count=fact.count)
-        return decision
+        return with_node_events_sent(decision, before, decision.state, self.followers)

@@ -11,11 +11,12 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.events.record import joined, last_at, with_event
-from actors.events.state import RECORD_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry
-from actors.rules.nodeevent import NodeEvent, with_node_event
+from actors.events.state import RECORD_LIMIT, SECTION, EventsState, PodEvents, PodEventsEntry, last_row
+from actors.rules.nodeevent import NodeEvent, with_node_event, with_node_events_sent
 from api.decoding import ready
-from api.ids import Instant, OpId, Uid, WallNs
-from api.lifecycle import Action, Decision, Start
+from api.ids import Instant, OpId, Path, Uid, WallNs
+from api.lifecycle import Action, Decision, Start, Tell
+from api.messages.apievents import EventRecorded
 from api.messages.events import EventSeen, EventsMessage, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome, Restarted, StreamEnded
 from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
@@ -39,9 +40,16 @@ def decide(
     now: Instant,
     wall: WallNs,
     new_op: Callable[[], OpId],
+    followers: tuple[Path, ...] = (),
 ) -> Decision[EventsState]:
-    """Take in a message, then write what is due."""
-    return plan(absorb(before, message, now, wall), now, wall, new_op)
+    """Take in a message, send its event as it is counted now to the followers, then write what is due."""
+    state = absorb(before, message, now, wall)
+    decision = plan(state, now, wall, new_op)
+    if isinstance(message, EventSeen) and followers:
+        news = EventRecorded(event=last_row(state, message.uid))
+        tells = tuple(Tell(to=path, message=news) for path in followers)
+        decision = replace(decision, actions=(*decision.actions, *tells))
+    return with_node_events_sent(decision, before, decision.state, followers)
 
 
 def begin(

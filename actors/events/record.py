@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from actors.events.state import EVENT_LIMIT, PodEvents, SeenEvent
+from actors.rules.eventobject import COMBINED
 from api.ids import WallNs
 from api.messages.events import EventSeen
 
@@ -10,7 +11,6 @@ NS = 1_000_000_000
 SIMILAR_LIMIT = 10
 """Number of different messages of one reason that are kept apart; further ones are combined."""
 SIMILAR_WINDOW_NS = 600 * NS
-COMBINED = "(combined from similar events): "
 
 
 def with_event(record: PodEvents, seen: EventSeen) -> PodEvents:

@@ -81,21 +81,32 @@ class EventsState(msgspec.Struct, frozen=True, kw_only=True):
 def rows(state: EventsState, uid: Uid | None = None) -> tuple[EventRow, ...]:
     """Return the events of one pod or of all, oldest first."""
     found = [
-        EventRow(
-            at=event.at,
-            first_at=event.first_at,
-            namespace=entry.record.namespace,
-            pod=entry.record.pod,
-            uid=known,
-            host=state.node_name,
-            type=event.type,
-            reason=event.reason,
-            message=event.message,
-            count=event.count,
-            field_path=event.field_path,
-        )
+        row_of(state, known, entry.record, event)
         for known, entry in state.entries.items()
         if uid is None or known == uid
         for event in entry.record.events
     ]
     return tuple(sorted(found, key=lambda row: row.at))
+
+
+def last_row(state: EventsState, uid: Uid) -> EventRow:
+    """Return the event of a pod that was added or counted last."""
+    record = state.entries[uid].record
+    return row_of(state, uid, record, record.events[-1])
+
+
+def row_of(state: EventsState, uid: Uid, record: PodEvents, event: SeenEvent) -> EventRow:
+    """Return an event with what it is about."""
+    return EventRow(
+        at=event.at,
+        first_at=event.first_at,
+        namespace=record.namespace,
+        pod=record.pod,
+        uid=uid,
+        host=state.node_name,
+        type=event.type,
+        reason=event.reason,
+        message=event.message,
+        count=event.count,
+        field_path=event.field_path,
+    )

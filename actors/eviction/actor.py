@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from actors.eviction.core import WatchOthers, begin, decide
 from actors.eviction.report import report
 from actors.eviction.state import EvictionState
+from actors.rules.nodeevent import with_node_events_sent
 from api import paths
+from api.ids import Path
 from api.lifecycle import Action, Decision
 from api.messages.eviction import EvictionMessage
 from api.messages.kernel import KernelMessage
@@ -19,7 +21,10 @@ from runtime.kernel.shell import CoreActor
 class EvictionManager(CoreActor[EvictionMessage]):
     """Evicts pods under node pressure. No ports, only messages; streams: ``memory.crossings``."""
 
-    def __init__(self, state: EvictionState, streams: Mapping[str, Stream]) -> None:
+    def __init__(
+        self, state: EvictionState, streams: Mapping[str, Stream], followers: tuple[Path, ...] = ()
+    ) -> None:
+        self.followers = followers
         self.streams = streams
         self.state: EvictionState = state
 
@@ -35,7 +40,7 @@ class EvictionManager(CoreActor[EvictionMessage]):
         for line in report(before, decision.state):
             log = ctx.log.warning if line.warning else ctx.log.info
             log(line.text, **line.facts)
-        return decision
+        return with_node_events_sent(decision, before, decision.state, self.followers)
 
     def perform(self, action: Action, ctx: Context) -> None:
         """Watch the actors that receive commands."""

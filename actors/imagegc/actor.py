@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from actors.imagegc.core import WatchImages, decide
 from actors.imagegc.report import report
 from actors.imagegc.state import ImageGCState
+from actors.rules.nodeevent import with_node_events_sent
 from api import paths
+from api.ids import Path
 from api.lifecycle import Action, Decision
 from api.messages.imagegc import ImageGCMessage
 from api.messages.kernel import KernelMessage
@@ -17,7 +19,10 @@ from runtime.kernel.shell import CoreActor
 class ImageGCManager(CoreActor[ImageGCMessage]):
     """Collects unused images; ports: ``runtime``."""
 
-    def __init__(self, state: ImageGCState, ports: Mapping[str, Port | BlockingPort]) -> None:
+    def __init__(
+        self, state: ImageGCState, ports: Mapping[str, Port | BlockingPort], followers: tuple[Path, ...] = ()
+    ) -> None:
+        self.followers = followers
         self.ports = ports
         self.state: ImageGCState = state
 
@@ -32,7 +37,7 @@ class ImageGCManager(CoreActor[ImageGCMessage]):
         for line in report(before, decision.state):
             log = ctx.log.warning if line.warning else ctx.log.info
             log(line.text, **line.facts)
-        return decision
+        return with_node_events_sent(decision, before, decision.state, self.followers)
 
     def perform(self, action: Action, ctx: Context) -> None:
         """Watch the image puller."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from actors.oom.core import decide
 from actors.oom.report import report
 from actors.oom.state import OomState
+from actors.rules.nodeevent import with_node_events_sent
+from api.ids import Path
 from api.lifecycle import Decision
 from api.messages.kernel import KernelMessage
 from api.messages.usage import UsageRead
@@ -17,8 +19,13 @@ class OomWatcher(CoreActor[UsageRead]):
     """Counts OOM kills and records system OOMs as events; ports: ``runtime``; streams: ``kernel.ooms``."""
 
     def __init__(
-        self, state: OomState, ports: Mapping[str, Port | BlockingPort], streams: Mapping[str, Stream]
+        self,
+        state: OomState,
+        ports: Mapping[str, Port | BlockingPort],
+        streams: Mapping[str, Stream],
+        followers: tuple[Path, ...] = (),
     ) -> None:
+        self.followers = followers
         self.ports = ports
         self.streams = streams
         self.state: OomState = state
@@ -33,4 +40,4 @@ class OomWatcher(CoreActor[UsageRead]):
         decision = decide(before, message, ctx.now(), ctx.wall(), ctx.new_op)
         for line in report(before, decision.state):
             ctx.log.warning(line.text, **line.facts)
-        return decision
+        return with_node_events_sent(decision, before, decision.state, self.followers)

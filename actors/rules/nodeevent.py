@@ -1,17 +1,40 @@
 """Events of the node: a repeated one increases its count, and only the last `KEPT` are kept."""
 
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
 import msgspec
 
-from api.ids import WallNs
+from api.ids import Path, WallNs
+from api.lifecycle import Decision, Tell
+from api.messages.apievents import EventRecorded
 from api.shown.introspection import EventRow
 
 KEPT = 20
+
+
+class HasNodeEvents(Protocol):
+    """The state of an actor that records events of the node."""
+
+    @property
+    def node_events(self) -> tuple["NodeEvent", ...]:
+        """Return its events, the last one last."""
+
+    @property
+    def node_name(self) -> str:
+        """Return the node's name."""
+
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class NodeEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One event of the node."""
 
     at: WallNs
+    """Last time."""
+    first_at: WallNs = WallNs(0)
+    """0 stands for `at`."""
     type: str = "Warning"
     reason: str
     message: str
@@ -29,7 +52,8 @@ def with_node_event(
     if same is None:
         return (*known, fact)[-KEPT:]
     others = tuple(one for one in known if one is not same)
-    return (*others, msgspec.structs.replace(fact, count=same.count + 1))[-KEPT:]
+    counted = msgspec.structs.replace(fact, first_at=same.first_at or same.at, count=same.count + 1)
+    return (*others, counted)[-KEPT:]
 
 
 def node_events_to_log(before: tuple[NodeEvent, ...], after: tuple[NodeEvent, ...]) -> tuple[NodeEvent, ...]:
@@ -43,8 +67,10 @@ def node_event_rows(facts: tuple[NodeEvent, ...], node_name: str) -> tuple[Event
     return tuple(
         EventRow(
             at=one.at,
+            first_at=one.first_at,
             namespace="",
             pod=f"node/{node_name}",
+            host=node_name,
             type=one.type,
             reason=one.reason,
             message=one.message,
@@ -52,3 +78,15 @@ def node_event_rows(facts: tuple[NodeEvent, ...], node_name: str) -> tuple[Event
         )
         for one in facts
     )
+
+
+def with_node_events_sent(
+    decision: Decision[S], before: HasNodeEvents, after: HasNodeEvents, followers: Iterable[Path]
+) -> Decision[S]:
+    """Return the decision from one state to another with messages that bring its new events to those who follow them."""
+    if before.node_events is after.node_events:
+        return decision
+    known = set(before.node_events)
+    rows = node_event_rows(tuple(one for one in after.node_events if one not in known), after.node_name)
+    tells = (Tell(to=path, message=EventRecorded(event=row)) for path in followers for row in rows)
+    return msgspec.structs.replace(decision, actions=(*decision.actions, *tells))

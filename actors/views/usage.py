@@ -5,6 +5,10 @@ from typing import Protocol
 
 import msgspec
 
+from actors.apievents.report import families as event_families
+from actors.apievents.state import ApiEventState
+from actors.apistatus.report import families as status_families
+from actors.apistatus.state import ApiStatusState
 from actors.eviction.state import EvictionState
 from actors.oom.state import OomState
 from actors.supervisor.state import SupervisorState
@@ -77,7 +81,11 @@ class UsageView:
         told = self._system.committed(paths.OOM)
         watcher = told if isinstance(told, OomState) else OomState()
         entries = supervisor.entries if isinstance(supervisor, SupervisorState) else {}
+        writer = self._system.committed(paths.APISTATUS)
+        recorder = self._system.committed(paths.APIEVENTS)
         return [
+            *(status_families(writer) if isinstance(writer, ApiStatusState) else ()),
+            *(event_families(recorder) if isinstance(recorder, ApiEventState) else ()),
             *metrics.disk_families(reader.usage),
             *metrics.eviction_families(evictor.evicted.counts, evictor.pressure.conditions),
             *metrics.oom_families(reader.listed, watcher.oom_counts),

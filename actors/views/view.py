@@ -14,7 +14,6 @@ from actors.admission.state import AdmissionState
 from actors.cgroups.state import CgroupsState
 from actors.events.state import EventsState
 from actors.events.state import rows as event_rows
-from actors.events.wire import event_object
 from actors.eviction.explain import explain as explain_eviction
 from actors.eviction.state import EvictionState
 from actors.imagegc.state import ImageGCState
@@ -35,6 +34,7 @@ from actors.pod.status.history import status_named
 from actors.probes.explain import probe_rows
 from actors.probes.state import ProberState
 from actors.rules.container.instance import instances_of
+from actors.rules.eventobject import event_object
 from actors.rules.nodeevent import node_event_rows
 from actors.sources.api.state import ApiSourceState
 from actors.sources.api.state import rows as api_rows

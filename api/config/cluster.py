@@ -24,6 +24,12 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     status_max_images: int = 50
     """-1: all."""
     lease_duration_s: int = 40
+    event_qps: int = 50
+    """Events a second; 0: no limit."""
+    event_burst: int = 100
+    api_qps: int = 50
+    """Requests a second, without those of heartbeats; 0: no limit."""
+    api_burst: int = 100
 
     @property
     def primary_ip(self) -> str:

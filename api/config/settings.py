@@ -380,8 +380,8 @@ def seconds(text: str | None, path: str) -> float:
     return duration.parse_seconds(text or "0") or duration.parse_seconds(str(default_of(path)))
 
 
-def percent(value: int | None, path: str) -> int:
-    """Return a percentage; unset means the default, zero is zero."""
+def number(value: int | None, path: str) -> int:
+    """Return a number; unset means the default, zero is zero."""
     return int(str(default_of(path))) if value is None else value
 
 
@@ -435,10 +435,10 @@ def settings_of(
         runtime_request_timeout_s=seconds(config.runtime_request_timeout, "runtimeRequestTimeout"),
         pod_logs_dir=pod_logs_dir,
         log_max_size_bytes=size(config.container_log_max_size, "containerLogMaxSize"),
-        log_max_files=config.container_log_max_files or int(str(default_of("containerLogMaxFiles"))),
-        log_max_workers=config.container_log_max_workers or int(str(default_of("containerLogMaxWorkers"))),
+        log_max_files=config.container_log_max_files or number(None, "containerLogMaxFiles"),
+        log_max_workers=config.container_log_max_workers or number(None, "containerLogMaxWorkers"),
         log_monitor_s=seconds(config.container_log_monitor_interval, "containerLogMonitorInterval"),
-        max_pods=config.max_pods or int(str(default_of("maxPods"))),
+        max_pods=config.max_pods or number(None, "maxPods"),
         pods_per_core=config.pods_per_core or 0,
         system_reserved=reserved_of(config.system_reserved),
         kube_reserved=reserved_of(config.kube_reserved),
@@ -449,9 +449,7 @@ def settings_of(
         taints=taints if flags.register_with_taints is not None else taints_of(config),
         max_container_backoff_s=seconds(back_off, "crashLoopBackOff.maxContainerRestartPeriod"),
         healthz_address=config.healthz_bind_address or str(default_of("healthzBindAddress")),
-        healthz_port=int(str(default_of("healthzPort")))
-        if config.healthz_port is None
-        else config.healthz_port,
+        healthz_port=number(None, "healthzPort") if config.healthz_port is None else config.healthz_port,
         fail_cgroup_v1=bool(config.fail_cgroup_v1),
         log_format=logging.format or str(default_of("logging.format")),
         verbosity=logging.verbosity or 0,
@@ -472,15 +470,15 @@ def settings_of(
         limited_swap=bool(config.memory_swap and config.memory_swap.swap_behavior == "LimitedSwap"),
         allow_host_image=flags.allow_host_image,
         take_over=flags.take_over,
-        image_gc_high_percent=percent(config.image_gc_high_threshold_percent, "imageGCHighThresholdPercent"),
-        image_gc_low_percent=percent(config.image_gc_low_threshold_percent, "imageGCLowThresholdPercent"),
+        image_gc_high_percent=number(config.image_gc_high_threshold_percent, "imageGCHighThresholdPercent"),
+        image_gc_low_percent=number(config.image_gc_low_threshold_percent, "imageGCLowThresholdPercent"),
         image_min_gc_age_s=seconds(config.image_minimum_gc_age, "imageMinimumGCAge"),
         image_max_gc_age_s=seconds(config.image_maximum_gc_age, "imageMaximumGCAge"),
         image_pulls_at_once=pulls_at_once(config),
-        registry_pull_qps=int(str(default_of("registryPullQPS")))
+        registry_pull_qps=number(None, "registryPullQPS")
         if config.registry_pull_qps is None
         else config.registry_pull_qps,
-        registry_burst=config.registry_burst or int(str(default_of("registryBurst"))),
+        registry_burst=config.registry_burst or number(None, "registryBurst"),
         sandbox_image=flags.sandbox_image or "",
     )
     return settings, tuple(problems)
@@ -496,7 +494,6 @@ def cluster_of(
         # As in a kubelet: who only says how often the status is computed means how often it is reported.
         report_s = update_s
     register = config.register_node is not False if flags.register_node is None else flags.register_node
-    max_images = config.node_status_max_images
     duration_s = config.node_lease_duration_seconds
     return ClusterSettings(
         kubeconfig=absolute(flags.kubeconfig, machine) if flags.kubeconfig else "",
@@ -507,8 +504,12 @@ def cluster_of(
         controller_attach=config.enable_controller_attach_detach is not False,
         status_update_s=update_s,
         status_report_s=report_s,
-        status_max_images=int(str(default_of("nodeStatusMaxImages"))) if max_images is None else max_images,
-        lease_duration_s=duration_s or int(str(default_of("nodeLeaseDurationSeconds"))),
+        status_max_images=number(config.node_status_max_images, "nodeStatusMaxImages"),
+        lease_duration_s=duration_s or number(None, "nodeLeaseDurationSeconds"),
+        event_qps=number(config.event_record_qps, "eventRecordQPS"),
+        event_burst=config.event_burst or number(None, "eventBurst"),
+        api_qps=number(config.kube_api_qps, "kubeAPIQPS"),
+        api_burst=config.kube_api_burst or number(None, "kubeAPIBurst"),
     )
 
 

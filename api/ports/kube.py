@@ -59,6 +59,8 @@ class KubeCall(HostCall, frozen=True, kw_only=True):
     path: ObjectPath
     heartbeat: bool = False
     """On the connection of heartbeats, which no other request delays and no rate limits."""
+    own_rate: bool = False
+    """Sent at once: the rate of these requests is limited by who makes them."""
 
     def brief(self) -> str:
         """Return one line for traces."""

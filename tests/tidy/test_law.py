@@ -36,6 +36,7 @@ CALLED_BY_WORD = {"runtime/drivers/embedded/keeper/pod.py": "op_"}
 
 RECEIVERS = {
     "admission": ("actors/admission", "actors/rules/resources"),
+    "apievents": ("actors/apievents", "actors/rules"),
     "apistatus": ("actors/apistatus", "actors/mirrors"),
     "cgroups": ("actors/cgroups",),
     "events": ("actors/events",),

@@ -39,10 +39,13 @@ class ApiClient:
         self._waiting: deque[ApiExchange] = deque()
         self._late = 0
 
-    def send(self, exchange: ApiExchange, *, heartbeat: bool = False) -> None:
-        """Send an exchange: a heartbeat at once, others as the rate allows."""
+    def send(self, exchange: ApiExchange, *, heartbeat: bool = False, own_rate: bool = False) -> None:
+        """Send an exchange: a heartbeat and one of a rate of its own at once, others as the rate allows."""
         if heartbeat:
             self._heartbeats.send(exchange)
+            return
+        if own_rate or not self._qps:
+            self._main.send(exchange)
             return
         self._waiting.append(exchange)
         if len(self._waiting) == 1:
@@ -115,12 +118,13 @@ class ApiRequest:
         content_type: str = "",
         body: bytes = b"",
         heartbeat: bool = False,
+        own_rate: bool = False,
         deadline_s: float,
         limit_bytes: int,
     ) -> None:
         self._client, self._method, self._target, self._what = client, method, target, what
         self._content_type, self._body, self._heartbeat = content_type, body, heartbeat
-        self._deadline_s, self._limit_bytes = deadline_s, limit_bytes
+        self._own_rate, self._deadline_s, self._limit_bytes = own_rate, deadline_s, limit_bytes
         self._answered: Answered | None = answered
         self._exchange: ApiExchange | None = None
         self._status, self._headers = 0, dict[str, str]()
@@ -156,7 +160,7 @@ class ApiRequest:
             content_type=self._content_type,
             body=self._body,
         )
-        self._client.send(self._exchange, heartbeat=self._heartbeat)
+        self._client.send(self._exchange, heartbeat=self._heartbeat, own_rate=self._own_rate)
 
     def _head(self, status: int, headers: Mapping[str, str]) -> None:
         self._status, self._headers = status, dict(headers)

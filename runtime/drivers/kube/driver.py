@@ -44,7 +44,10 @@ Log = Callable[[str], None]
 
 
 class KubeDriver:
-    """One API server. `find` blocks until it is known where that is and who we are; `problem` is called with what is left out."""
+    """One API server. `find` blocks until it is known where that is and who we are; `problem` is called with what is left out.
+
+    `qps`: requests a second, 0 for no limit.
+    """
 
     name = "kube"
 
@@ -103,6 +106,7 @@ class KubeDriver:
             content_type=content_type,
             body=body,
             heartbeat=call.heartbeat,
+            own_rate=call.own_rate,
             deadline_s=deadline_s * IN_TIME,
             limit_bytes=OBJECT_LIMIT_BYTES,
         )

@@ -6,7 +6,7 @@ from runtime.drivers.memory.kubemerge import Object
 
 LEASE_NAMESPACE = "kube-node-lease"
 MIRROR = "kubernetes.io/config.mirror"
-NOT_FOR_NODES = {("nodes", "delete"), ("pods", "update")}
+NOT_FOR_NODES = {("nodes", "delete"), ("pods", "update"), ("events", "get"), ("events", "delete")}
 """Resource and verb that the role of nodes does not have."""
 FREE_LABELS = (
     "beta.kubernetes.io/arch", "beta.kubernetes.io/instance-type", "beta.kubernetes.io/os",

@@ -16,7 +16,12 @@ from runtime.drivers.memory.kuberule import require_own, require_role, section
 from runtime.drivers.memory.kubeshape import settled
 
 ADMIN = ""
-KINDS = {"nodes": (CORE, "Node"), "pods": (CORE, "Pod"), "leases": (LEASES, "Lease")}
+KINDS = {
+    "nodes": (CORE, "Node"),
+    "pods": (CORE, "Pod"),
+    "leases": (LEASES, "Lease"),
+    "events": (CORE, "Event"),
+}
 STATUS = "status"
 GRACE_S = 30
 STAMP = "%Y-%m-%dT%H:%M:%SZ"

@@ -9,6 +9,12 @@ def settled(plural: str, body: Object) -> Object:
     """Return an object with the fields that follow from others. Raises `RejectedError` where they contradict."""
     status = section(body, "status")
     match plural:
+        case "events":
+            namespace, about = section(body, "metadata").get("namespace"), section(body, "involvedObject")
+            if about.get("namespace", "default") != namespace:
+                why = f"involvedObject.namespace: Invalid value: {about.get('namespace')!r}: does not match event.namespace"
+                raise RejectedError(why, reason="Invalid")
+            return body
         case "nodes":
             needs = status.get("capacity") and not status.get("allocatable")
             return {**body, "status": {**status, **({"allocatable": status["capacity"]} if needs else {})}}

@@ -57,6 +57,11 @@ class Member(Agent):
     def shown(self, name):
         return self.admin.read(ObjectPath(plural="pods", namespace="default", name=name))
 
+    def events(self, about):
+        """Return the events of a pod or of the node by their reasons, the last one of each."""
+        found = self.admin.read(ObjectPath(plural="events", namespace="default"))["items"]
+        return {one["reason"]: one for one in found if one["involvedObject"]["name"] == about}
+
     def phase(self, name):
         pod = self.shown(name)
         return pod["status"].get("phase") if pod else "absent"
@@ -115,6 +120,28 @@ def test_a_pod_of_the_api_runs_is_reported_and_goes_in_its_grace(member):
     member.delete("web")
     until(lambda: member.phase("web") == "absent", "it is gone", 20.0, member._scene)
     until(lambda: not member.pod_keepers(), "nothing of it runs", 10.0)
+
+
+def test_events_of_pods_and_of_the_node_are_on_the_server_and_counted(member):
+    member.start()
+    member.create("crash", "exit 3")
+    reasons = {"Started", "Exited", "BackOff"}
+    until(lambda: reasons <= set(member.events("crash")), "its events are there", 30.0, member._scene)
+    until(lambda: member.events("crash")["BackOff"]["count"] > 1, "one is counted", 30.0, member._scene)
+    started = member.events("crash")["Started"]
+    assert started["involvedObject"]["fieldPath"] == "spec.containers{main}"
+    assert started["involvedObject"]["uid"] == member.shown("crash")["metadata"]["uid"]
+    assert started["source"] == {"component": "kubelet", "host": NODE}
+    until(lambda: "NodeReady" in member.events(NODE), "the node's are there", 20.0)
+    assert "Starting" in member.events(NODE)
+    names = member.events("crash")["BackOff"]["metadata"]["name"]
+    member.kill9()
+    member.start()
+    before = member.events("crash")["BackOff"]["count"]
+    until(
+        lambda: member.events("crash")["BackOff"]["count"] > before, "it is counted on", 60.0, member._scene
+    )
+    assert member.events("crash")["BackOff"]["metadata"]["name"] == names
 
 
 def test_a_pod_that_ends_is_reported_and_never_started_again(member):

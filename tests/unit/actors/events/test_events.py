@@ -1,16 +1,19 @@
 """Pages of events: what is counted, combined, kept, written and forgotten."""
 
 import itertools
+import re
 
 import msgspec
 import pytest
 
 from actors.events.core import CLAIM_S, KEEP_S, WRITE_S, begin, decide, unwritten
-from actors.events.record import COMBINED, SIMILAR_LIMIT
+from actors.events.record import SIMILAR_LIMIT
 from actors.events.state import EVENT_LIMIT, RECORD_LIMIT, EventsState, PodEvents, rows
-from actors.events.wire import event_object
+from actors.rules.eventobject import COMBINED, event_object
+from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Uid
+from api.lifecycle import Start, Tell
 from api.messages.events import EventSeen, KeepEvents, LedgerDamaged, ReleaseEvents
 from api.messages.kernel import Alarm, Outcome
 from api.ports.ledger import Forget, RecallAll, RecalledAll, Remember, not_ours
@@ -37,7 +40,8 @@ def seen(message="Container started", at=0.0, uid=U1, reason="Started", times=1,
 class Recorder:
     """A recorder that is told messages, with a ledger that answers when the test says so."""
 
-    def __init__(self, *, entries=(), recall=True):
+    def __init__(self, *, entries=(), recall=True, followers=()):
+        self.followers, self.sent = followers, []
         self.ops = itertools.count(1)
         self.calls = []
         self.wake_at = None
@@ -48,11 +52,12 @@ class Recorder:
 
     def take(self, decision):
         self.state, self.wake_at = decision.state, decision.wake_at
-        self.calls += [(action.op, action.call) for action in decision.actions]
+        self.calls += [(one.op, one.call) for one in decision.actions if isinstance(one, Start)]
+        self.sent += [(one.to, one.message) for one in decision.actions if isinstance(one, Tell)]
 
     def tell(self, message, now=0.0):
         wall = WALL + int(now * NS)
-        self.take(decide(self.state, message, now, wall, lambda: next(self.ops)))
+        self.take(decide(self.state, message, now, wall, lambda: next(self.ops), self.followers))
 
     def look(self, now):
         self.tell(Alarm(at=now), now)
@@ -258,7 +263,7 @@ def test_an_event_is_shown_as_kubernetes_writes_it():
     recorder = Recorder()
     recorder.tell(seen(path="spec.containers{a}", times=2))
     event = event_object(rows(recorder.state)[0])
-    assert event.metadata.name == f"web-u1.{WALL:x}"
+    assert re.fullmatch(r"web-u1\.[0-9a-f]{16}", event.metadata.name)
     assert (event.metadata.namespace, event.count, event.type) == ("default", 2, "Normal")
     about = event.involved_object
     assert (about.kind, about.name, about.uid, about.field_path) == (
@@ -269,3 +274,21 @@ def test_an_event_is_shown_as_kubernetes_writes_it():
     )
     assert (event.source.component, event.source.host) == ("kubelet", "n1")
     assert event.first_timestamp == "2023-11-14T22:13:20Z"
+
+
+def test_each_event_goes_to_the_followers_as_it_is_counted():
+    recorder = Recorder(followers=(paths.APIEVENTS,))
+    for at in (0.0, 5.0):
+        recorder.tell(seen(path="spec.containers{a}", times=2), at)
+    assert [(to, message.event.count) for to, message in recorder.sent] == [
+        (paths.APIEVENTS, 2),
+        (paths.APIEVENTS, 4),
+    ]
+    assert recorder.sent[-1][1].event == rows(recorder.state)[0]
+
+
+def test_a_damaged_ledger_goes_to_the_followers_as_an_event_of_the_node():
+    recorder = Recorder(followers=(paths.APIEVENTS,))
+    recorder.tell(LedgerDamaged(section="somewhere", whys=("one is lost",)))
+    [(_, message)] = recorder.sent
+    assert (message.event.pod, message.event.reason) == ("node/n1", "LedgerDamaged")

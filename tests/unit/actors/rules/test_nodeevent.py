@@ -1,6 +1,10 @@
 """Facts about the node."""
 
-from actors.rules.nodeevent import KEPT, NodeEvent, node_event_rows, with_node_event
+import msgspec
+
+from actors.rules.nodeevent import KEPT, NodeEvent, node_event_rows, with_node_event, with_node_events_sent
+from api import paths
+from api.lifecycle import Decision
 
 
 def fact(reason="Short", message="of memory", at=1):
@@ -28,3 +32,23 @@ def test_only_the_last_facts_are_kept():
 def test_a_fact_is_an_event_of_the_node():
     [row] = node_event_rows((fact(),), "n1")
     assert (row.pod, row.namespace, row.type, row.reason, row.count) == ("node/n1", "", "Warning", "Short", 1)
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """The state of an actor with events of the node."""
+
+    node_events: tuple = ()
+    node_name: str = "n1"
+
+
+def test_new_and_counted_facts_go_to_the_followers_of_the_node_s_events():
+    first, more = with_node_event((), fact()), fact(message="of disk", at=2)
+    before, after = Noted(first), Noted(with_node_event(with_node_event(first, fact(at=9)), more))
+    decision = with_node_events_sent(Decision(state=after), before, after, (paths.APIEVENTS,))
+    assert [(one.to, one.message.event.at, one.message.event.count) for one in decision.actions] == [
+        (paths.APIEVENTS, 9, 2),
+        (paths.APIEVENTS, 2, 1),
+    ]
+    assert decision.actions[0].message.event.first_at == 1
+    assert with_node_events_sent(Decision(state=after), after, after, (paths.APIEVENTS,)).actions == ()
+    assert with_node_events_sent(Decision(state=after), before, after, ()).actions == ()
