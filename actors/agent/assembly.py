@@ -13,7 +13,7 @@ import msgspec
 
 from actors.admission.actor import AdmissionManager
 from actors.admission.state import AdmissionState
-from actors.agent.cluster import ClusterParts, assemble_events, assemble_node, assemble_pods
+from actors.agent.cluster import KUBE, ClusterParts, assemble_events, assemble_node, assemble_pods
 from actors.cgroups.actor import CgroupManager
 from actors.cgroups.state import CgroupsState
 from actors.events.actor import EventRecorder
@@ -272,6 +272,8 @@ def pod_spec(
     )
     state = PodState(uid=uid, settings=own, node=node)
     mine = pick(ports, "runtime", "ledger", "podfiles", "cgroups", "volumes", "net")
+    if parts.cluster is not None:
+        mine = {**mine, KUBE: parts.cluster.kube}
     return PodActor.options(name=uid, max_restarts=5).bind(state, mine, blank_as_of)
 
 

@@ -21,7 +21,7 @@ STEPS = ("Pulled", "Created")
 
 
 class PodActor(CoreActor[PodMessage]):
-    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``cgroups``, ``volumes``, ``net``."""
+    """The life of one pod; ports: ``runtime``, ``ledger``, ``podfiles``, ``cgroups``, ``volumes``, ``net``, in a cluster ``kube``."""
 
     def __init__(
         self,

@@ -136,8 +136,9 @@ def absorb(  # noqa: C901  # one case per message
         case ProbeChanged():
             return absorb_probe(state, message, wall)
         case Alarm():
-            # Retry an invalid configuration with the node's files as they are now.
-            return change_setup(state, files=None) if state.setup.files is not None else state
+            # Retry an invalid configuration with the node's files and the cluster's Services as they are now.
+            read = state.setup.files is not None or state.setup.services is not None
+            return change_setup(state, files=None, services=None) if read else state
         case Restarted() | ChildDied() | Heard() | StreamEnded() | None:
             return state
         case _:

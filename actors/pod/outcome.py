@@ -59,6 +59,7 @@ from api.kube.objects.podstatus import PodStatus
 from api.messages.kernel import Outcome
 from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, RemovePodCgroup
 from api.ports.images import IMAGE_MISSING
+from api.ports.kube import ReadRuntimeClass, ReadServices, RuntimeClassRead, ServicesRead
 from api.ports.ledger import Forget, Recall, Recalled, Remember, not_ours
 from api.ports.logs import LinkContainerLog, RemoveContainerLogs
 from api.ports.node import NodeFiles
@@ -98,13 +99,24 @@ REWRITE_S = 10.0
 REFUSED_RETRY = RetryPolicy(base_s=10.0, limit_s=300.0)
 """Of a call that the runtime refused: a change of what it refuses takes its time."""
 
-UNCHANGING_CALLS = (InspectPod, Recall, Remember, ReadNodeFiles, ReadEnding, LinkContainerLog)
+UNCHANGING_CALLS = (
+    InspectPod,
+    Recall,
+    Remember,
+    ReadNodeFiles,
+    ReadServices,
+    ReadRuntimeClass,
+    ReadEnding,
+    LinkContainerLog,
+)
 """Calls that change nothing of the pod: their success does not end a back-off after a failed change."""
 
 STARTING = (
     MakePodFolders,
     EnsurePodCgroup,
     ReadNodeFiles,
+    ReadServices,
+    ReadRuntimeClass,
     PrepareContainer,
     PrepareVolume,
     PrepareSubPath,
@@ -114,13 +126,26 @@ STARTING = (
 )
 """Calls that only a pod that should run makes."""
 
-ON_CONTAINER = (PrepareContainer, PrepareSubPath, CreateContainer, StartContainer, RemoveContainer)
+ON_CONTAINER = (
+    ReadServices,
+    PrepareContainer,
+    PrepareSubPath,
+    CreateContainer,
+    StartContainer,
+    RemoveContainer,
+)
 """Calls whose failure delays their container only."""
 
 FAILED_STEP: dict[type[msgspec.Struct], tuple[str, str, str]] = {
     # Call -> waiting reason, event reason, event text before the error.
     RunSandbox: ("FailedCreatePodSandBox", "FailedCreatePodSandBox", "Failed to create pod sandbox: "),
     CreateContainer: ("CreateContainerError", "Failed", "Error: "),
+    ReadServices: ("CreateContainerConfigError", "Failed", "Error: "),
+    ReadRuntimeClass: (
+        "FailedCreatePodSandBox",
+        "FailedCreatePodSandBox",
+        "Failed to create pod sandbox: failed to get RuntimeClass: ",
+    ),
     StartContainer: ("RunContainerError", "Failed", "Error: "),
     StopContainer: ("KillContainerError", "FailedKillPod", "error killing pod: "),
     StopSandbox: ("KillPodSandboxError", "FailedKillPod", "error killing pod: "),
@@ -174,6 +199,10 @@ def host_answered(  # noqa: C901  # one case per call
             return change_setup(state, folders=True)
         case ReadNodeFiles() if isinstance(result, NodeFiles):
             return change_setup(state, files=result)
+        case ReadServices() if isinstance(result, ServicesRead):
+            return change_setup(state, services=result.services)
+        case ReadRuntimeClass() if isinstance(result, RuntimeClassRead):
+            return change_setup(state, handler=result.handler)
         case PrepareContainer(container=name, attempt=attempt):
             return with_container(state, name, replace(state.container(name), prepared=attempt))
         case ReadEnding() if isinstance(result, TerminationMessage):
@@ -264,7 +293,7 @@ def runtime_answered(  # noqa: C901  # one case per call
         case CreateContainer():
             # The next instance gets its own files, and the node's may have changed by then.
             record = replace(state.container(name), prepared=None, bound=())
-            state = with_container(change_setup(state, files=None), name, record)
+            state = with_container(change_setup(state, files=None, services=None), name, record)
             return with_event(state, wall, "Normal", "Created", "Container created", name)
         case UpdateContainer() as update:
             return after_update(state, update)
@@ -273,7 +302,7 @@ def runtime_answered(  # noqa: C901  # one case per call
         case RunSandbox(spec=SandboxSpec(attempt=attempt)):
             return made_sandbox(state, wall, again=attempt > 0)
         case StopSandbox(sandbox_id=stopped):
-            return stopped_sandbox(state, stopped)
+            return stopped_sandbox(change_setup(state, handler=None), stopped)
         case RemoveContainer(container_id=removed):
             if newest is not None and newest.id == removed and newest.state is RuntimeContainerState.CREATED:
                 state = replace(state, base=never_started(state.base, removed))

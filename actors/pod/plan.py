@@ -50,6 +50,7 @@ from actors.pod.life.stage import (
     refusal,
     remember,
     runtime_call,
+    runtime_class_read,
     sandbox_stops,
     stop,
 )
@@ -242,7 +243,11 @@ def renew_sandbox(situation: Situation) -> Stage | None:
         return outdated
     if state.node.confined and state.setup.files is None:
         return Stage(calls=(node_files(state),), why="reading the node's resolv.conf")
-    spec = sandbox_spec(pod, verdict.attempt, state.facts, state.setup.files or NodeFiles())
+    looking = runtime_class_read(state)
+    if looking is not None:
+        return looking
+    files, lookups = state.setup.files or NodeFiles(), state.setup.lookups
+    spec = sandbox_spec(pod, verdict.attempt, state.facts, files, lookups=lookups)
     if isinstance(spec, ConfigProblem):
         return Stage(
             why=f"waiting for a valid configuration of its sandbox: {spec.message}",

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actors.pod.hookrecord import HookRecords, HookRun
+from actors.pod.spec.lookup import Lookups
 from actors.pod.spec.mount import SubPath
 from actors.rules.container.backoff import Backoff
 from actors.rules.container.instance import instances_of
@@ -25,6 +26,7 @@ from api.messages.probes import ProbeTarget
 from api.messages.supervisor import PodLife
 from api.ports.cgroups import CgroupLimits
 from api.ports.confinement import Resources
+from api.ports.kube import ClusterService
 from api.ports.node import NodeFacts, NodeFiles
 from api.ports.runtime import RuntimePod
 from api.ports.volumes import VolumePlan
@@ -322,6 +324,10 @@ class NodeSetup(msgspec.Struct, frozen=True, kw_only=True):
 
     files: NodeFiles | None = None
     """The node's files as last read; None when they must be read again."""
+    services: tuple[ClusterService, ...] | None = None
+    """Of the cluster, as last read; None when they must be read again."""
+    handler: str | None = None
+    """Of the pod's RuntimeClass, as last read."""
     folders: bool = False
     grouped: str = ""
     """The pod's cgroup, once it exists."""
@@ -330,6 +336,11 @@ class NodeSetup(msgspec.Struct, frozen=True, kw_only=True):
     granted_to: Pod | None = None
     """The desired pod that these limits are for."""
     volumes: tuple[ReadyVolume, ...] = ()
+
+    @property
+    def lookups(self) -> Lookups:
+        """Return what was read of the cluster."""
+        return Lookups(services=self.services or (), handler=self.handler)
 
 
 class PodCalls(msgspec.Struct, frozen=True, kw_only=True):

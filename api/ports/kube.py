@@ -110,6 +110,62 @@ class KubeObject(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         return f"KubeObject({len(self.body)} bytes)"
 
 
+class ReadServices(HostCall, frozen=True, kw_only=True):
+    """The Services that a pod of this namespace may see -> ServicesRead.
+
+    Answered from memory: the driver lists and watches them from the first read on. ``Unavailable`` until they were listed.
+    """
+
+    namespace: str
+    at_once: bool = False
+    """Do not wait for the first list: none are as good as those that are not known yet."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReadServices {self.namespace}"
+
+
+class ServicePort(msgspec.Struct, frozen=True, kw_only=True):
+    """A port of a Service."""
+
+    name: str = ""
+    port: int
+    protocol: str = ""
+    """Empty: TCP."""
+
+
+class ClusterService(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a Service a pod may see."""
+
+    namespace: str
+    name: str
+    cluster_ip: str = ""
+    """``None`` or empty for one without an address of its own."""
+    ports: tuple[ServicePort, ...] = ()
+
+
+class ServicesRead(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """The Services of a namespace and that of the API server, ascending by namespace and name."""
+
+    services: tuple[ClusterService, ...] = ()
+
+
+class ReadRuntimeClass(HostCall, frozen=True, kw_only=True):
+    """A RuntimeClass -> RuntimeClassRead, from memory as Services; ``NotFound`` where there is none."""
+
+    name: str
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"ReadRuntimeClass {self.name}"
+
+
+class RuntimeClassRead(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What a RuntimeClass stands for."""
+
+    handler: str
+
+
 class ApiPodsListed(Message, frozen=True, kw_only=True):
     """An item of ``kube.pods``: all pods that are bound to this node, ascending by namespace and name.
 

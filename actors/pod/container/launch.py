@@ -15,6 +15,8 @@ from actors.pod.life.stage import (
     node_files,
     remember,
     runtime_call,
+    runtime_class_read,
+    services_read,
     stop,
 )
 from actors.pod.life.volume import bind_parts, bound_parts, ready_paths
@@ -80,6 +82,9 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     name, node, sandbox_id = container.name, state.facts, situation.sandbox.current_id
     shown = state.observed.sandboxes if state.observed is not None else ()
     ips = next((box.ips for box in shown if box.id == sandbox_id), ())
+    looking = services_read(state, name) or runtime_class_read(state)
+    if looking is not None:
+        return looking
     if node.confined and state.setup.files is None:
         return Stage(calls=(node_files(state),), why="reading the node's resolv.conf and hosts file")
     if node.confined and state.container(name).prepared != want.attempt:
@@ -104,6 +109,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
         want.attempt,
         node,
         image=image,
+        lookups=state.setup.lookups,
         ips=ips,
         target_id=target_id(state, container),
         volumes=ready_paths(state),
@@ -112,7 +118,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     if isinstance(spec, ConfigProblem):
         return refused(name, spec, now)
     attempt = next((box.attempt for box in shown if box.id == sandbox_id), 0)
-    sandbox = sandbox_spec(pod, attempt, node, state.setup.files or NodeFiles())
+    sandbox = sandbox_spec(pod, attempt, node, state.setup.files or NodeFiles(), lookups=state.setup.lookups)
     if isinstance(sandbox, ConfigProblem):
         return refused(name, sandbox, now)
     create = CreateContainer(

@@ -21,9 +21,11 @@ from actors.rules.container.backoff import Backoff, backoff_key, counted, wait_s
 from actors.rules.container.instance import instances_of
 from actors.rules.container.loglink import link_name
 from actors.rules.container.role import in_order
+from actors.rules.resources.request import is_static
 from api.duration import write
 from api.ids import Instant, WallNs
 from api.kube.objects import pod as v1
+from api.ports.kube import ReadRuntimeClass, ReadServices
 from api.ports.ledger import Remember
 from api.ports.logs import RemoveContainerLogs
 from api.ports.podfiles import ReadNodeFiles
@@ -151,6 +153,30 @@ def host_call(port: str, call: msgspec.Struct) -> PortCall:
 def node_files(state: PodState) -> PortCall:
     """Return the call that reads the node's resolv.conf and hosts file."""
     return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
+
+
+def services_read(state: PodState, container: str) -> Stage | None:
+    """Return the stage that reads the cluster's Services for a container's environment, None where they are known.
+
+    A static pod does not wait for them: it may be the API server itself.
+    """
+    if state.node.standalone or state.setup.services is not None:
+        return None
+    pod = state.desired
+    assert pod is not None
+    call = ReadServices(namespace=pod.metadata.namespace, at_once=is_static(pod))
+    asked = PortCall(port="kube", call=call, deadline_s=HOST_DEADLINE_S, container=container)
+    return Stage(calls=(asked,), why="reading the Services of the cluster")
+
+
+def runtime_class_read(state: PodState) -> Stage | None:
+    """Return the stage that looks up the handler of the pod's RuntimeClass, None where it is known."""
+    name = state.desired.spec.runtime_class_name if state.desired is not None else ""
+    if not name or state.node.standalone or state.setup.handler is not None:
+        return None
+    return Stage(
+        calls=(host_call("kube", ReadRuntimeClass(name=name)),), why=f"reading the RuntimeClass {name}"
+    )
 
 
 def stop(state: PodState, container: RuntimeContainer, grace_s: int) -> PortCall:

@@ -82,7 +82,9 @@ def bind_parts(
     """Return the calls that prepare the subPaths that a container mounts and that are not prepared for it yet."""
     if not pod.spec.volumes:
         return ()
-    calls = container_sub_paths(pod, container, attempt, state.facts, ips, ready_paths(state))
+    calls = container_sub_paths(
+        pod, container, attempt, state.facts, ips, ready_paths(state), state.setup.lookups
+    )
     if isinstance(calls, ConfigProblem):
         return calls
     bound = {part.index for part in bound_parts(state, container.name, attempt)}

@@ -22,6 +22,7 @@ from actors.pod.spec.identity import (
     sandbox_annotations,
     sandbox_labels,
 )
+from actors.pod.spec.lookup import NO_LOOKUPS, Lookups
 from actors.pod.spec.mount import (
     SubPath,
     VolumePath,
@@ -63,6 +64,7 @@ def sandbox_spec(
     node: NodeFacts,
     files: NodeFiles = NO_FILES,
     *,
+    lookups: Lookups = NO_LOOKUPS,
     users: tuple[IdMapping, ...] = (),
     volume_groups: tuple[int, ...] = (),
 ) -> SandboxSpec | ConfigProblem:
@@ -85,7 +87,7 @@ def sandbox_spec(
     if not node.confined:
         return plain
     try:
-        return confined_sandbox(plain, pod, node, files, users, volume_groups)
+        return confined_sandbox(plain, pod, node, files, lookups, users, volume_groups)
     except Unfit as unfit:
         return at_sandbox(unfit.problem)
 
@@ -102,11 +104,12 @@ def confined_sandbox(
     pod: Pod,
     node: NodeFacts,
     files: NodeFiles,
+    lookups: Lookups,
     users: tuple[IdMapping, ...],
     volume_groups: tuple[int, ...],
 ) -> SandboxSpec:
     """Return the sandbox with everything that confines it. Raises `Unfit`."""
-    handler = runtime_handler(pod, node)
+    handler = runtime_handler(pod, lookups)
     check_apparmor(pod, node)
     check_users(pod, node, users, handler)
     context = pod.spec.security_context or PodSecurityContext()
@@ -145,6 +148,7 @@ def container_spec(
     node: NodeFacts,
     *,
     image: RunImage | None = None,
+    lookups: Lookups = NO_LOOKUPS,
     ips: tuple[str, ...] = (),
     target_id: str = "",
     users: tuple[IdMapping, ...] = (),
@@ -159,7 +163,7 @@ def container_spec(
     subPaths of this container.
     """
     try:
-        env = environment(container, pod, node, ips)
+        env = environment(container, pod, node, ips, lookups.services)
         who = run_as(pod, container, image)
         values = {variable.name: variable.value for variable in env}
         plain = ContainerSpec(
@@ -182,7 +186,7 @@ def container_spec(
             own = volume_mounts(container, node, volumes, sub_paths, "")
             return msgspec.structs.replace(plain, mounts=own)
         return confined_container(
-            plain, pod, container, node, ips, target_id, users, volumes, sub_paths, volume_groups
+            plain, pod, container, node, lookups, ips, target_id, users, volumes, sub_paths, volume_groups
         )
     except Unfit as unfit:
         return unfit.problem
@@ -193,6 +197,7 @@ def confined_container(
     pod: Pod,
     container: Container | EphemeralContainer,
     node: NodeFacts,
+    lookups: Lookups,
     ips: tuple[str, ...],
     target_id: str,
     users: tuple[IdMapping, ...],
@@ -201,7 +206,7 @@ def confined_container(
     volume_groups: tuple[int, ...],
 ) -> ContainerSpec:
     """Return the container with everything that confines and equips it. Raises `Unfit`."""
-    handler = runtime_handler(pod, node)
+    handler = runtime_handler(pod, lookups)
     target = container.target_container_name if isinstance(container, EphemeralContainer) else ""
     if target and not target_id:
         refuse(f"unable to find target container {target}")
@@ -227,12 +232,14 @@ def container_sub_paths(
     node: NodeFacts,
     ips: tuple[str, ...],
     volumes: tuple[VolumePath, ...],
+    lookups: Lookups = NO_LOOKUPS,
 ) -> tuple[PrepareSubPath, ...] | ConfigProblem:
     """Return the calls that prepare the subPaths which `container_spec` mounts; they go before CreateContainer."""
     if not any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts):
         return ()
     try:
-        values = {variable.name: variable.value for variable in environment(container, pod, node, ips)}
+        env = environment(container, pod, node, ips, lookups.services)
+        values = {variable.name: variable.value for variable in env}
         return sub_path_calls(pod, container, attempt, values, volumes)
     except Unfit as unfit:
         return unfit.problem
@@ -275,14 +282,9 @@ def stop_signal(container: Container | EphemeralContainer, node: NodeFacts) -> s
     return signal
 
 
-def runtime_handler(pod: Pod, node: NodeFacts) -> str:
+def runtime_handler(pod: Pod, lookups: Lookups) -> str:
     """Return the runtime handler of the pod. Without an API server a RuntimeClass has the name of its handler."""
-    name = pod.spec.runtime_class_name
-    if name and not node.standalone:
-        refuse(
-            f'failed to get RuntimeClass "{name}": this agent does not support RuntimeClass objects', SANDBOX
-        )
-    return name
+    return pod.spec.runtime_class_name if lookups.handler is None else lookups.handler
 
 
 def sysctls(pod: Pod, node: NodeFacts) -> Pairs:

@@ -5,13 +5,16 @@ them is refused by `actors.pod.spec.support` before anything is created.
 """
 
 import re
+from collections.abc import Iterable
 
+from actors.pod.spec.lookup import service_variables
 from actors.pod.spec.problem import refuse
 from actors.pod.spec.resource import with_pod_limits
 from api.kube.objects.container import Container, EnvVarSource, EphemeralContainer
 from api.kube.objects.meta import ResourceFieldSelector
 from api.kube.objects.pod import Pod
 from api.kube.quantity import NANO, Amount, ceil_div, parse
+from api.ports.kube import ClusterService
 from api.ports.node import NodeFacts
 from api.ports.runtime import EnvironmentVariable
 
@@ -21,18 +24,25 @@ HUGE_PAGES = "hugepages-"
 
 
 def environment(
-    container: Container | EphemeralContainer, pod: Pod, node: NodeFacts, ips: tuple[str, ...]
+    container: Container | EphemeralContainer,
+    pod: Pod,
+    node: NodeFacts,
+    ips: tuple[str, ...],
+    services: Iterable[ClusterService] = (),
 ) -> tuple[EnvironmentVariable, ...]:
-    """Return the environment in definition order; a later variable may refer to earlier ones, the last of a name wins.
+    """Return the environment in definition order, then the Services' that it does not define itself.
 
-    `ips` are the pod's, as its sandbox shows them. Raises `Unfit` for what is no field of a pod.
+    A later variable may refer to earlier ones and to Services', the last of a name wins. `ips` are the pod's, as its sandbox
+    shows them. Raises `Unfit` for what is no field of a pod.
     """
     values: dict[str, str] = {}
+    linked = service_variables(pod, services)
     for variable in container.env:
         if variable.value_from is None:
-            values[variable.name] = expand(variable.value, values)
+            values[variable.name] = expand(variable.value, {**linked, **values} if linked else values)
         else:
             values[variable.name] = sourced(variable.value_from, container, pod, node, ips)
+    values |= {name: value for name, value in linked.items() if name not in values}
     return tuple(EnvironmentVariable(name, value) for name, value in values.items())
 
 

@@ -14,18 +14,31 @@ from api.messages import Message
 from api.ports.kube import (
     NODE,
     PODS,
+    ClusterService,
     CreateObject,
     DeleteObject,
     GetObject,
     KubeCall,
     KubeObject,
     PatchObject,
+    ReadRuntimeClass,
+    ReadServices,
     ReplaceObject,
+    RuntimeClassRead,
 )
 from api.ports.port import Done, Undo
 from runtime.drivers.kube.client import ApiClient, ApiRequest
+from runtime.drivers.kube.objectcache import ObjectCache
 from runtime.drivers.kube.reflector import Reflector
-from runtime.drivers.kube.store import ListedObject, NodeStore, PodStore, Store
+from runtime.drivers.kube.service import (
+    RUNTIME_CLASSES,
+    SERVICES,
+    handler_in,
+    runtime_class_read,
+    service_in,
+    services_read,
+)
+from runtime.drivers.kube.store import Key, ListedObject, NodeStore, PodStore, Store
 from runtime.net.kubeaccess import Access
 from runtime.net.loop import Loop, OnBug
 
@@ -70,7 +83,7 @@ class KubeDriver:
             self._loop,
             self._client,
             "pods",
-            f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}",
+            f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&",
             lambda: PodStore(self._own.has, problem),
         )
         self.node = KubeStream(
@@ -78,14 +91,46 @@ class KubeDriver:
             self._loop,
             self._client,
             f"the Node {node_name}",
-            f"/api/v1/nodes?fieldSelector=metadata.name%3D{node}",
+            f"/api/v1/nodes?fieldSelector=metadata.name%3D{node}&",
             NodeStore,
         )
+        self._services = ObjectCache(self._client, "services", SERVICES, service_in, problem)
+        self._handlers = ObjectCache(self._client, "RuntimeClasses", RUNTIME_CLASSES, handler_in, problem)
 
     def begin(self, call: msgspec.Struct, deadline_s: float, done: Done) -> Undo:
         """Start a call."""
-        if not isinstance(call, KubeCall):
-            raise TypeError(f"the port kube takes no {type(call).__name__}")
+        match call:
+            case ReadServices():
+                return self._submit(lambda: self._read_services(call, deadline_s * IN_TIME, done), done)
+            case ReadRuntimeClass():
+                return self._submit(lambda: self._read_class(call, deadline_s * IN_TIME, done), done)
+            case KubeCall():
+                return self._begin_request(call, deadline_s * IN_TIME, done)
+            case _:
+                raise TypeError(f"the port kube takes no {type(call).__name__}")
+
+    def _read_services(self, call: ReadServices, within_s: float, done: Done) -> None:
+        def answered(found: dict[Key, ClusterService] | None, failure: Failure | None) -> None:
+            done(services_read(found, call.namespace) if found is not None else None, failure)
+
+        self._services.read(answered, within_s, at_once=call.at_once)
+
+    def _read_class(self, call: ReadRuntimeClass, within_s: float, done: Done) -> None:
+        def answered(found: dict[Key, str] | None, failure: Failure | None) -> None:
+            read = runtime_class_read(found, call) if found is not None else failure
+            if isinstance(read, RuntimeClassRead):
+                done(read, None)
+            else:
+                done(None, read)
+
+        self._handlers.read(answered, within_s)
+
+    def _submit(self, work: Callable[[], None], done: Done) -> Undo:
+        if not self._loop.submit(work):
+            done(None, Failure(kind=FailureKind.CANCELLED, message="the agent is stopping"))
+        return lambda: None
+
+    def _begin_request(self, call: KubeCall, deadline_s: float, done: Done) -> Undo:
         method, content_type, body = request_of(call)
         counts = isinstance(call, PatchObject) and call.path.plural == "pods"
 
@@ -107,11 +152,10 @@ class KubeDriver:
             body=body,
             heartbeat=call.heartbeat,
             own_rate=call.own_rate,
-            deadline_s=deadline_s * IN_TIME,
+            deadline_s=deadline_s,
             limit_bytes=OBJECT_LIMIT_BYTES,
         )
-        if not self._loop.submit(request.start):
-            done(None, Failure(kind=FailureKind.CANCELLED, message="the agent is stopping"))
+        self._submit(request.start, done)
         return partial(submit, self._loop, request.cancel)
 
     def close(self) -> None:
@@ -119,6 +163,8 @@ class KubeDriver:
         over = threading.Event()
 
         def end() -> None:
+            self._services.close()
+            self._handlers.close()
             self._client.close()
             over.set()
 

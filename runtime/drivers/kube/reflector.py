@@ -80,7 +80,7 @@ class Reflector:
     def __init__(
         self, client: ApiClient, what: str, target: str, store: Store, push: Callable[[Message], None]
     ) -> None:
-        """Name the collection `what` in failures; `target` is its path with the selector."""
+        """Name the collection `what` in failures; `target` is its path with its selector, up to where more of the query may follow."""
         self._client, self._what, self._target = client, what, target
         self._store, self._push = store, push
         self._is_open = True
@@ -117,7 +117,7 @@ class Reflector:
             return
         if not more:
             self._objects, self._listed_bytes = [], 0
-        suffix = f"&limit={PAGE}" + (f"&continue={quote(more, safe='')}" if more else "")
+        suffix = f"limit={PAGE}" + (f"&continue={quote(more, safe='')}" if more else "")
         self._request = ApiRequest(
             self._client,
             method="GET",
@@ -174,7 +174,7 @@ class Reflector:
         self._since = time.monotonic()
         exchange = self._exchange = ApiExchange(
             "GET",
-            f"{self._target}&watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}"
+            f"{self._target}watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}"
             f"&resourceVersion={self._version}",
             head=self._head,
             data=self._data,

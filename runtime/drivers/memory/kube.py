@@ -25,11 +25,16 @@ from api.ports.kube import (
     KubeObject,
     ObjectPath,
     PatchObject,
+    ReadRuntimeClass,
+    ReadServices,
     ReplaceObject,
+    RuntimeClassRead,
+    ServicesRead,
     WatchChecked,
 )
 from api.ports.port import Undo
 from runtime.drivers.memory.kubemerge import Object
+from runtime.drivers.memory.kuberead import handler_of, services_of
 from runtime.drivers.memory.kubeserver import ADMIN, STATUS, Key, KubeServer
 from runtime.drivers.memory.stream import MemoryStream
 
@@ -70,10 +75,19 @@ class MemoryKube:
         self.node = LevelStream(NODE, lambda: self._opened(self._node_item))
         self.admin = MemoryAdmin(self)
 
-    def perform(self, call: msgspec.Struct, deadline_s: float) -> KubeObject:  # noqa: ARG002
+    def perform(self, call: msgspec.Struct, deadline_s: float) -> msgspec.Struct:  # noqa: ARG002
         """Carry out a call of the port; raises an `OperatingError`."""
-        if not isinstance(call, KubeCall):
-            raise TypeError(f"the port kube takes no {type(call).__name__}")
+        match call:
+            case ReadServices(namespace=namespace):
+                with self._lock:
+                    return ServicesRead(services=services_of(self._server, namespace))
+            case ReadRuntimeClass(name=name):
+                with self._lock:
+                    return RuntimeClassRead(handler=handler_of(self._server, name))
+            case KubeCall():
+                pass
+            case _:
+                raise TypeError(f"the port kube takes no {type(call).__name__}")
         if self._failure is not None:
             raise ERRORS[self._failure.kind](self._failure.message, reason=self._failure.reason)
         return self.request(self._node, call)

@@ -16,11 +16,14 @@ from runtime.drivers.memory.kuberule import require_own, require_role, section
 from runtime.drivers.memory.kubeshape import settled
 
 ADMIN = ""
+RUNTIME_CLASSES = "node.k8s.io/v1"
 KINDS = {
     "nodes": (CORE, "Node"),
     "pods": (CORE, "Pod"),
     "leases": (LEASES, "Lease"),
     "events": (CORE, "Event"),
+    "services": (CORE, "Service"),
+    "runtimeclasses": (RUNTIME_CLASSES, "RuntimeClass"),
 }
 STATUS = "status"
 GRACE_S = 30
@@ -63,9 +66,13 @@ class KubeServer:
         """Return an object, None when there is none."""
         return self._objects.get(key)
 
+    def all_of(self, plural: str) -> dict[Key, StoredObject]:
+        """Return the objects of a kind, by namespace and name."""
+        return {key: self._objects[key] for key in sorted(self._objects) if key[0] == plural}
+
     def pods_of(self, node: str) -> dict[Key, StoredObject]:
         """Return the pods that are bound to a node, by namespace and name."""
-        return {key: self._objects[key] for key in sorted(self._objects) if self._objects[key].node == node}
+        return {key: one for key, one in self.all_of("pods").items() if one.node == node}
 
     # ------------------------------------------------------------ requests
 

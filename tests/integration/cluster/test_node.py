@@ -132,8 +132,11 @@ def test_events_of_pods_and_of_the_node_are_on_the_server_and_counted(member):
     assert started["involvedObject"]["fieldPath"] == "spec.containers{main}"
     assert started["involvedObject"]["uid"] == member.shown("crash")["metadata"]["uid"]
     assert started["source"] == {"component": "kubelet", "host": NODE}
-    until(lambda: "NodeReady" in member.events(NODE), "the node's are there", 20.0)
-    assert "Starting" in member.events(NODE)
+    until(
+        lambda: {"Starting", "NodeHasSufficientMemory"} <= set(member.events(NODE)),
+        "the node's are there",
+        20.0,
+    )
     names = member.events("crash")["BackOff"]["metadata"]["name"]
     member.kill9()
     member.start()
@@ -142,6 +145,23 @@ def test_events_of_pods_and_of_the_node_are_on_the_server_and_counted(member):
         lambda: member.events("crash")["BackOff"]["count"] > before, "it is counted on", 60.0, member._scene
     )
     assert member.events("crash")["BackOff"]["metadata"]["name"] == names
+
+
+def test_services_are_in_the_environment_of_containers(member):
+    path = ObjectPath(plural="services", namespace="default")
+    spec = {"ports": [{"name": "web", "port": 8080}]}
+    made = member.admin.create(path, {"metadata": {"name": "my-web"}, "spec": spec})
+    try:
+        member.start()
+        seen = member.folder / "environment"
+        member.create("job", f"env >{seen}", restartPolicy="Never", enableServiceLinks=True)
+        member.until_phase("job", "Succeeded")
+        lines = seen.read_text().splitlines()
+        assert f"MY_WEB_SERVICE_HOST={made['spec']['clusterIP']}" in lines
+        assert "MY_WEB_SERVICE_PORT_WEB=8080" in lines
+        assert "KUBERNETES_SERVICE_PORT_HTTPS=443" in lines
+    finally:
+        member.admin.delete(ObjectPath(plural="services", namespace="default", name="my-web"))
 
 
 def test_a_pod_that_ends_is_reported_and_never_started_again(member):
@@ -234,9 +254,7 @@ def test_a_control_plane_that_hangs_gets_another_connection_and_is_named(tmp_pat
         until(lambda: late in member.stderr(), "its connection is given up", 35.0, member._scene)
         assert f"{plane.server} did not answer within" in member.stderr()
         plane.resume()
-        until(
-            lambda: "requests about the node work again" in member.stderr(), "it is back", 30.0, member._scene
-        )
+        until(lambda: "node lease is renewed again" in member.stderr(), "it is back", 30.0, member._scene)
     finally:
         plane.resume()
         member.clean_up()

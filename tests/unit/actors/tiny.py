@@ -14,6 +14,7 @@ from api.messages.kernel import Alarm, Outcome
 from api.messages.pod import ImageProgress, ImageReport, KillCause, KillPod, PodObserved, UpdatePod
 from api.ports.call import Done
 from api.ports.cgroups import EnsurePodCgroup, PodCgroupMade, PodCgroupRemoved, RemovePodCgroup
+from api.ports.kube import ReadRuntimeClass, ReadServices, RuntimeClassRead, ServicesRead
 from api.ports.ledger import Forget, Recall, Recalled, Remember
 from api.ports.logs import LinkContainerLog, LogLinked, RemoveContainerLogs
 from api.ports.net import HttpAnswer, HttpGet
@@ -71,6 +72,8 @@ class TinyWorld:
         self.made = PodCgroupMade()
         """What becomes of a pod's cgroup."""
         self.volumes = set()
+        self.services, self.handlers = (), {}
+        """Of the cluster, where the node is in one."""
         self.last_words = ""
         self.commands = {}
         """By command: what running it in a container comes to, where that is not success."""
@@ -158,6 +161,10 @@ class TinyWorld:
                 return PodCgroupRemoved()
             case ReadNodeFiles():
                 return NodeFiles()
+            case ReadServices():
+                return ServicesRead(services=self.services)
+            case ReadRuntimeClass(name=name):
+                return RuntimeClassRead(handler=self.handlers[name])
             case ReadEnding():
                 return TerminationMessage(message=self.last_words)
             case LinkContainerLog():

@@ -5,6 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from actors.pod.state import MEMO_SECTION, Finished, Terminating
+from api.errors import FailureKind
 from api.kube.objects.podstatus import (
     ContainerState,
     ContainerStateRunning,
@@ -14,11 +15,13 @@ from api.kube.objects.podstatus import (
     PodIP,
     PodStatus,
 )
+from api.messages.kernel import Alarm
 from api.messages.pod import KillCause
 from api.messages.status import PodStatusComposed
-from api.ports.runtime import StopContainer
+from api.ports.kube import ClusterService, ReadRuntimeClass, ReadServices
+from api.ports.runtime import CreateContainer, RunSandbox, StopContainer
 from tests.unit.actors.pods import box, instance, shown, wanted
-from tests.unit.actors.tiny import STARTING, Hand, TinyWorld
+from tests.unit.actors.tiny import FACTS, STARTING, Hand, TinyWorld
 
 AT = "2023-01-02T03:04:05Z"
 
@@ -223,3 +226,74 @@ def test_the_status_of_a_pod_whose_memo_was_lost_counts_in_the_next_life_too():
         assert again.status.start_time == status.start_time
         assert again.state.memo.outdated == ""
         world.pages["status"] = msgspec.msgpack.encode(again.status)
+
+
+IN_CLUSTER = replace(FACTS, standalone=False)
+
+
+def environments(hand):
+    """Return the environment of each container that was created."""
+    made = (call for call in hand.started if isinstance(call, CreateContainer))
+    return [{one.name: one.value for one in call.spec.env} for call in made]
+
+
+def test_services_are_read_before_each_container_is_created_and_are_in_its_environment():
+    hand = Hand()
+    hand.world.services = (ClusterService(namespace="default", name="one", cluster_ip="10.0.0.1"),)
+    hand.update(of_api("a", "b", policy="Always"), node=IN_CLUSTER)
+    hand.settle_until(CreateContainer)
+    hand.world.services = (ClusterService(namespace="default", name="two", cluster_ip="10.0.0.2"),)
+    hand.settle()
+    assert environments(hand) == [{"ONE_SERVICE_HOST": "10.0.0.1"}, {"TWO_SERVICE_HOST": "10.0.0.2"}]
+    assert [call.at_once for call in hand.started if isinstance(call, ReadServices)] == [False, False]
+
+
+def test_a_container_waits_until_services_are_listed_and_says_so():
+    hand = Hand()
+    hand.update(of_api("a"), node=IN_CLUSTER)
+    hand.settle_until(ReadServices)
+    hand.fail(ReadServices)
+    hand.settle(but=ReadServices)
+    [row] = hand.status.container_statuses
+    assert (row.state.waiting.reason, row.state.waiting.message) == ("CreateContainerConfigError", "it broke")
+    assert not environments(hand)
+    hand.wait(600.0)
+    hand.give(Alarm(at=hand.now))
+    hand.settle()
+    assert len(environments(hand)) == 1
+
+
+def test_a_static_pod_does_not_wait_for_services_and_an_agent_on_its_own_reads_none():
+    hand = Hand()
+    hand.update(wanted("a"), node=IN_CLUSTER)
+    hand.settle()
+    assert [call.at_once for call in hand.started if isinstance(call, ReadServices)] == [True]
+    alone = Hand()
+    alone.update(wanted("a"), node=FACTS)
+    alone.settle()
+    assert not [call for call in alone.started if isinstance(call, ReadServices)]
+
+
+def test_the_handler_of_a_runtime_class_is_looked_up_before_the_sandbox_and_again_for_the_next_one():
+    hand = Hand()
+    hand.world.handlers = {"kata": "kata-fc"}
+    hand.update(of_api("a", runtime_class_name="kata"), node=IN_CLUSTER)
+    hand.settle()
+    assert [call.spec.runtime_handler for call in hand.started if isinstance(call, RunSandbox)] == ["kata-fc"]
+    assert len([call for call in hand.started if isinstance(call, ReadRuntimeClass)]) == 1
+
+
+def test_a_runtime_class_that_is_not_there_is_an_event_and_is_looked_up_again():
+    hand = Hand()
+    hand.world.handlers = {"kata": "kata-fc"}
+    hand.update(of_api("a", runtime_class_name="kata"), node=IN_CLUSTER)
+    hand.settle_until(ReadRuntimeClass)
+    hand.fail(ReadRuntimeClass, FailureKind.NOT_FOUND)
+    hand.settle(but=ReadRuntimeClass)
+    assert not [call for call in hand.started if isinstance(call, RunSandbox)]
+    [event] = [one for one in hand.state.events if one.reason == "FailedCreatePodSandBox"]
+    assert event.message == "Failed to create pod sandbox: failed to get RuntimeClass: it broke"
+    hand.wait(600.0)
+    hand.give(Alarm(at=hand.now))
+    hand.settle()
+    assert [call.spec.runtime_handler for call in hand.started if isinstance(call, RunSandbox)] == ["kata-fc"]
