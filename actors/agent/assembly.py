@@ -127,7 +127,8 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
         assemble_events(system, settings, cluster, FOREVER)
     system.spawn(
         NodeManager.options(name=paths.leaf(paths.NODE), restart=FOREVER).bind(
-            NodeState(machine=parts.facts, in_cluster=cluster is not None), pick(ports, "node", "runtime")
+            NodeState(machine=parts.facts, in_cluster=cluster is not None, pod_cidr=settings.pod_cidr),
+            pick(ports, "node", "runtime"),
         )
     )
     system.spawn(

@@ -15,14 +15,17 @@ from actors.node.state import (
     NODE,
     RUNTIME,
     NodeState,
+    PodRange,
     Poll,
     facts_of,
     health_of,
+    pod_cidr_of,
     with_object,
 )
 from actors.rules.nodewatch import when_to_ask
 from actors.rules.retry import RetryPolicy
 from api import paths
+from api.errors import Failure
 from api.ids import Instant, OpId
 from api.lifecycle import Action, Decision, Start, Tell, Watch
 from api.messages import Message
@@ -30,12 +33,13 @@ from api.messages.kernel import Alarm, ChildDied, Heard, KernelMessage, Outcome,
 from api.messages.node import NodeChanged, NodeHealthSeen, NodeMessage, WatchNode, WatchNodeHealth
 from api.messages.nodestatus import NodeObjectSeen, WatchNodeObject
 from api.ports.node import DescribeNode, NodeDescribed
-from api.ports.runtime import RuntimeInfo, RuntimeStatus
+from api.ports.runtime import RuntimeInfo, RuntimeStatus, SetPodCidr
 
 PERIOD_S = 10.0
 DEADLINE_S = 10.0
 RETRY = RetryPolicy(base_s=1.0, limit_s=5.0)
 """A runtime that comes back is found soon: pods wait for it."""
+RANGE_RETRY = RetryPolicy(base_s=1.0, limit_s=10.0)
 NOT_READY_S = 1.0
 """Between questions to a runtime that answers that it, or its network, is not ready: pods and the node's readiness wait for it."""
 
@@ -50,11 +54,12 @@ def decide(
     state = replace(state, object_asked_at=now if asked else state.object_asked_at)
     describing, first = ask(state.describing, NODE, DescribeNode(), now, new_op)
     asking, second = ask(state.asking, RUNTIME, RuntimeStatus(), now, new_op)
+    pod_range, third, range_at = give_range(state, now, new_op)
     wakes = [poll.due_at for poll in (describing, asking) if poll.op is None]
-    wakes += [object_at] if object_at is not None else []
+    wakes += [at for at in (object_at, range_at) if at is not None]
     return Decision(
-        state=replace(state, describing=describing, asking=asking),
-        actions=(*actions, *asked, *first, *second),
+        state=replace(state, describing=describing, asking=asking, pod_range=pod_range),
+        actions=(*actions, *asked, *first, *second, *third),
         wake_at=min(wakes, default=None),
     )
 
@@ -83,6 +88,8 @@ def absorb(state: NodeState, message: NodeMessage | KernelMessage | None) -> Nod
             ready_at = message.started_at if is_ready(result) else state.ready_at
             asking = answered(state.asking, message)
             return settled(replace(state, runtime=runtime, asking=asking, ready_at=ready_at))
+        case Outcome(op=op, failure=failure) if op == state.pod_range.op:
+            return replace(state, pod_range=range_answered(state.pod_range, failure, message.ended_at))
         case NodeObjectSeen() | NodeChanged() | NodeHealthSeen() | Outcome():
             return state
         case Alarm() | Restarted() | ChildDied() | Heard() | StreamEnded() | None:
@@ -153,6 +160,28 @@ def follow_object(
     if is_due:
         actions += (Tell(to=paths.NODESTATUS, message=WatchNodeObject(asked_by=paths.NODE)),)
     return actions, again_at
+
+
+def range_answered(pod_range: PodRange, failure: Failure | None, at: Instant) -> PodRange:
+    """Return what the runtime knows after an answer."""
+    if failure is not None:
+        return replace(pod_range, op=None, failure=failure, retry=pod_range.retry.after(at, RANGE_RETRY))
+    return PodRange(given=pod_range.asked)
+
+
+def give_range(
+    state: NodeState, now: Instant, new_op: Callable[[], OpId]
+) -> tuple[PodRange, tuple[Action, ...], Instant | None]:
+    """Hand the addresses of the node's pods to a runtime that answers, and return when to try again."""
+    known, wanted = state.pod_range, pod_cidr_of(state)
+    if known.op is not None or not wanted or wanted == known.given or state.runtime is None:
+        return known, (), None
+    if now < known.retry.at:
+        return known, (), known.retry.at
+    op = new_op()
+    call = SetPodCidr(pod_cidr=wanted)
+    start = Start(op=op, port=RUNTIME, call=call, deadline_s=DEADLINE_S)
+    return replace(known, op=op, asked=wanted), (start,), None
 
 
 def ask(

@@ -23,6 +23,7 @@ def report(before: NodeState, after: NodeState) -> tuple[NodeLogLine, ...]:
         for line, known in (
             (runtime_line(after), runtime_line(before)),
             (machine_line(after), machine_line(before)),
+            (range_line(after), range_line(before)),
         )
         if line is not None and line != known
     ]
@@ -56,6 +57,19 @@ def machine_line(state: NodeState) -> NodeLogLine | None:
     if failure is None:
         return None
     return NodeLogLine(text="node cannot be described", facts={"why": failure.message}, warning=True)
+
+
+def range_line(state: NodeState) -> NodeLogLine | None:
+    """Return how far the runtime knows the addresses of the node's pods, None where there is nothing to say."""
+    known = state.pod_range
+    if known.failure is not None:
+        facts = {"pod_cidr": known.asked, "why": known.failure.message}
+        return NodeLogLine(text="runtime does not take the range of pod addresses", facts=facts, warning=True)
+    return (
+        NodeLogLine(text="runtime knows the range of pod addresses", facts={"pod_cidr": known.given})
+        if known.given
+        else None
+    )
 
 
 def changes(before: NodeFacts, after: NodeFacts) -> Mapping[str, object]:

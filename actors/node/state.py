@@ -10,6 +10,7 @@ NodeObjectSeen ──▶ object  ─┴─▶ facts ──▶ NodeChanged to eac
 import msgspec
 from msgspec.structs import replace
 
+from actors.rules.retry import Retry
 from api.errors import Failure
 from api.ids import Instant, OpId, Path
 from api.messages.node import NodeHealthSeen
@@ -33,6 +34,20 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last answer; None where it was a good one, or none came yet."""
 
 
+class PodRange(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the runtime knows which addresses the node's pods have."""
+
+    given: str = ""
+    """What it took last."""
+    op: OpId | None = None
+    """The call in flight."""
+    asked: str = ""
+    """What that call gives."""
+    retry: Retry = Retry()
+    failure: Failure | None = None
+    """Of the last call, until one succeeds."""
+
+
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that NodeManager knows."""
 
@@ -53,11 +68,21 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """The very same object for as long as nothing of it changes."""
     health_subscribers: tuple[Path, ...] = ()
     """In the order in which they came."""
+    pod_cidr: str = ""
+    """The range of pods that the configuration of an agent on its own names; empty for none."""
+    pod_range: PodRange = PodRange()
     in_cluster: bool = False
     """Whether there is an API server, whose Node says which labels and taints this node has."""
     object: NodeObjectSeen | None = None
     """The Node as the API server has it; what it said last stands while there is none. None: it has said nothing yet."""
     object_asked_at: Instant = NEVER_ASKED
+
+
+def pod_cidr_of(state: NodeState) -> str:
+    """Return the addresses of the node's pods, with a comma between two families; empty while it has none."""
+    if not state.in_cluster:
+        return state.pod_cidr
+    return ",".join(state.object.pod_cidrs) if state.object is not None else ""
 
 
 def facts_of(machine: NodeFacts, runtime: RuntimeInfo) -> NodeFacts:

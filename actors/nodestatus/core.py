@@ -235,6 +235,7 @@ def publish(state: NodeStatusState, actions: list[Action]) -> NodeStatusState:
             uid=node.metadata.uid,
             labels=tuple(node.metadata.labels.items()),
             taints=tuple(taints),
+            pod_cidrs=node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ()),
             is_being_deleted=node.metadata.deletion_timestamp is not None,
         )
     if found is None or found == state.published:

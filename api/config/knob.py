@@ -123,7 +123,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
     knob("podPidsLimit", -1, "processes", **OURS),
     knob("clusterDomain", "", **OURS),
     knob("clusterDNS", None, "addresses", **OURS),
-    knob("podCIDR", ""),
+    knob("podCIDR", "", **OURS),
     knob("resolvConf", "/etc/resolv.conf", "path", **OURS),
     knob("runOnce", False),
     knob(

@@ -159,6 +159,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     verbosity: int
     cluster_dns: tuple[str, ...] = ()
     cluster_domain: str = ""
+    pod_cidr: str = ""
+    """The addresses of pods of an agent on its own; in a cluster the Node says them."""
     resolv_conf: str = "/etc/resolv.conf"
     """Empty: pods do not get the node's resolver file."""
     seccomp_default: bool = False
@@ -454,6 +456,7 @@ def settings_of(
         log_format=logging.format or str(default_of("logging.format")),
         verbosity=logging.verbosity or 0,
         cluster_dns=config.cluster_dns or (),
+        pod_cidr=config.pod_cidr or "",
         cluster_domain=(config.cluster_domain or "").rstrip("."),
         resolv_conf=str(default_of("resolvConf")) if config.resolv_conf is None else config.resolv_conf,
         seccomp_default=bool(config.seccomp_default),

@@ -30,6 +30,8 @@ class NodeObjectSeen(Message, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     """Ascending by key."""
     taints: tuple[NodeTaint, ...] = ()
+    pod_cidrs: tuple[str, ...] = ()
+    """The addresses of its pods, one range of each family, the primary one first."""
     is_being_deleted: bool = False
 
     def brief(self) -> str:

@@ -390,6 +390,17 @@ class RuntimeStatus(Call, frozen=True, kw_only=True):
     """Ask for its version and whether it is ready -> RuntimeInfo. Cheap."""
 
 
+class SetPodCidr(Call, frozen=True, kw_only=True):
+    """Say which addresses the node's pods have -> Done. A runtime whose network takes no part in that does nothing."""
+
+    pod_cidr: str
+    """One range, or one of each family with a comma between."""
+
+    def brief(self) -> str:
+        """Return one line for traces."""
+        return f"SetPodCidr {self.pod_cidr}"
+
+
 RuntimeCall = (
     RunSandbox
     | StopSandbox
@@ -405,6 +416,7 @@ RuntimeCall = (
     | ReopenContainerLog
     | ReadContainerStats
     | RuntimeStatus
+    | SetPodCidr
 )
 
 

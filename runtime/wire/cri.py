@@ -34,6 +34,7 @@ CONTAINER_STATUS = _runtime("ContainerStatus", pb.ContainerStatusRequest, pb.Con
 UPDATE = _runtime(
     "UpdateContainerResources", pb.UpdateContainerResourcesRequest, pb.UpdateContainerResourcesResponse
 )
+UPDATE_CONFIG = _runtime("UpdateRuntimeConfig", pb.UpdateRuntimeConfigRequest, pb.UpdateRuntimeConfigResponse)
 REOPEN_LOG = _runtime("ReopenContainerLog", pb.ReopenContainerLogRequest, pb.ReopenContainerLogResponse)
 LIST_STATS = _runtime("ListContainerStats", pb.ListContainerStatsRequest, pb.ListContainerStatsResponse)
 EXEC_SYNC = _runtime("ExecSync", pb.ExecSyncRequest, pb.ExecSyncResponse)

@@ -21,6 +21,7 @@ from api.errors import (
     TimedOutError,
 )
 from api.ports import runtime as c
+from api.ports.call import Done
 from api.ports.images import IMAGE_MISSING
 from api.ports.runtime import SANDBOX_TIMES
 from runtime.drivers.cri import annotation, request
@@ -264,6 +265,12 @@ class Calls:
         except OperatingError as error:
             yield from self._view.raise_for_state(identity, error)
         return (yield from self._view.pod(call.uid))
+
+    def set_pod_cidr(self, call: c.SetPodCidr) -> Steps[Done]:
+        """UpdateRuntimeConfig."""
+        config = pb.RuntimeConfig(network_config=pb.NetworkConfig(pod_cidr=call.pod_cidr))
+        yield self._link.ask(cri.UPDATE_CONFIG, pb.UpdateRuntimeConfigRequest(runtime_config=config))
+        return Done()
 
     # -- commands
 

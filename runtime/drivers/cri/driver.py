@@ -144,6 +144,8 @@ class CriRuntime:
                 return self._stats.read()
             case c.RuntimeStatus():
                 return self._status()
+            case c.SetPodCidr():
+                return self._calls.set_pod_cidr(call)
             case _:
                 assert_never(call)
 

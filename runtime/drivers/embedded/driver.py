@@ -24,6 +24,7 @@ from api.ids import Uid
 from api.messages import Message
 from api.ports import runtime as c
 from api.ports import usage as usagecall
+from api.ports.call import Done as NothingMore
 from api.ports.port import Done, Undo
 from api.ports.runtimecall import Call
 from runtime.drivers.embedded import record as records
@@ -292,6 +293,9 @@ class EmbeddedRuntime:
                 raise RejectedError("the embedded runtime has no container statistics of its own")
             case c.RuntimeStatus():
                 self._status(ticket)
+            case c.SetPodCidr():
+                # Its pods are on the host's network.
+                ticket.succeed(NothingMore())
             case _:
                 assert_never(call)
 

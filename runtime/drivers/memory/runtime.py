@@ -17,6 +17,7 @@ import msgspec
 
 from api.errors import ConflictError, Failure, FailureKind, NotFoundError, RejectedError
 from api.ids import Uid
+from api.ports.call import Done as NothingMore
 from api.ports.images import ImageRow
 from api.ports.port import Done, Timers, Undo
 from api.ports.runtime import (
@@ -39,6 +40,7 @@ from api.ports.runtime import (
     RuntimePod,
     RuntimeStatus,
     SandboxSpec,
+    SetPodCidr,
     StartContainer,
     StopContainer,
     StopSandbox,
@@ -94,6 +96,8 @@ class MemoryRuntime:
     ) -> None:
         self.events = MemoryStream("runtime.events")
         self.info = RuntimeInfo(name="memory", version="1")
+        self.pod_cidr = ""
+        """The addresses of pods, as it was told last."""
         self.usage: StatSource | None = None
         """What counts for its containers; None: nothing does."""
         self._timers = timers
@@ -156,6 +160,9 @@ class MemoryRuntime:
                 return self._stats()
             case RuntimeStatus():
                 return self.info
+            case SetPodCidr(pod_cidr=cidr):
+                self.pod_cidr = cidr
+                return NothingMore()
             case _:
                 assert_never(call)
 

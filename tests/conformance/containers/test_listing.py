@@ -1,7 +1,8 @@
 """Listings and inspections: complete, sorted, and the same truth as an outcome's."""
 
+from api.ports.call import Done
 from api.ports.images import ListImages
-from api.ports.runtime import RuntimeContainerState, RuntimeStatus, StartContainer, StopSandbox
+from api.ports.runtime import RuntimeContainerState, RuntimeStatus, SetPodCidr, StartContainer, StopSandbox
 from tests.conformance.containers.script import ExitWith, Run
 
 
@@ -70,6 +71,11 @@ def test_the_runtime_says_who_it_is(bench):
     assert info.name
     assert info.version
     assert info.ready is True
+
+
+def test_the_runtime_takes_the_range_of_pod_addresses(bench):
+    for cidr in ("10.244.3.0/24", "10.244.3.0/24,fd00:3::/64"):
+        assert bench.call(SetPodCidr(pod_cidr=cidr)) == Done()
 
 
 def test_the_image_that_it_runs_is_among_its_images(bench):

@@ -121,6 +121,7 @@ class Personality:
         return pb.RuntimeConfigResponse(linux=pb.LinuxRuntimeConfiguration(cgroup_driver=driver))
 
     def UpdateRuntimeConfig(self, request, call: Call) -> pb.UpdateRuntimeConfigResponse:
+        assert request.runtime_config.network_config.pod_cidr
         return pb.UpdateRuntimeConfigResponse()
 
     # sandboxes

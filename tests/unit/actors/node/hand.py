@@ -35,6 +35,7 @@ class Hand:
         self.now = 100.0
         self.ops = itertools.count(1)
         self.state = NodeState(machine=machine, **more)
+        self.calls = {}
         self.open, self.told, self.lines, self.health, self.questions = {}, [], [], [], 0
         self.give(None)
 
@@ -48,6 +49,7 @@ class Hand:
                 case Start(op=op, call=call):
                     assert type(call).__name__ not in self.open, "asked twice at the same time"
                     self.open[type(call).__name__] = op
+                    self.calls[type(call).__name__] = call
                 case Tell(to=to, message=NodeChanged(facts=facts)):
                     self.told.append((to, facts))
                 case Tell(message=NodeHealthSeen() as message):
@@ -71,6 +73,11 @@ class Hand:
             )
         )
 
+    def asked(self, call):
+        """Return the open call of this kind."""
+        assert call in self.open
+        return self.calls[call]
+
     def machine(self, facts=MACHINE):
         self.end("DescribeNode", NodeDescribed(facts=facts))
 
@@ -93,9 +100,9 @@ class Hand:
         return told
 
 
-def following():
+def following(**more):
     """Return a core that both have answered, with one subscriber that knows it."""
-    hand = Hand()
+    hand = Hand(**more)
     hand.machine(), hand.runtime(), hand.watch()
     assert [to for to, _ in hand.news()] == [PODS]
     return hand

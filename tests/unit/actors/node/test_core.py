@@ -10,6 +10,7 @@ from api.ids import Path
 from api.messages.kernel import Restarted
 from api.messages.node import WatchNodeHealth
 from api.messages.nodestatus import NodeObjectSeen
+from api.ports.call import Done
 from api.ports.node import NodeTaint
 from tests.unit.actors.node.hand import DOWN, INFO, MACHINE, PODS, USAGE, Hand, following
 
@@ -229,3 +230,43 @@ def test_a_node_that_is_on_its_own_asks_nobody_and_believes_nobody():
     hand.give(NodeObjectSeen(uid="u", taints=(TAINT,)))
     assert hand.news() == []
     assert hand.questions == 0
+
+
+def test_the_range_of_pod_addresses_goes_to_the_runtime_whenever_it_changes():
+    hand = following(in_cluster=True)
+    assert "SetPodCidr" not in hand.open
+    seen = NodeObjectSeen(uid="u", pod_cidrs=("10.244.3.0/24", "fd00:3::/64"))
+    hand.give(seen)
+    assert hand.asked("SetPodCidr").pod_cidr == "10.244.3.0/24,fd00:3::/64"
+    hand.end("SetPodCidr", Done())
+    hand.give(replace(seen, labels=(("a", "b"),)))
+    hand.give(NodeObjectSeen(uid=""))
+    assert "SetPodCidr" not in hand.open
+    hand.give(replace(seen, pod_cidrs=("10.244.4.0/24",)))
+    assert hand.asked("SetPodCidr").pod_cidr == "10.244.4.0/24"
+    assert hand.lines.count("runtime knows the range of pod addresses") == 1
+
+
+def test_a_runtime_that_does_not_take_the_range_is_asked_again_and_that_is_said_once():
+    hand = following(in_cluster=True)
+    hand.give(NodeObjectSeen(uid="u", pod_cidrs=("10.244.3.0/24",)))
+    for wait_s in (1.0, 2.0):
+        hand.end("SetPodCidr", failure=DOWN)
+        assert "SetPodCidr" not in hand.open
+        assert hand.state.pod_range.retry.at - hand.now == pytest.approx(wait_s)
+        while "SetPodCidr" not in hand.open:
+            hand.wake()
+            if "RuntimeStatus" in hand.open:
+                hand.machine(), hand.runtime()
+    hand.end("SetPodCidr", Done())
+    assert hand.lines[-2:] == [
+        "runtime does not take the range of pod addresses",
+        "runtime knows the range of pod addresses",
+    ]
+
+
+def test_an_agent_on_its_own_hands_over_the_range_of_its_configuration_when_the_runtime_answers():
+    hand = Hand(pod_cidr="10.88.0.0/16")
+    assert "SetPodCidr" not in hand.open
+    hand.runtime()
+    assert hand.asked("SetPodCidr").pod_cidr == "10.88.0.0/16"

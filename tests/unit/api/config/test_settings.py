@@ -328,7 +328,7 @@ def test_what_is_honoured_is_what_the_settings_take():
         "evictionPressureTransitionPeriod", "evictionMaxPodGracePeriod", "mergeDefaultEvictionSettings",
         "localStorageCapacityIsolation", "kernelMemcgNotification",
         "nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
-        "eventRecordQPS", "eventBurst", "kubeAPIQPS", "kubeAPIBurst",
+        "podCIDR", "eventRecordQPS", "eventBurst", "kubeAPIQPS", "kubeAPIBurst",
         "registerNode", "providerID", "enableControllerAttachDetach",
     } == SUPPORTED  # fmt: skip
 
