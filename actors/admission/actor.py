@@ -17,7 +17,7 @@ from runtime.kernel.shell import CoreActor
 
 
 class AdmissionManager(CoreActor[AdmissionMessage]):
-    """Keeps the verdicts on pods and their claims on the node; port: ``ledger``."""
+    """Keeps the verdicts on pods and their claims on the node; ports: ``ledger``, in a cluster ``kube``."""
 
     def __init__(self, state: AdmissionState, ports: Mapping[str, Port | BlockingPort]) -> None:
         self.ports = ports

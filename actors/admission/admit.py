@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from actors.admission.amount import joined
 from actors.admission.judge import Admitted, PodOnNode, PodsOnNode, Refused, Waiting, judge
 from actors.admission.pressure import refused_under
+from actors.admission.reread import must_read
 from actors.admission.state import AdmissionEntry, AdmissionState, Requested
 from actors.admission.verdict import Verdict
 from actors.admission.work import AdmissionWork, is_leaving
@@ -59,6 +60,12 @@ def decide_on(state: AdmissionState, work: AdmissionWork, fresh: list[AdmissionE
             continue
         decided = admitted_verdict(name, requested)
         if isinstance(verdict, Refused):
+            if must_read(state, entry, verdict):
+                work.must_read = True
+                waits = f"the Node, read again before it is refused: {verdict.refusal.message}"
+                since = now if entry.misplaced_since is None else entry.misplaced_since
+                work.put(replace(entry, waits=waits, misplaced_since=since))
+                continue
             if verdict.scarce and entry.row.static and not is_settled(entry, work, now):
                 held = f"room on the node, or else it is refused: {verdict.refusal.message}"
                 since = now if entry.scarce_since is None else entry.scarce_since

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from actors.admission.admit import admit
 from actors.admission.record import absorb_answer, recall, write_verdicts
+from actors.admission.reread import absorb_read, read_node
 from actors.admission.resize import resize
 from actors.admission.state import AdmissionEntry, AdmissionState, Requested
 from actors.admission.work import AdmissionWork
@@ -67,6 +68,8 @@ def absorb(
         case NodePressure():
             work.room_due = True
             return replace(state, pressure=message)
+        case Outcome(op=op) if op == state.reading.op:
+            return absorb_read(state, work, message)
         case Outcome():
             return absorb_answer(state, work, message, now)
         case Restarted(path=path) if path == paths.NODE:
@@ -142,6 +145,7 @@ def plan(
     state = replace(state, asking=replace(state.asking, node_at=node_at))
     claim_verdicts(state, work)
     state = admit_and_resize(replace(state, record=replace(state.record, recalled=work.recalled)), work, now)
+    state = replace(state, reading=read_node(state, work, new_op))
     state = replace(state, record=write_verdicts(state.record, work, now, new_op))
     if work.judged:
         work.actions.append(Tell(to=paths.PODS, message=PodsJudged(pods=tuple(work.judged))))

@@ -38,6 +38,7 @@ from api.kube.validation.security import dotted
 from api.messages.pod import Refusal
 from api.ports.node import NodeFacts
 
+LABELS, TAINTS = "NodeAffinity", "TaintToleration"
 PORTS = "NodePorts"
 UNITS = {"cpu": "CPUs", "ephemeral-storage": "of ephemeral storage", "memory": "of memory", PODS: "pod"}
 NAMED_AT_MOST = 5
@@ -203,7 +204,7 @@ def misplacement(pod: Pod, claim: Claim, node: NodeFacts, on_node: PodsOnNode) -
     if not is_selected(spec, node):
         labels = ", ".join(f"{key}={value}" for key, value in node.labels)
         advice = f"requires {selection(spec)}; the node has the labels {labels or 'none'}"
-        return predicate_refusal("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", advice)
+        return predicate_refusal(LABELS, "node(s) didn't match Pod's node affinity/selector", advice)
     if spec.node_name not in ("", node.name):
         advice = f"requires node {spec.node_name}; this node is {node.name}"
         return predicate_refusal("NodeName", "node(s) didn't match the requested node name", advice)
@@ -213,7 +214,7 @@ def misplacement(pod: Pod, claim: Claim, node: NodeFacts, on_node: PodsOnNode) -
     if not is_static(pod) and is_untolerated(spec, node.taints):
         taints = ", ".join(f"{one.key}={one.value}" for one in node.taints if one.effect == "NoExecute")
         return predicate_refusal(
-            "TaintToleration", "node(s) had taints that the pod didn't tolerate", f"the node has {taints}"
+            TAINTS, "node(s) had taints that the pod didn't tolerate", f"the node has {taints}"
         )
     return None
 

@@ -7,7 +7,7 @@ import msgspec
 from actors.admission.verdict import Record, Verdict
 from actors.rules.nodewatch import NEVER_ASKED
 from actors.rules.resources.request import Claim
-from api.ids import Instant, Uid
+from api.ids import Instant, OpId, Uid
 from api.messages.admission import Allocated, NodePressure, PodToAdmit
 from api.messages.pod import Resize
 from api.ports.node import NodeFacts
@@ -38,6 +38,8 @@ class AdmissionEntry(msgspec.Struct, frozen=True, kw_only=True):
     """What the verdict waits for."""
     scarce_since: Instant | None = None
     """Since when there is no room for it."""
+    misplaced_since: Instant | None = None
+    """Since when the node's labels or taints, as they are known, keep it out."""
     resize: Resize | None = None
     """Why it does not have the amounts that it requests."""
     asked: tuple[Allocated, ...] = ()
@@ -85,6 +87,14 @@ class Asking(msgspec.Struct, frozen=True, kw_only=True):
     """The pods of the last request."""
 
 
+class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The read of the API server's Node that pods wait for."""
+
+    op: OpId | None = None
+    read_at: Instant = float("-inf")
+    """When the last read began that has ended."""
+
+
 class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that AdmissionManager knows."""
 
@@ -106,6 +116,7 @@ class AdmissionState(msgspec.Struct, frozen=True, kw_only=True):
     described: bool = False
     """The node's facts were received."""
     asking: Asking = Asking()
+    reading: NodeReading = NodeReading()
     record: Record = Record()
     pressure: NodePressure = NodePressure()
     """The node's pressure conditions."""

@@ -117,6 +117,8 @@ class AdmissionWork:
         self.judged: list[tuple[Uid, int]] = []
         """UID and number of the pods that this decision judged."""
         self.room_due = state.room_due
+        self.must_read = False
+        """A pod waits until the API server's Node was read once more."""
         self.recalled: Mapping[Uid, Verdict] | None = state.record.recalled
         """Verdicts of an earlier life for pods that no one owns."""
         self.edition = state.record.edition

@@ -169,7 +169,7 @@ def assemble(system: System, settings: Settings, parts: Parts) -> None:
     admission = AdmissionState(node=parts.facts)
     system.spawn(
         AdmissionManager.options(name=paths.leaf(paths.ADMISSION), restart=FOREVER, mailbox=fan_in).bind(
-            admission, pick(ports, "ledger")
+            admission, {**pick(ports, "ledger"), **({KUBE: cluster.kube} if cluster is not None else {})}
         )
     )
     system.spawn(

@@ -26,6 +26,7 @@ from actors.nodestatus.exchange import (
 )
 from actors.nodestatus.state import AskedAt, ImageCache, NodeStatusState, Registration
 from actors.rules.nodeevent import NodeEvent, with_node_event
+from actors.rules.nodeobject import labels_of, taints_of
 from actors.rules.nodewatch import when_to_ask
 from actors.rules.retry import Retry
 from api import paths
@@ -46,7 +47,6 @@ from api.messages.nodestatus import (
 from api.messages.pleg import WatchPlegHealth
 from api.ports.images import ImageListing, ListImages
 from api.ports.kube import NODE, ApiNodeListed, WatchChecked
-from api.ports.node import NodeTaint
 
 IMAGES_S = 30.0
 """Between two listings of images, as in a kubelet."""
@@ -227,14 +227,10 @@ def publish(state: NodeStatusState, actions: list[Action]) -> NodeStatusState:
         # Until it was seen nothing is known of it; once it was, subscribers know that it is gone.
         found = NodeObjectSeen(uid="") if state.published is not None else None
     else:
-        taints = (
-            NodeTaint(key=one.key or "", value=one.value or "", effect=one.effect or "")
-            for one in node.spec.taints
-        )
         found = NodeObjectSeen(
             uid=node.metadata.uid,
-            labels=tuple(node.metadata.labels.items()),
-            taints=tuple(taints),
+            labels=labels_of(node),
+            taints=taints_of(node),
             pod_cidrs=node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ()),
             is_being_deleted=node.metadata.deletion_timestamp is not None,
         )

@@ -162,7 +162,9 @@ def registering(
     """Go on with the registration."""
     if node is None:
         if exchange.step is NodeStep.CREATE and failure is not None and failure.kind in EXISTS:
-            return look(replace(state, failure=failure), NodeStep.READ, new_op)
+            # A Node that is there already is what registration finds with each start but the first.
+            known = None if failure.kind is FailureKind.ALREADY_EXISTS else failure
+            return look(replace(state, failure=known), NodeStep.READ, new_op)
         retry = state.registration.retry.after(now, REGISTER)
         return replace(state, registration=Registration(retry=retry), failure=failure), ()
     if exchange.step is NodeStep.READ and state.health is not None:

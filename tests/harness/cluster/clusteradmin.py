@@ -59,6 +59,14 @@ class ClusterAdmin:
             "DELETE", path, options if grace_s is None else {**options, "gracePeriodSeconds": grace_s}
         )
 
+    def remove(self, path: ObjectPath, grace_s: int | None = None) -> None:
+        """Delete an object that may be gone already."""
+        try:
+            self.delete(path, grace_s)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+
     def make_namespace(self, name: str) -> None:
         """Make a namespace with its default ServiceAccount, without which no pod is admitted."""
         if name != "default":

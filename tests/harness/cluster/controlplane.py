@@ -8,13 +8,15 @@ plane.kill9(); plane.start()              # on the same data and ports
 plane.clean_up()
 ```
 
-No controller manager and no scheduler run: the default ServiceAccount of a namespace and the node of a pod are for the test to set.
+No controller manager and no scheduler run unless they are asked for: the default ServiceAccount of a namespace and the node of a pod
+are for the test to set.
 """
 
 import contextlib
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import ssl
@@ -29,6 +31,7 @@ from tests.harness.part import need
 from tests.harness.wait import until
 
 PROGRAMS = ("etcd", "kube-apiserver")
+CONTROLLERS = ("kube-controller-manager", "kube-scheduler")
 ASSETS = ("KUBERNETES_ASSETS", "KUBEBUILDER_ASSETS")
 """Variables that name a folder with the programs; the first one that is set counts."""
 ISSUER = "https://kubernetes.default.svc"
@@ -38,8 +41,8 @@ PORTS = range(20_000, 32_000)
 """Below those that the kernel gives to connections."""
 
 
-def assets() -> Path:
-    """Return the folder of the programs; skip the test when there is none."""
+def assets(*more: str) -> Path:
+    """Return the folder of the programs; skip the test when there is none, or none with `more` programs."""
     need("openssl")
     named = next(((name, os.environ[name]) for name in ASSETS if os.environ.get(name)), None)
     if named is None:
@@ -49,17 +52,22 @@ def assets() -> Path:
     name, folder = named
     absent = [program for program in PROGRAMS if not os.access(f"{folder}/{program}", os.X_OK)]
     assert not absent, f"{name}={folder}: there is no {' and no '.join(absent)}"
+    lacking = [program for program in more if not os.access(f"{folder}/{program}", os.X_OK)]
+    if lacking:
+        pytest.skip(f"needs {' and '.join(lacking)} in the folder that {name} names")
     return Path(folder)
 
 
 class ControlPlane:
     """One API server with its etcd; all that it makes lies below its folder."""
 
-    def __init__(self, folder: Path, programs: Path) -> None:
+    def __init__(self, folder: Path, programs: Path, *, controllers: bool = False) -> None:
+        """`controllers`: with controller manager and scheduler, which must be among the programs."""
+        self._running = (*PROGRAMS, *CONTROLLERS) if controllers else PROGRAMS
         self.folder = folder.resolve()
         self.folder.mkdir(parents=True, exist_ok=True)
         self._programs = programs
-        self._etcd_port, self._peer_port, self.port = _free_ports(3)
+        self._etcd_port, self._peer_port, self.port, *self._more_ports = _free_ports(5)
         self.server = f"https://127.0.0.1:{self.port}"
         self.authority = Authority(self.folder / "pki")
         self._serving = self.authority.issue(
@@ -78,16 +86,19 @@ class ControlPlane:
         self._run("etcd", self._etcd_flags())
         self._run("kube-apiserver", self._server_flags())
         until(self._is_ready, "the API server is ready", 60.0, self._last_words, every_s=0.1)
+        for name, port in zip(CONTROLLERS, self._more_ports, strict=True):
+            if name in self._running:
+                self._run(name, self._controller_flags(name, port))
         return self
 
     def stop(self) -> None:
         """End both in order."""
-        for name in reversed(PROGRAMS):
+        for name in reversed(self._running):
             self._end(name, signal.SIGTERM)
 
     def kill9(self) -> None:
         """Kill both without a word."""
-        for name in reversed(PROGRAMS):
+        for name in reversed(self._running):
             self._end(name, signal.SIGKILL)
 
     def pause(self) -> None:
@@ -108,6 +119,13 @@ class ControlPlane:
     def clean_up(self) -> None:
         """End both, also when they are paused or do not end by themselves."""
         self.kill9()
+
+    def program(self, name: str) -> str:
+        """Return one of the programs of its folder, or of the path; skips the test when there is none."""
+        found = shutil.which(name, path=f"{self._programs}:{os.defpath}")
+        if found is None:
+            pytest.skip(f"needs {name} in {self._programs} or on the path")
+        return found
 
     # identities
 
@@ -178,6 +196,22 @@ class ControlPlane:
             f"--api-audiences={ISSUER}",
         ]
 
+    def _controller_flags(self, name: str, port: int) -> list[str]:
+        flags = [
+            f"--kubeconfig={self.admin_kubeconfig}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            "--leader-elect=false",
+        ]
+        if name == "kube-scheduler":
+            return flags
+        return [
+            *flags,
+            f"--service-account-private-key-file={self._signing_key}",
+            f"--root-ca-file={self.authority.cert}",
+            "--node-monitor-grace-period=3m",
+        ]
+
     def _run(self, name: str, flags: list[str]) -> None:
         with self._log(name).open("ab") as output:
             self._processes[name] = subprocess.Popen(
@@ -219,7 +253,7 @@ class ControlPlane:
         return self.folder / f"{name}.log"
 
     def _last_words(self) -> str:
-        logs = [self._log(name) for name in PROGRAMS if self._log(name).exists()]
+        logs = [self._log(name) for name in self._running if self._log(name).exists()]
         return "\n".join(f"{log.name}: ...{log.read_text(errors='replace')[-2000:]}" for log in logs)
 
 

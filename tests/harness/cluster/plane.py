@@ -4,8 +4,10 @@ import contextlib
 
 import pytest
 
+from api.ports.kube import ObjectPath
 from tests.harness.cluster.clusteradmin import ClusterAdmin
-from tests.harness.cluster.controlplane import ControlPlane, assets
+from tests.harness.cluster.controlplane import CONTROLLERS, ControlPlane, assets
+from tests.harness.wait import until
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +35,20 @@ def make_control_plane(tmp_path):
 
         made = []
         yield make
+
+
+@pytest.fixture(scope="session")
+def full_control_plane(tmp_path_factory):
+    """Return a control plane of today with controller manager and scheduler."""
+    programs = assets(*CONTROLLERS)
+    plane = ControlPlane(tmp_path_factory.mktemp("full-plane-"), programs, controllers=True)
+    with contextlib.ExitStack() as ends:
+        ends.callback(plane.clean_up)
+        plane.start()
+        admin = ends.enter_context(contextlib.closing(ClusterAdmin(plane.admin_kubeconfig)))
+        account = ObjectPath(plural="serviceaccounts", namespace="default", name="default")
+        until(lambda: admin.read(account), "the namespace has its ServiceAccount", 30.0)
+        yield plane
 
 
 @pytest.fixture(scope="session")

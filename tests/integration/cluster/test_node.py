@@ -2,95 +2,26 @@
 
 import pytest
 
-from actors.sources.api.state import SECTION
-from api.ports.kube import LEASES, ObjectPath
-from tests.harness.agent.agent import IMAGE, MARK, NODE, Agent, main_of
+from api.ports.kube import ObjectPath
+from tests.harness.agent.agent import NODE
 from tests.harness.agent.house import FOREVER
-from tests.harness.cluster.clusteradmin import ClusterAdmin, pod_body
+from tests.harness.cluster.clusteradmin import ClusterAdmin
+from tests.harness.cluster.member import LEASE, NODE_PATH, EmbeddedMember, pod_path
 from tests.harness.wait import until
 
 pytestmark = [pytest.mark.real, pytest.mark.optional]
 
-NODE_PATH = ObjectPath(plural="nodes", name=NODE)
-LEASE = ObjectPath(api_version=LEASES, plural="leases", namespace="kube-node-lease", name=NODE)
-PODS = ObjectPath(plural="pods", namespace="default")
-
-
-class Member(Agent):
-    """An agent that is the node of a control plane."""
-
-    def __init__(self, folder, kubeconfig, admin):
-        self.kubeconfig, self.admin = kubeconfig, admin
-        super().__init__(folder)
-
-    def command(self, *flags, manifests=True):
-        return super().command(
-            "--kubeconfig", str(self.kubeconfig), "--allow-host-image", *flags, manifests=manifests
-        )
-
-    def node(self):
-        return self.admin.read(NODE_PATH)
-
-    def condition(self, kind):
-        found = (self.node() or {}).get("status", {}).get("conditions", [])
-        return next((one for one in found if one["type"] == kind), {"status": "absent"})
-
-    def create(self, name, script=FOREVER, **spec):
-        container = {
-            "name": "main",
-            "image": IMAGE,
-            "command": ["sh", "-c", script],
-            "env": [{"name": MARK, "value": str(self.folder)}],
-        }
-        body = pod_body(name, NODE, **{"containers": [container], "enableServiceLinks": False, **spec})
-        return self.admin.create(PODS, body)
-
-    def checkpointed(self):
-        """Return how many pods of the API server the agent remembers."""
-        return len(list((self.root / "ledger" / SECTION).glob("*")))
-
-    def main(self, name):
-        """Return the process of a pod's container that runs."""
-        (status,) = self.shown(name)["status"]["containerStatuses"]
-        return main_of(status["containerID"].rpartition("/")[2])
-
-    def shown(self, name):
-        return self.admin.read(ObjectPath(plural="pods", namespace="default", name=name))
-
-    def events(self, about):
-        """Return the events of a pod or of the node by their reasons, the last one of each."""
-        found = self.admin.read(ObjectPath(plural="events", namespace="default"))["items"]
-        return {one["reason"]: one for one in found if one["involvedObject"]["name"] == about}
-
-    def phase(self, name):
-        pod = self.shown(name)
-        return pod["status"].get("phase") if pod else "absent"
-
-    def until_phase(self, name, phase, deadline_s=20.0):
-        until(lambda: self.phase(name) == phase, f"{name} is {phase}", deadline_s, self._scene)
-
-    def delete(self, name, grace_s=None):
-        self.admin.delete(ObjectPath(plural="pods", namespace="default", name=name), grace_s)
-
 
 @pytest.fixture
 def member(tmp_path, control_plane, cluster_admin):
-    agent = Member(tmp_path / "agent", control_plane.node_kubeconfig(NODE), cluster_admin)
+    agent = EmbeddedMember(tmp_path / "agent").join(control_plane.node_kubeconfig(NODE), cluster_admin)
     yield agent
-    for one in cluster_admin.read(PODS)["items"]:
-        path = ObjectPath(plural="pods", namespace="default", name=one["metadata"]["name"])
-        if one["metadata"].get("finalizers"):
-            cluster_admin.patch(path, {"metadata": {"finalizers": None}})
-        if cluster_admin.read(path):
-            cluster_admin.delete(path, 0)
-    agent.clean_up()
-    if cluster_admin.read(NODE_PATH):
-        cluster_admin.delete(NODE_PATH)
+    agent.leave()
 
 
 def test_the_node_is_registered_ready_and_its_lease_renewed(member):
     member.start()
-    until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+    member.until_ready()
     node = member.node()
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == NODE
     assert node["status"]["nodeInfo"]["containerRuntimeVersion"].startswith("embedded://")
@@ -181,7 +112,7 @@ def test_a_pod_that_ends_is_reported_and_never_started_again(member):
 def test_a_finalizer_keeps_the_object_and_starts_nothing_again(member):
     member.start()
     member.create("held")
-    path = ObjectPath(plural="pods", namespace="default", name="held")
+    path = pod_path("held")
     member.until_phase("held", "Running")
     member.admin.patch(path, {"metadata": {"finalizers": ["example.com/hold"]}})
     member.delete("held", 1)
@@ -226,7 +157,7 @@ def test_a_static_pod_has_a_mirror_for_as_long_as_it_is_there(member):
 
 def test_a_node_that_was_deleted_comes_back(member):
     member.start()
-    until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+    member.until_ready()
     uid = member.node()["metadata"]["uid"]
     member.admin.delete(NODE_PATH)
     until(
@@ -245,10 +176,12 @@ def test_a_node_that_was_deleted_comes_back(member):
 
 def test_a_control_plane_that_hangs_gets_another_connection_and_is_named(tmp_path, make_control_plane):
     plane = make_control_plane().start()
-    member = Member(tmp_path / "agent", plane.node_kubeconfig(NODE), ClusterAdmin(plane.admin_kubeconfig))
+    member = EmbeddedMember(tmp_path / "agent").join(
+        plane.node_kubeconfig(NODE), ClusterAdmin(plane.admin_kubeconfig)
+    )
     try:
         member.start()
-        until(lambda: member.condition("Ready")["status"] == "True", "it is Ready", 20.0, member._scene)
+        member.until_ready()
         plane.pause()
         late = "2 heartbeats in a row were not answered"
         until(lambda: late in member.stderr(), "its connection is given up", 35.0, member._scene)
@@ -264,7 +197,7 @@ def test_an_outage_of_the_control_plane_loses_nothing(tmp_path, make_control_pla
     plane = make_control_plane().start()
     admin = ClusterAdmin(plane.admin_kubeconfig)
     admin.make_namespace("default")
-    member = Member(tmp_path / "agent", plane.node_kubeconfig(NODE), admin)
+    member = EmbeddedMember(tmp_path / "agent").join(plane.node_kubeconfig(NODE), admin)
     try:
         member.start()
         member.create("stays")
