@@ -83,12 +83,11 @@ class ControlPlane:
     def start(self) -> "ControlPlane":
         """Start both and wait until the API server is ready."""
         assert not any(process.poll() is None for process in self._processes.values()), "it runs already"
-        self._run("etcd", self._etcd_flags())
-        self._run("kube-apiserver", self._server_flags())
+        for name in PROGRAMS:
+            self._run(name, self.flags(name))
         until(self._is_ready, "the API server is ready", 60.0, self._last_words, every_s=0.1)
-        for name, port in zip(CONTROLLERS, self._more_ports, strict=True):
-            if name in self._running:
-                self._run(name, self._controller_flags(name, port))
+        for name in self._running[len(PROGRAMS) :]:
+            self._run(name, self.flags(name))
         return self
 
     def stop(self) -> None:
@@ -160,6 +159,16 @@ class ControlPlane:
         return path
 
     # processes
+
+    def flags(self, name: str) -> list[str]:
+        """Return the words after the name of one of its programs."""
+        match name:
+            case "etcd":
+                return self._etcd_flags()
+            case "kube-apiserver":
+                return self._server_flags()
+            case _:
+                return self._controller_flags(name, self._more_ports[CONTROLLERS.index(name)])
 
     def _etcd_flags(self) -> list[str]:
         client, peer = (f"http://127.0.0.1:{port}" for port in (self._etcd_port, self._peer_port))

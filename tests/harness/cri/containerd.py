@@ -138,6 +138,16 @@ class Containerd:
         """Kill it without a word; its pods run on under their shims."""
         self._end(signal.SIGKILL)
 
+    def power_off(self) -> None:
+        """Kill it, its shims and all containers without a word, as a machine does that loses its power."""
+        self._remember()
+        containers, shims = self._container_pids(), self.shims()
+        self.kill9()
+        for pid in (*shims, *containers):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        until(lambda: not self.shims() and not self._container_pids(), "all are dead", 20.0)
+
     def restart(self) -> None:
         """End it and start it again."""
         self.stop()
