@@ -81,7 +81,8 @@ def failed(entry: Entry, backoff: PullBackoff, now: Instant) -> Entry:
 
 def unnamed(entry: Entry, why: str, now: Instant) -> Entry:
     """Return a want whose image is no name."""
-    message = f'Failed to apply default image tag "{entry.want.image}": {why}'
+    image = entry.want.image
+    message = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": {why}'
     return waiting(entry, INVALID_NAME, message, now, None)
 
 

@@ -68,6 +68,7 @@ class Planned(Situation):
             disruption=disruption_of(kill),
             resizes=resize_conditions(state, self.resize_steps),
             messages={key: one.termination_message for key, one in state.instances.items()},
+            refused=state.wanted.refusal is not None,
             started=self.started,
             ready=self.ready,
             node=replace(state.node, ips=state.node.ips or ((node_ip,) if node_ip else ())),

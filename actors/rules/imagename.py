@@ -31,17 +31,25 @@ def complaint(image: str) -> str:
     """Return why a text cannot name an image, empty when it can."""
     found = _NAME.fullmatch(image)
     if found is None:
-        if _NAME.fullmatch(image.lower()):
-            return "invalid reference format: repository name must be lowercase"
+        lower = _NAME.fullmatch(image.lower())
+        if lower:
+            return must_be_lower(image[: lower.end("path")])
         return "invalid reference format: expected [registry[:port]/]path[:tag][@digest]"
     first = found["path"].partition("/")[0]
     if "/" in found["path"] and not is_registry(first) and first != first.lower():
-        return "invalid reference format: repository name must be lowercase"
+        return must_be_lower(found["path"])
     if len(found["path"]) > NAME_LIMIT:
         return f"invalid reference format: repository name must not be more than {NAME_LIMIT} characters"
     if re.fullmatch(r"[0-9a-f]{64}", image):
         return "invalid reference format: 64 hexadecimal digits are an id, not the name of a repository"
     return ""
+
+
+def must_be_lower(path: str) -> str:
+    """Return why a path with capitals names no repository: as a kubelet, without what may be its registry."""
+    first, slash, rest = path.partition("/")
+    is_host = bool(slash) and rest != rest.lower() and (is_registry(first) or first != first.lower())
+    return f"invalid reference format: repository name ({rest if is_host else path}) must be lowercase"
 
 
 def with_default_tag(image: str) -> str:

@@ -102,7 +102,7 @@ def with_report_event(state: PodState, report: ImageReport, wall: WallNs) -> Pod
             text += f" Image size: {report.size_bytes} bytes."
             return with_event(state, wall, "Normal", "Pulled", text, name)
         case ImageProgress.READY:
-            text = f'Container image "{image}" already present on machine'
+            text = f'Container image "{image}" already present on machine and can be accessed by the pod'
             return with_event(state, wall, "Normal", "Pulled", text, name)
         case ImageProgress.WAITING:
             kind, reason, text = REPORT_EVENTS.get(report.reason, PULL_FAILED)

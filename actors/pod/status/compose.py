@@ -11,7 +11,7 @@ import msgspec
 from actors.pod.spec.ending import cut_message, termination_message
 from actors.pod.status.address import pod_addresses
 from actors.pod.status.condition import conditions
-from actors.pod.status.containerfield import mounts_of, resources_of, user_of
+from actors.pod.status.containerfield import mounts_of, pod_amounts, pod_resources, resources_of, user_of
 from actors.pod.status.history import UNSEEN, ended_for_good, ever_ran, status_named
 from actors.pod.status.initstatus import (
     CREATING,
@@ -76,6 +76,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """All containers are being restarted in place."""
     resizes: tuple[PodCondition, ...] = ()
     """Conditions of a resize."""
+    refused: bool = False
+    """The pod was not admitted."""
     messages: Mapping[str, str | None] = {}
     """Termination message by container id."""
     started: tuple[str, ...] = ()
@@ -122,6 +124,8 @@ def compose(facts: Facts, wall: WallNs) -> PodStatus:
     if not reason and phase == base.phase and phase in TERMINAL:
         reason, message = base.reason, base.message
     ips = pod_addresses(pod, facts.observed, base, facts.node.ips)
+    # A pod that is refused is not on this node.
+    hosts = () if facts.refused else facts.node.ips
     needs_sandbox = facts.observed is None or judge(facts.observed, host_network=pod.spec.host_network).needed
     return PodStatus(
         phase=phase,
@@ -141,13 +145,15 @@ def compose(facts: Facts, wall: WallNs) -> PodStatus:
         init_container_statuses=inits,
         reason=reason,
         message=message,
-        host_ip=facts.node.ips[0] if facts.node.ips else "",
-        host_ips=tuple(HostIP(ip=ip) for ip in facts.node.ips),
+        host_ip=hosts[0] if hosts else "",
+        host_ips=tuple(HostIP(ip=ip) for ip in hosts),
         pod_ip=ips[0] if ips else "",
         pod_ips=tuple(PodIP(ip=ip) for ip in ips),
         qos_class=qos_class(pod.spec),
         start_time=base.start_time or pod.status.start_time or rfc3339(wall),
         observed_generation=max(pod.metadata.generation, base.observed_generation),
+        allocated_resources=pod_amounts(pod.spec, "requests"),
+        resources=pod_resources(pod.spec),
     )
 
 
@@ -197,7 +203,7 @@ def container_status(
     return msgspec.structs.replace(
         status,
         ready=is_done(status) if plain else running and container.name in facts.ready,
-        started=running and container.name in facts.started,
+        started=running and (plain or container.name in facts.started),
         volume_mounts=mounts_of(facts.pod, container, facts.node),
     )
 

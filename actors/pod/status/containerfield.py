@@ -6,8 +6,9 @@ import msgspec
 
 from actors.pod.spec.mount import recursive_read_only
 from actors.pod.spec.problem import Unfit
+from actors.rules.resources.request import added, amounts, pod_total
 from api.kube.objects.container import Container, EphemeralContainer, ResourceRequirements, VolumeMount
-from api.kube.objects.pod import Pod
+from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.podstatus import ContainerUser, LinuxContainerUser, VolumeMountStatus
 from api.kube.quantity import NANO, Amount, ceil_div, parse
 from api.ports.confinement import Resources
@@ -44,6 +45,20 @@ def resources_of(container: AnyContainer, instance: Instance) -> ResourceRequire
     return msgspec.structs.replace(
         granted, limits=limits_shown(granted.limits, told), requests=requests_shown(granted.requests, told)
     )
+
+
+def pod_resources(spec: PodSpec) -> ResourceRequirements | None:
+    """Return what the pod as a whole was allocated, None for nothing."""
+    limits, requests = pod_amounts(spec, "limits"), pod_amounts(spec, "requests")
+    return ResourceRequirements(limits=limits, requests=requests) if limits or requests else None
+
+
+def pod_amounts(spec: PodSpec, which: str) -> dict[str, str]:
+    """Return the sum of ``requests`` or ``limits`` with the pod's overhead, which limits nothing that has no limit."""
+    total, overhead = pod_total(spec, which), amounts(spec.overhead)
+    if which == "limits":
+        overhead = {name: amount for name, amount in overhead.items() if name in total}
+    return {name: str(amount) for name, amount in sorted(added(total, overhead).items())}
 
 
 def limits_shown(granted: Mapping[str, str], told: Resources) -> dict[str, str]:

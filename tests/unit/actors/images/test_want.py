@@ -58,7 +58,8 @@ def test_what_is_no_name_is_never_tried(image):
     puller.want(want(image))
     told = puller.report()
     assert (told.progress, told.reason, told.retry_at) == (WAITING, "InvalidImageName", None)
-    assert told.message.startswith(f'Failed to apply default image tag "{image}": invalid reference format')
+    named = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": '
+    assert told.message.startswith(f"{named}invalid reference format")
     assert not puller.open
     assert puller.wake_at is None
 
