@@ -35,8 +35,9 @@ OBJECT_REFILL_S = 300.0
 KNOWN_LIMIT = 4096
 WAITING_LIMIT = 1000
 ATTEMPTS = 12
+"""For one event, where it may be that very event which the server fails at."""
 RETRY = RetryPolicy(base_s=10.0, limit_s=10.0)
-RETRIED = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT, FailureKind.CANCELLED)
+RETRIED = (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -94,21 +95,21 @@ def absorb_outcome(state: ApiEventState, write: EventWrite, outcome: Outcome, no
     if not write.creates and failure.kind is FailureKind.NOT_FOUND:
         return replace(state, on_server=lacking(state.on_server, write.name), failure=None)
     state = replace(state, failure=failure)
-    if is_temporary(failure):
-        state = replace(state, retry=state.retry.after(now, RETRY))
-        if state.retry.failures < ATTEMPTS:
-            return state
-        state = replace(state, dropped=replace(state.dropped, late=state.dropped.late + 1))
-        return replace(without(state, write), retry=replace(state.retry, failures=ATTEMPTS - 1))
+    tried = state.retry.failures + 1
+    if is_away(failure) or (failure.kind in RETRIED and tried < ATTEMPTS):
+        return replace(state, retry=state.retry.after(now, RETRY))
     refused = replace(state.dropped, refused=state.dropped.refused + 1)
     return replace(without(state, write), dropped=refused, retry=Retry())
 
 
-def is_temporary(failure: Failure) -> bool:
-    """Return whether a later request may succeed: no answer, a busy server, or credentials that are being renewed."""
-    return failure.kind in RETRIED or (
-        failure.kind is FailureKind.DENIED and failure.reason == "Unauthorized"
-    )
+def is_away(failure: Failure) -> bool:
+    """Return whether no event can be written now: the server cannot be reached, does not know us, or is too busy.
+
+    What it answers has a reason. No answer in time may be about this very event, as when a webhook hangs.
+    """
+    if failure.kind is FailureKind.TIMED_OUT:
+        return False
+    return failure.reason in ("", "Unauthorized", "TooManyRequests")
 
 
 def done(state: ApiEventState, write: EventWrite) -> ApiEventState:

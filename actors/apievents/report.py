@@ -17,13 +17,16 @@ class ApiEventLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report(before: ApiEventState, after: ApiEventState) -> tuple[ApiEventLine, ...]:
-    """Return log lines: for another failure than the last, for the first success after one, and for events that are lost."""
+    """Return log lines: for another answer that refuses than the last, for the first success after one, for lost events.
+
+    That the server cannot be reached is said by those who need it more.
+    """
     lines = []
     old, new = before.failure, after.failure
-    if new is not None and (old is None or (new.kind, new.message) != (old.kind, old.message)):
+    if new is not None and new.reason and (old is None or (new.kind, new.message) != (old.kind, old.message)):
         facts = {"why": new.message, "waiting": len(after.waiting)}
         lines.append(ApiEventLine(text="event not written to the API server", facts=facts, warning=True))
-    elif new is None and old is not None:
+    elif new is None and old is not None and old.reason:
         lines.append(ApiEventLine(text="events are written to the API server again"))
     for cause, count in msgspec.structs.asdict(after.dropped).items():
         if cause != "spam" and count > getattr(before.dropped, cause) and not count & (count - 1):

@@ -51,8 +51,6 @@ class DroppedEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Too many waited."""
     refused: int = 0
     """The server did not take them."""
-    late: int = 0
-    """The server could not be reached for too long."""
 
 
 class ApiEventState(msgspec.Struct, frozen=True, kw_only=True):

@@ -161,7 +161,7 @@ def registering(
 ) -> Next:
     """Go on with the registration."""
     if node is None:
-        if exchange.step is NodeStep.CREATE and failure is not None and failure.kind in EXISTS:
+        if exchange.step is NodeStep.CREATE and failure is not None and may_exist(failure):
             # A Node that is there already is what registration finds with each start but the first.
             known = None if failure.kind is FailureKind.ALREADY_EXISTS else failure
             return look(replace(state, failure=known), NodeStep.READ, new_op)
@@ -177,6 +177,11 @@ def registering(
         return reported(state, exchange.composed, now, wall), ()
     # Its status is written at once.
     return replace(state, reporting=Reporting(rounds=state.reporting.rounds)), ()
+
+
+def may_exist(failure: Failure) -> bool:
+    """Return whether the Node may be there although it was not created; a refusal of the server, not of our own, has a reason."""
+    return failure.kind in EXISTS and (failure.kind is not FailureKind.DENIED or bool(failure.reason))
 
 
 def reporting_on(

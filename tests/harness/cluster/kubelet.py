@@ -78,6 +78,7 @@ class Kubelet:
                 self.process.kill()
                 self.process.wait()
         self.runtime.remove_pods()
-        for point in mount.mounts_below(os.path.realpath(self.root)):
+        # It binds its root folder to itself, so that mounts below it are shared.
+        for point in mount.mounts_below(os.path.realpath(self.folder)):
             mount.unmount(point)
         until(lambda: not self.runtime.link.sandboxes(), "no sandbox is left", 20.0)

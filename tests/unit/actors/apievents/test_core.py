@@ -191,7 +191,7 @@ def test_a_name_is_never_too_long(pod, at):
     ("failure", "lost"),
     [
         (failed(FailureKind.DENIED, "Forbidden"), "refused"),
-        (failed(FailureKind.NOT_FOUND), "refused"),
+        (failed(FailureKind.NOT_FOUND, "NotFound"), "refused"),
         (failed(FailureKind.REJECTED, "Invalid"), "refused"),
     ],
 )
@@ -208,35 +208,45 @@ def test_what_the_server_refuses_is_dropped_and_does_not_hold_up_the_next(failur
 
 
 @pytest.mark.parametrize(
-    "failure", [DOWN, failed(FailureKind.TIMED_OUT), failed(FailureKind.DENIED, "Unauthorized")]
+    "failure",
+    [
+        DOWN,
+        failed(FailureKind.REJECTED),
+        failed(FailureKind.NOT_FOUND),
+        failed(FailureKind.DENIED, "Unauthorized"),
+        failed(FailureKind.UNAVAILABLE, "TooManyRequests"),
+    ],
 )
-def test_while_the_server_is_away_the_newest_counts_wait(failure):
+def test_while_the_server_cannot_be_reached_the_newest_counts_wait_however_long(failure):
     desk = Desk()
     desk.record(POD)
-    desk.answer(failure)
-    for count in (2, 3):
-        desk.record(POD, count=count)
-    assert not desk.open
-    assert desk.wake_at == desk.now + RETRY.base_s
-    desk.sleep(RETRY.base_s)
-    assert body(desk.calls[-1])["count"] == 3
+    for count in range(2, 3 * ATTEMPTS):
+        desk.answer(failure)
+        if count <= OBJECT_BURST:
+            desk.record(POD, count=count)
+        assert not desk.open
+        assert desk.wake_at == desk.now + RETRY.base_s
+        desk.sleep(RETRY.base_s)
+    assert body(desk.calls[-1])["count"] == OBJECT_BURST
     desk.answer()
     assert not desk.state.waiting
-    assert desk.lines == ["event not written to the API server", "events are written to the API server again"]
+    assert desk.metric("dropped_total")["refused"] == 0
 
 
-def test_an_event_is_tried_twelve_times_and_the_next_once_each_while_the_server_stays_away():
+@pytest.mark.parametrize(
+    "failure", [failed(FailureKind.TIMED_OUT), failed(FailureKind.UNAVAILABLE, "InternalError")]
+)
+def test_an_event_that_the_server_fails_at_is_tried_twelve_times_and_then_others_have_their_turn(failure):
     desk = Desk()
     desk.record(POD)
     desk.record(NODE)
     for _ in range(ATTEMPTS):
-        desk.answer(DOWN)
+        assert body(desk.calls[-1])["reason"] == "Started"
+        desk.answer(failure)
         desk.sleep(RETRY.base_s)
-    assert len(desk.calls) == ATTEMPTS + 1
-    assert desk.metric("dropped_total")["late"] == 1
+    assert desk.metric("dropped_total")["refused"] == 1
     assert body(desk.calls[-1])["reason"] == "Starting"
-    desk.answer(DOWN)
-    assert desk.metric("dropped_total")["late"] == 2
+    desk.answer()
     assert not desk.state.waiting
 
 

@@ -52,7 +52,9 @@ LISTED = PlegHealthSeen(is_healthy=True, listed_at=1.0)
 
 
 def failed(kind, message="no"):
-    return Failure(kind=kind, message=message)
+    """Return a failure as the server answers it: with a reason, unless it did not answer."""
+    silent = kind in (FailureKind.UNAVAILABLE, FailureKind.TIMED_OUT)
+    return Failure(kind=kind, message=message, reason="" if silent else "Forbidden")
 
 
 def merged(old, patch):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from actors.nodestatus.core import is_older
 from actors.nodestatus.exchange import ATTEMPTS
 from api import paths
-from api.errors import FailureKind
+from api.errors import Failure, FailureKind
 from api.eviction import Pressure
 from api.kube.objects.meta import ObjectMeta
 from api.kube.objects.node import Node
@@ -471,3 +471,12 @@ def test_whatever_happens_one_request_is_in_flight_and_what_is_others_stays(step
     )
     assert len(later) <= 3
     assert json.dumps(hand.server.node["status"]["capacity"]) == known
+
+
+def test_an_identity_that_is_not_valid_here_is_said_once_and_asks_the_server_nothing_else():
+    hand = Hand()
+    invalid = Failure(kind=FailureKind.DENIED, message="the certificate was valid until yesterday")
+    for _ in range(5):
+        assert isinstance(hand.to_request(), CreateObject)
+        hand.answer(invalid)
+    assert hand.lines.count("request about the node failed") == 1
