@@ -25,6 +25,7 @@ MIRRORS = Path("/node/mirrors")
 NODESTATUS = Path("/node/nodestatus")
 LEASE = Path("/node/lease")
 APIEVENTS = Path("/node/apievents")
+CERTIFICATES = Path("/node/certificates")
 
 
 def leaf(path: Path) -> str:

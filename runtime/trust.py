@@ -12,8 +12,8 @@ LINKS_LIMIT = 40
 """So many symbolic links are followed in one path, as the kernel does."""
 
 
-def require_trusted(root: Path) -> None:
-    """Refuse a root directory that another user owns, or could put another one in the place of.
+def require_trusted(root: Path, name: str = "the root directory", flag: str = "--root-dir") -> None:
+    """Refuse a directory of ours (`name`, set by `flag`) that another user owns, or could put another one in the place of.
 
     Each folder and link on the way, as far as it is there, must belong to root or to this user, and no other may make
     names in it; in a sticky folder, as /tmp, he may, but cannot replace ours. Raises DeniedError with the owner's name.
@@ -21,7 +21,8 @@ def require_trusted(root: Path) -> None:
     waiting = list(reversed(root.absolute().parts[1:]))
     at = Path("/")
     links = 0
-    _require_own(root, at, at.lstat())
+    named = f"{name} {root}", flag
+    _require_own(root, at, at.lstat(), named)
     while waiting:
         name = waiting.pop()
         if name == "..":
@@ -33,7 +34,7 @@ def require_trusted(root: Path) -> None:
         except OSError:
             # What is not there, or may not be looked at, is for who makes or opens it to say.
             return
-        _require_own(root, below, seen)
+        _require_own(root, below, seen, named)
         if not stat.S_ISLNK(seen.st_mode):
             at = below
             continue
@@ -45,12 +46,13 @@ def require_trusted(root: Path) -> None:
         waiting += reversed([part for part in target.parts if part != "/"])
 
 
-def _require_own(root: Path, path: Path, seen: os.stat_result) -> None:
+def _require_own(root: Path, path: Path, seen: os.stat_result, named: tuple[str, str]) -> None:
+    name, flag = named
     what = "it" if path == root.absolute() else str(path)
     if seen.st_uid not in (0, os.geteuid()):
         raise DeniedError(
-            f"cannot use the root directory {root}: {what} belongs to user {user_name(seen.st_uid)}, who could put links or"
-            f" files of his own there; choose another with --root-dir, or give it to user {user_name(os.geteuid())}"
+            f"cannot use {name}: {what} belongs to user {user_name(seen.st_uid)}, who could put links or"
+            f" files of his own there; choose another with {flag}, or give it to user {user_name(os.geteuid())}"
         )
     if stat.S_ISLNK(seen.st_mode) or seen.st_mode & stat.S_ISVTX:
         return
@@ -58,9 +60,9 @@ def _require_own(root: Path, path: Path, seen: os.stat_result) -> None:
     others = stat.S_IWOTH if seen.st_gid == seen.st_uid else stat.S_IWOTH | stat.S_IWGRP
     if seen.st_mode & others:
         raise DeniedError(
-            f"cannot use the root directory {root}: {what} (of user {user_name(seen.st_uid)}, mode"
+            f"cannot use {name}: {what} (of user {user_name(seen.st_uid)}, mode"
             f" {stat.filemode(seen.st_mode)}) may be written by others, who could swap what is in it; take that right from"
-            " them, or choose another with --root-dir"
+            f" them, or choose another with {flag}"
         )
 
 

@@ -10,14 +10,14 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from actors.agent.assembly import Parts, assemble, pod_groups
-from actors.agent.cluster import ClusterParts
+from actors.agent.cluster import ClusterParts, connect
 from actors.cgroups.tree import reserved_groups
 from actors.rules.resources.cgrouppath import reserved_path
 from actors.views.asked import AskedPorts
 from actors.views.view import AgentView
 from api.config.settings import EMBEDDED, Settings
 from api.decoding import from_json
-from api.errors import OperatingError, RejectedError
+from api.errors import Failure, OperatingError, RejectedError
 from api.faults import FaultPlan
 from api.ports.cgroups import EnsureNodeCgroups, NodeCgroupsMade
 from api.ports.node import NodeFacts
@@ -184,20 +184,22 @@ class Agent:
         """Return the drivers of the API server, None for an agent on its own, which need not spend the memory."""
         if not settings.cluster.kubeconfig:
             return None
-        from runtime.drivers.kube.driver import KubeDriver  # noqa: PLC0415
-        from runtime.drivers.kubeconfig.resolve import resolve  # noqa: PLC0415
-
-        kubeconfig = settings.cluster.kubeconfig
-        driver = KubeDriver(
-            settings.node_name,
-            partial(resolve, kubeconfig),
-            qps=settings.cluster.api_qps,
-            burst=settings.cluster.api_burst,
-            on_bug=partial(self._bug, "conversation with the API server failed"),
-            problem=lambda what: self._log.warning("object of the API server ignored", what=what),
+        return connect(
+            settings,
+            partial(self._bug, "conversation with the API server failed"),
+            lambda what: self._log.warning("object of the API server ignored", what=what),
+            self._identity_renewed,
+            self._undo,
         )
-        self._undo.append(driver.close)
-        return ClusterParts(server=kubeconfig, kube=driver, pods=driver.pods, node=driver.node)
+
+    def _identity_renewed(self, failure: Failure | None) -> None:
+        if failure is None:
+            self._log.info("identity for the API server was read again")
+        else:
+            self._log.warning(
+                "identity for the API server cannot be read again, the last one stays in use",
+                why=failure.message,
+            )
 
     def _plan(self) -> str:
         """Return the file with a plan of faults, empty for none; without the flag the environment's is not heeded."""

@@ -1,15 +1,20 @@
 """The actors of a node of a cluster, started only where there is an API server.
 
 ```text
-/node/apievents   /node/nodestatus   /node/lease   /node/apistatus   /node/mirrors   /node/api
+/node/certificates   /node/apievents   /node/nodestatus   /node/lease   /node/apistatus   /node/mirrors   /node/api
 ```
 """
+
+from collections.abc import Callable
 
 import msgspec
 
 from actors.apievents.actor import ApiEventWriter
 from actors.apievents.state import ApiEventSettings, ApiEventState
 from actors.apistatus.actor import ApiStatusWriter
+from actors.certificates.actor import CertificateManager
+from actors.certificates.core import BOOTSTRAP, CERTIFICATES
+from actors.certificates.state import CertificateSettings, CertificatesState
 from actors.lease.actor import LeaseManager
 from actors.lease.state import LeaseSettings, LeaseState
 from actors.mirrors.actor import MirrorManager
@@ -21,10 +26,12 @@ from actors.sources.api.actor import ApiSource
 from actors.sources.api.state import API
 from api import paths
 from api.config.settings import Settings
+from api.errors import Failure
 from api.ports.kube import NODE
 from api.ports.port import BlockingPort, Port, Stream
 from runtime.kernel.actor import Restart
 from runtime.kernel.system import System
+from runtime.net.loop import OnBug
 
 KUBE, IMAGES = "kube", "images"
 
@@ -37,6 +44,54 @@ class ClusterParts(msgspec.Struct, frozen=True, kw_only=True):
     kube: Port | BlockingPort
     pods: Stream
     node: Stream
+    certificates: Port | BlockingPort | None = None
+    """The node's own client certificate; None where the identity is not the agent's to keep, as in a simulation."""
+    bootstrap: Port | BlockingPort | None = None
+    """The same API server, as the identity of the bootstrap kubeconfig reaches it; needed with one."""
+
+
+def connect(
+    settings: Settings,
+    on_bug: OnBug,
+    problem: Callable[[str], None],
+    renewed: Callable[[Failure | None], None],
+    undo: list[Callable[[], None]],
+) -> ClusterParts:
+    """Return the drivers of the API server that the settings name; what closes them is added to `undo`."""
+    from runtime.drivers.kube.driver import KubeDriver  # noqa: PLC0415  # an agent on its own need not spend the memory
+    from runtime.drivers.kubeconfig.driver import CertificateDriver  # noqa: PLC0415
+
+    cluster = settings.cluster
+    certificates = CertificateDriver(
+        settings.node_name,
+        cluster.kubeconfig,
+        cluster.cert_dir,
+        bootstrap=cluster.bootstrap_kubeconfig,
+        rotates=cluster.rotate_certificates,
+    )
+    driver = KubeDriver(
+        settings.node_name,
+        certificates.access,
+        qps=cluster.api_qps,
+        burst=cluster.api_burst,
+        on_bug=on_bug,
+        problem=problem,
+        renewed=renewed,
+    )
+    undo.append(driver.close)
+    bootstrap = None
+    if cluster.bootstrap_kubeconfig:
+        bootstrap = KubeDriver(settings.node_name, certificates.bootstrap_access, on_bug=on_bug)
+        undo.append(bootstrap.close)
+        certificates.bootstrapped = bootstrap.rest
+    return ClusterParts(
+        server=cluster.kubeconfig,
+        kube=driver,
+        pods=driver.pods,
+        node=driver.node,
+        certificates=certificates,
+        bootstrap=bootstrap,
+    )
 
 
 def assemble_events(system: System, settings: Settings, parts: ClusterParts, restart: Restart) -> None:
@@ -54,6 +109,7 @@ def assemble_node(
 ) -> None:
     """Start what keeps the Node, before those who ask for it."""
     cluster = settings.cluster
+    assemble_certificates(system, settings, parts, restart)
     status = NodeStatusState(
         settings=NodeStatusSettings(
             node_name=settings.node_name,
@@ -78,6 +134,27 @@ def assemble_node(
     )
     system.spawn(
         LeaseManager.options(name=paths.leaf(paths.LEASE), restart=restart).bind(lease, {KUBE: parts.kube})
+    )
+
+
+def assemble_certificates(system: System, settings: Settings, parts: ClusterParts, restart: Restart) -> None:
+    """Start what renews the client certificate, and asks for the first one."""
+    if parts.certificates is None:
+        return
+    cluster = settings.cluster
+    state = CertificatesState(
+        settings=CertificateSettings(
+            node_name=settings.node_name,
+            kubeconfig=cluster.kubeconfig,
+            bootstrap_kubeconfig=cluster.bootstrap_kubeconfig,
+            rotates=cluster.rotate_certificates,
+        )
+    )
+    ports = {CERTIFICATES: parts.certificates, KUBE: parts.kube}
+    if parts.bootstrap is not None:
+        ports[BOOTSTRAP] = parts.bootstrap
+    system.spawn(
+        CertificateManager.options(name=paths.leaf(paths.CERTIFICATES), restart=restart).bind(state, ports)
     )
 
 

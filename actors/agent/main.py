@@ -3,14 +3,9 @@
 import argparse
 import sys
 
-from api.errors import OperatingError, RejectedError
+from api.errors import OperatingError
 from api.ports.manifests import Problem
 from runtime.cli.command import VERBS, add_verbs, run_verb
-
-NOT_YET = {
-    "bootstrap_kubeconfig": "the API server as a source of pods",
-}
-"""Flags whose names are fixed and whose feature this build does not have: refused, never ignored."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,10 +18,6 @@ def main(argv: list[str] | None = None) -> int:
     if args.verb in VERBS:
         return run_verb(args, check=check_file)
     try:
-        for flag, feature in NOT_YET.items():
-            if getattr(args, flag) is not None:
-                text = f"{feature} is not supported yet; remove the flag"
-                raise RejectedError(f"--{flag.replace('_', '-')}: {text}")
         from actors.agent.run import run  # noqa: PLC0415  # the verbs must start without the agent's imports
 
         return run(args)
@@ -150,6 +141,17 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         "--kubeconfig", metavar="FILE", help="how to reach the API server of the cluster whose node this is"
     )
     cluster.add_argument(
+        "--bootstrap-kubeconfig",
+        metavar="FILE",
+        help="identity that requests the node's client certificate while --kubeconfig is absent, or expired; then FILE of"
+        " --kubeconfig is written",
+    )
+    cluster.add_argument(
+        "--cert-dir",
+        metavar="DIR",
+        help="folder of client certificates that the agent requests (default: pki in the root directory)",
+    )
+    cluster.add_argument(
         "--register-node",
         metavar="true|false",
         nargs="?",
@@ -163,10 +165,6 @@ def add_run_flags(run: argparse.ArgumentParser) -> None:
         metavar="external",
         default="",
         help="external: a cloud controller initializes the node; until then a taint keeps pods off",
-    )
-    later = run.add_argument_group("not supported yet (rejected)")
-    later.add_argument(
-        "--bootstrap-kubeconfig", nargs="?", const="", default=None, help=NOT_YET["bootstrap_kubeconfig"]
     )
 
 

@@ -147,6 +147,8 @@ def read_settings(args: argparse.Namespace) -> Configured:
         take_over=args.take_over,
         node_labels=args.node_labels,
         kubeconfig=args.kubeconfig or "",
+        bootstrap_kubeconfig=args.bootstrap_kubeconfig or "",
+        cert_dir=args.cert_dir or "",
         node_ip=args.node_ip,
         register_node=args.register_node,
         provider_id=args.provider_id,

@@ -6,9 +6,10 @@ Usage carries the time of its sample. An unknown number has no sample, so that i
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from actors.certificates.state import CertificatesState
 from actors.oom.state import OomCount
 from api.eviction import Pressure
-from api.ids import Instant
+from api.ids import Instant, WallNs
 from api.ports.runtime import RuntimeContainerState, RuntimePod
 from api.shown.introspection import HOP_BOUNDS_S, ActorRow, ActorState, Hop, HopRow, KernelRow
 from api.shown.metric import Family, Labels, MetricKind, Sample, histogram
@@ -394,4 +395,21 @@ def eviction_families(evictions: Mapping[str, int], conditions: Iterable[str]) -
     return [
         counter("kubelet_evictions", "Pods evicted, by signal", counts),
         gauge("nodeagent_pressure", "1 while the node has this condition, 0 otherwise", pressures),
+    ]
+
+
+def certificate_families(state: CertificatesState, wall: WallNs) -> list[Family]:
+    """Return how long the client certificate is valid for, and how often a new one was not got, under a kubelet's names."""
+    one = state.certificate
+    return [
+        gauge(
+            "kubelet_certificate_manager_client_ttl_seconds",
+            "For how long the client certificate is valid, negative once it has expired",
+            [Sample((one.valid_until - wall) / NS)] if one is not None else (),
+        ),
+        counter(
+            "kubelet_certificate_manager_client_expiration_renew_errors",
+            "Requests of a client certificate that came to nothing",
+            [Sample(state.errors)],
+        ),
     ]

@@ -11,6 +11,9 @@ import msgspec
 
 from actors.admission.explain import wait_for_admission
 from actors.admission.state import AdmissionState
+from actors.certificates.report import sentence as certificate_sentence
+from actors.certificates.report import without_identity
+from actors.certificates.state import CertificatesState
 from actors.cgroups.state import CgroupsState
 from actors.events.state import EventsState
 from actors.events.state import rows as event_rows
@@ -53,8 +56,10 @@ from actors.supervisor.explain import (
     unclaimed_row,
 )
 from actors.supervisor.state import SupervisorState
+from actors.usage.state import UsageState
 from actors.views.asked import AskedPorts
 from actors.views.images import ImageView, wanted_images
+from actors.views.metrics import certificate_families
 from actors.views.usage import UsageView
 from api import paths
 from api.errors import NotFoundError, RejectedError, UnavailableError
@@ -85,6 +90,7 @@ from api.shown.introspection import (
     SourceRow,
     TraceRow,
 )
+from api.shown.metric import Family
 
 EDGE_DEADLINE_S = 10.0
 NODE_EVENT_SOURCES = (
@@ -353,10 +359,34 @@ class AgentView(ImageView, UsageView):
         if isinstance(urls, HttpState):
             rows += http_rows(urls)
         if isinstance(api, ApiSourceState):
-            rows += api_rows(api)
+            rows += self._with_bootstrap(api_rows(api))
         if isinstance(config, ConfigState):
             rows += config_rows(config)
         return tuple(rows)
+
+    def _with_bootstrap(self, rows: tuple[SourceRow, ...]) -> tuple[SourceRow, ...]:
+        """Return the rows of the API server; while the node has no identity yet, the first says what that waits for."""
+        state = self._kernel.committed(paths.CERTIFICATES)
+        waits = without_identity(state, self._now()) if isinstance(state, CertificatesState) else ""
+        if not waits:
+            return rows
+        top = msgspec.structs.replace(rows[0], status="waiting", problems=(waits, *rows[0].problems))
+        return (top, *rows[1:])
+
+    def _certificate_health(self) -> tuple[HealthRow, ...]:
+        """Return until when the client certificate is valid, on a node of a cluster; reported, not unhealthy."""
+        state = self._kernel.committed(paths.CERTIFICATES)
+        if not isinstance(state, CertificatesState):
+            return ()
+        detail = certificate_sentence(state, self._now(), self._wall())
+        return (HealthRow(name="certificates", ok=True, detail=detail),)
+
+    def _inside(self, reader: UsageState) -> list[Family]:
+        state = self._kernel.committed(paths.CERTIFICATES)
+        certificate = (
+            certificate_families(state, self._wall()) if isinstance(state, CertificatesState) else []
+        )
+        return [*super()._inside(reader), *certificate]
 
     def health(self) -> tuple[HealthRow, ...]:
         """Return every health check: actors answer, and the runtime was listed recently."""
@@ -383,6 +413,7 @@ class AgentView(ImageView, UsageView):
             HealthRow(
                 name="oom", ok=True, detail=oom_notice(watcher) if isinstance(watcher, OomState) else ""
             ),
+            *self._certificate_health(),
         )
 
     def ready(self) -> tuple[HealthRow, ...]:

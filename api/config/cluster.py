@@ -11,6 +11,11 @@ class ClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     kubeconfig: str = ""
     """Absolute; empty: the agent is on its own, and the rest means nothing."""
+    bootstrap_kubeconfig: str = ""
+    """Absolute; the identity that asks for the first client certificate; empty: none."""
+    cert_dir: str = ""
+    """Absolute; the folder of the certificates that are requested."""
+    rotate_certificates: bool = False
     register_node: bool = True
     provider_id: str = ""
     external_cloud: bool = False

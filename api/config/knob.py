@@ -69,7 +69,7 @@ KNOBS: Final[tuple[Knob, ...]] = (
         choices=("VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"),
     ),
     knob("tlsCurvePreferences"),
-    knob("rotateCertificates", False),
+    knob("rotateCertificates", False, **OURS),
     knob("serverTLSBootstrap", False),
     knob("authentication.x509.clientCAFile", "", "path"),
     knob("authentication.webhook.enabled", True),

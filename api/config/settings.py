@@ -51,6 +51,8 @@ PATHS = (
 
 ROOT_DIR = "/var/lib/nodeagent"
 LOGS_DIR = "/var/log/pods"
+CERTIFICATES = "pki"
+"""Folder of certificates, under the root directory."""
 LINKS = "containers"
 """Folder of links to container logs, next to the folder of pod logs: ``/var/log/containers``."""
 
@@ -76,6 +78,8 @@ class Flags(msgspec.Struct, frozen=True, kw_only=True):
 
     config: str = ""
     kubeconfig: str = ""
+    bootstrap_kubeconfig: str = ""
+    cert_dir: str = ""
     root_dir: str = ""
     hostname_override: str | None = None
     pod_manifest_path: str | None = None
@@ -500,6 +504,13 @@ def cluster_of(
     duration_s = config.node_lease_duration_seconds
     return ClusterSettings(
         kubeconfig=absolute(flags.kubeconfig, machine) if flags.kubeconfig else "",
+        bootstrap_kubeconfig=absolute(flags.bootstrap_kubeconfig, machine)
+        if flags.bootstrap_kubeconfig
+        else "",
+        cert_dir=absolute(flags.cert_dir or posixpath.join(root_of(flags, machine), CERTIFICATES), machine)
+        if flags.kubeconfig
+        else "",
+        rotate_certificates=bool(config.rotate_certificates),
         register_node=register,
         provider_id=config.provider_id or "" if flags.provider_id is None else flags.provider_id,
         external_cloud=flags.cloud_provider == EXTERNAL,
@@ -529,6 +540,10 @@ def cluster_problems(flags: Flags) -> tuple[FieldProblem, ...]:
         problems.append(
             FieldProblem(path="--cloud-provider", found=shown(flags.cloud_provider), expected=expected)
         )
+    if flags.bootstrap_kubeconfig and not flags.kubeconfig:
+        expected = "--kubeconfig as well: the file that is written once the node has a certificate"
+        found = shown(flags.bootstrap_kubeconfig)
+        problems.append(FieldProblem(path="--bootstrap-kubeconfig", found=found, expected=expected))
     if flags.register_node and not flags.kubeconfig:
         expected = "--kubeconfig as well: it says which API server the node is to be registered with"
         problems.append(FieldProblem(path="--register-node", found="true", expected=expected))

@@ -207,9 +207,9 @@ def test_a_configuration_that_is_no_yaml_is_an_error_with_its_line(agent):
     refused(agent.run(), f"{agent.config}:2", "tab")
 
 
-def test_a_flag_of_a_later_build_is_refused_in_one_line(agent):
-    flag = ("--bootstrap-kubeconfig", "/etc/kubeconfig")
-    refused(agent.run(*flag), flag[0], "is not supported yet", "remove the flag")
+def test_a_bootstrap_without_a_kubeconfig_to_write_is_refused_in_one_line(agent):
+    flag = ("--bootstrap-kubeconfig", "/etc/bootstrap")
+    refused(agent.run(*flag), *flag, "--kubeconfig as well")
 
 
 def test_a_cluster_is_no_place_to_run_pods_once(agent):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from api.errors import Failure, FailureKind
 from runtime.drivers.kube.answer import failure_of, retry_after_s
 from runtime.drivers.kube.exchange import NOT_TAKEN, ApiExchange
-from runtime.drivers.kube.identity import Identity
+from runtime.drivers.kube.identity import Identity, Renewed
 from runtime.drivers.kube.link import Link
 from runtime.net.kubeaccess import Access
 from runtime.net.loop import Loop
@@ -28,10 +28,12 @@ Answered = Callable[[bytes | None, Failure | None], None]
 class ApiClient:
     """Sends requests on two connections. Used on the loop's thread only."""
 
-    def __init__(self, loop: Loop, find: Callable[[], Access], qps: float, burst: int) -> None:
+    def __init__(
+        self, loop: Loop, find: Callable[[], Access], qps: float, burst: int, renewed: Renewed
+    ) -> None:
         self.loop = loop
         resolver = Resolver()
-        self._identity = Identity(loop, find, self._renew)
+        self._identity = Identity(loop, find, self.renew, renewed)
         self._main = Link(loop, resolver, self._identity)
         self._heartbeats = Link(loop, resolver, self._identity)
         self._qps, self._burst = qps, float(burst)
@@ -85,7 +87,8 @@ class ApiClient:
         self._main.close(failure)
         self._heartbeats.close(failure)
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
+        """Have the next requests go out on other connections, which are made for them."""
         self._main.renew()
         self._heartbeats.renew()
 

@@ -28,6 +28,7 @@ from api.ports.kube import (
 )
 from api.ports.port import Done, Undo
 from runtime.drivers.kube.client import ApiClient, ApiRequest
+from runtime.drivers.kube.identity import Renewed
 from runtime.drivers.kube.objectcache import ObjectCache
 from runtime.drivers.kube.reflector import Reflector
 from runtime.drivers.kube.service import (
@@ -57,8 +58,9 @@ Log = Callable[[str], None]
 
 
 class KubeDriver:
-    """One API server. `find` blocks until it is known where that is and who we are; `problem` is called with what is left out.
+    """One API server. `find` blocks until it is known where that is and who we are.
 
+    `problem` is called with what is left out, `renewed` when who we are changed, or could not be found out again.
     `qps`: requests a second, 0 for no limit.
     """
 
@@ -73,9 +75,10 @@ class KubeDriver:
         burst: int = BURST,
         on_bug: OnBug | None = None,
         problem: Log = lambda _: None,
+        renewed: Renewed = lambda _: None,
     ) -> None:
         self._loop = Loop("kube", on_bug=on_bug)
-        self._client = ApiClient(self._loop, find, qps, burst)
+        self._client = ApiClient(self._loop, find, qps, burst, renewed)
         self._own = OwnVersions()
         node = quote(node_name, safe="")
         self.pods = KubeStream(
@@ -157,6 +160,10 @@ class KubeDriver:
         )
         self._submit(request.start, done)
         return partial(submit, self._loop, request.cancel)
+
+    def rest(self) -> None:
+        """Let go of connections on which nothing is under way; the next request makes another one."""
+        submit(self._loop, self._client.renew)
 
     def close(self) -> None:
         """End all calls, streams and connections."""

@@ -1,4 +1,4 @@
-"""Who we are and where the server is: found out on a thread of its own, again when it expires or the server refuses it."""
+"""Who we are and where the server is: found out on a thread of its own, again when that expires, changes on disk, or is refused."""
 
 import ssl
 import threading
@@ -9,7 +9,7 @@ import msgspec
 
 from api.errors import Failure, FailureKind, OperatingError
 from runtime.drivers.kube.tls import settings_of
-from runtime.net.kubeaccess import Access
+from runtime.net.kubeaccess import Access, AccessFile, FileMark, file_mark
 from runtime.net.loop import Loop
 
 RENEW_BEFORE_S = 30.0
@@ -17,6 +17,14 @@ RENEW_SHARE = 0.1
 """Of the time that an access is valid for: found out again so long before it ends, and at most `RENEW_BEFORE_S`."""
 AGAIN_S = 10.0
 """Between two questions, whatever the server refuses."""
+LOOK_S = 2.0
+"""Between two looks at the files that an access came from: a stat call for each, on the loop's thread."""
+FILES_LIMIT = 8
+"""So many files are looked at; a kubeconfig names four at most."""
+
+Renewed = Callable[[Failure | None], None]
+"""Is called with why a known access could not be found out again, once for each reason; with None when another one is used,
+and when it can be found out again."""
 
 
 class KnownAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,13 +37,19 @@ class KnownAccess(msgspec.Struct, frozen=True, kw_only=True):
 class Identity:
     """Keeps the access up to date. Used on the loop's thread only; `changed` is called after each change."""
 
-    def __init__(self, loop: Loop, find: Callable[[], Access], changed: Callable[[], None]) -> None:
-        self._loop, self._find, self._changed = loop, find, changed
+    def __init__(
+        self, loop: Loop, find: Callable[[], Access], changed: Callable[[], None], renewed: Renewed
+    ) -> None:
+        self._loop, self._find, self._changed, self._renewed = loop, find, changed, renewed
         self._waiting: list[Callable[[KnownAccess | Failure], None]] = []
         self._asking = False
         self._asked_at = float("-inf")
         self._known: KnownAccess | None = None
         self._answers = 0
+        self._failure: Failure | None = None
+        self._files: tuple[AccessFile, ...] = ()
+        self._tried: tuple[FileMark, ...] = ()
+        self._looks = False
 
     def want(self, then: Callable[[KnownAccess | Failure], None]) -> None:
         """Call `then` with what is known, or with why nothing is."""
@@ -82,19 +96,39 @@ class Identity:
     def _found(self, found: KnownAccess | Failure) -> None:
         self._asking = False
         self._answers += 1
-        if isinstance(found, Failure) and self._known is not None:
-            self._ask_in(AGAIN_S)
         if isinstance(found, KnownAccess):
-            known = self._known
-            changed = known is None or replaces(found.access, known.access)
-            if changed:
-                self._known = found
-            self._wait_for_end(found.access)
-            if changed and known is not None:
-                self._changed()
+            self._take(found)
+        elif self._known is not None:
+            self._ask_in(AGAIN_S)
+            if found != self._failure:
+                self._failure = found
+                self._renewed(found)
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then(self._known if isinstance(found, KnownAccess) and self._known is not None else found)
+
+    def _take(self, found: KnownAccess) -> None:
+        known, self._files = self._known, found.access.files[:FILES_LIMIT]
+        changed = known is None or replaces(found.access, known.access)
+        if changed:
+            self._known = found
+        self._wait_for_end(found.access)
+        if self._files and not self._looks:
+            self._looks = True
+            self._loop.after(LOOK_S, self._look)
+        if known is not None and (changed or self._failure is not None):
+            self._renewed(None)
+        self._failure = None
+        if changed and known is not None:
+            self._changed()
+
+    def _look(self) -> None:
+        """Ask again where a file has changed since it was read, once for each state in which it is seen."""
+        self._loop.after(LOOK_S, self._look)
+        marks = tuple(file_mark(one.path) for one in self._files)
+        if not self._asking and marks not in (self._tried, tuple(one.mark for one in self._files)):
+            self._tried = marks
+            self._ask()
 
     def _wait_for_end(self, access: Access) -> None:
         if access.expires_at is None:
@@ -109,5 +143,9 @@ class Identity:
 
 
 def replaces(new: Access, old: Access) -> bool:
-    """Return whether connections must be made again: all but the time of its end counts."""
-    return msgspec.structs.replace(new, expires_at=None) != msgspec.structs.replace(old, expires_at=None)
+    """Return whether connections must be made again: its end and its files do not count."""
+    bare = (
+        msgspec.structs.replace(one, expires_at=None, ca_file="", cert_file="", files=())
+        for one in (new, old)
+    )
+    return next(bare) != next(bare)

@@ -1,10 +1,29 @@
-"""Looks at the certificates of an access before anybody dials: do they parse, do they fit the key, until when are they valid."""
+"""Looks at certificates before anybody dials: do they parse, do they fit the key, whose are they, from when until when."""
 
 import os
 import ssl
 from datetime import UTC, datetime
 
+import msgspec
+
 SEQUENCE, VERSION, UTC_TIME, GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
+COMMON_NAME, ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
+"""Object identifiers of X.520, as they are encoded."""
+
+
+class CertificateFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a certificate says; times in seconds of wall clock."""
+
+    since: float
+    until: float
+    common_name: str = ""
+    organizations: tuple[str, ...] = ()
+
+    @property
+    def subject(self) -> str:
+        """Return the subject as people write it."""
+        words = [f"O={one}" for one in self.organizations]
+        return ", ".join((*words, f"CN={self.common_name}"))
 
 
 def check_authorities(pem: bytes) -> str:
@@ -26,7 +45,7 @@ def check_pair(cert: bytes, key: bytes) -> str:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key is not the certificate's"
-        whose = "the certificate" if valid_until(cert) is None else "the key"
+        whose = "the certificate" if facts_of(cert) is None else "the key"
         return f"{whose} is not PEM without a password"
     finally:
         os.close(chain)
@@ -40,8 +59,8 @@ def _in_memory(content: bytes) -> int:
     return descriptor
 
 
-def valid_until(pem: bytes) -> float | None:
-    """Return the end of a certificate's validity in seconds of wall clock, of the first one in a chain; None if none parses.
+def facts_of(pem: bytes) -> CertificateFacts | None:
+    """Return what the first certificate of a chain says, None if none parses.
 
     Reads as much of X.509 as it takes (RFC 5280, 4.1): the standard library has no public function for it.
     """
@@ -54,11 +73,18 @@ def valid_until(pem: bytes) -> float | None:
         fields = _fields(_inside(certificate, 0, SEQUENCE))
         if fields[0][0] == VERSION:
             fields = fields[1:]
-        # Serial number, algorithm, issuer, validity.
-        _, (kind, text) = _fields(fields[3][1])[:2]
-        return _instant(kind, text.decode("ascii"))
+        # Serial number, algorithm, issuer, validity, subject.
+        since, until = (_instant(kind, text.decode("ascii")) for kind, text in _fields(fields[3][1])[:2])
+        names = [_fields(_inside(parts, 0, SEQUENCE)) for _, parts in _fields(fields[4][1])]
+        words = [(kind, text.decode("utf-8", "replace")) for (_, kind), (_, text) in names]
     except (ValueError, IndexError):
         return None
+    return CertificateFacts(
+        since=since,
+        until=until,
+        common_name=next((text for kind, text in words if kind == COMMON_NAME), ""),
+        organizations=tuple(text for kind, text in words if kind == ORGANIZATION),
+    )
 
 
 def _instant(kind: int, text: str) -> float:

@@ -1,9 +1,10 @@
 """The child process: reads one kubeconfig and prints what it comes to, as JSON of `Resolved`.
 
 ```text
-python -P -m runtime.drivers.kubeconfig.child PATH INSTANT      until then, of the monotonic clock, a plugin may run
+python -P -m runtime.drivers.kubeconfig.child PATH INSTANT CURRENT
 ```
 
+Until INSTANT, of the monotonic clock, a plugin may run. CURRENT is the certificate that rotation stored last, empty for none.
 Relative paths in the file are relative to its folder. A token file wins over a token, data over a file, as in kubectl.
 """
 
@@ -22,8 +23,14 @@ from kubernetes.config import kube_config
 
 from api.decoding import ready
 from api.errors import DeniedError, OperatingError, RejectedError
+from api.ports.certificate import EXPIRED
 from api.shortening import shortened
-from runtime.drivers.kubeconfig.certificate import check_authorities, check_pair, valid_until
+from runtime.drivers.kubeconfig.certificate import (
+    CertificateFacts,
+    check_authorities,
+    check_pair,
+    facts_of,
+)
 from runtime.drivers.kubeconfig.plugin import PluginStatus, run_plugin
 from runtime.drivers.kubeconfig.resolve import Resolved
 from runtime.drivers.kubeconfig.schema import (
@@ -35,7 +42,7 @@ from runtime.drivers.kubeconfig.schema import (
     NamedUser,
     UserEntry,
 )
-from runtime.net.kubeaccess import Access
+from runtime.net.kubeaccess import Access, AccessFile, file_mark
 from runtime.trust import read_regular
 
 TOKEN_FILE_S = 300.0
@@ -54,10 +61,38 @@ REFUSED = {
 T = TypeVar("T", NamedCluster, NamedUser, NamedContext)
 
 
-def access_of(path: Path, end: float) -> Access:
+class FileReader:
+    """Reads a kubeconfig and what it names, relative to its folder, and keeps which files these were."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.files: list[AccessFile] = []
+
+    def read(self, file: str | Path) -> bytes:
+        """Return a file's bytes. Raises an `OperatingError`, or ValueError for what is no path."""
+        path = str(self.folder / file)
+        self.files.append(AccessFile(path=path, mark=file_mark(path)))
+        return read_regular(path)
+
+    def named(self, file: str, what: str) -> bytes:
+        """Return the bytes of a file that an entry names, which may not be empty. Raises an `OperatingError`."""
+        try:
+            content = self.read(file)
+        except (OperatingError, ValueError) as error:
+            kind = type(error) if isinstance(error, OperatingError) else RejectedError
+            raise kind(f"{what}: {error}; put it there, or change the entry") from None
+        if not content.strip():
+            raise RejectedError(
+                f"{what}: {self.folder / file}: it is empty; write it again, or change the entry"
+            )
+        return content
+
+
+def access_of(path: Path, end: float, current: str) -> Access:
     """Return what a kubeconfig comes to. Raises an `OperatingError` that does not name the file yet."""
+    reader = FileReader(path.parent)
     try:
-        content = read_regular(str(path))
+        content = reader.read(path)
     except OperatingError as error:
         why = str(error).removeprefix(f"{path}: ")
         raise type(error)(f"{why}; give the path of one that can be read with --kubeconfig") from None
@@ -76,15 +111,21 @@ def access_of(path: Path, end: float) -> Access:
     if context.user:
         user = _named(config.users, context.user, "user", whose).user or user
     where, who = f"cluster {shortened(context.cluster)!r}", f"user {shortened(context.user or '')!r}"
-    ca = _authorities(cluster, path.parent, where)
+    ca = _authorities(cluster, reader, where)
     server = _server(cluster, where)
-    cert, key = _pair(user, path.parent, who)
-    token, expires_at = _token(user, path.parent, who)
+    cert, key = _pair(user, reader, who)
+    cert_file = str(reader.folder / (user.client_certificate or path)) if cert else ""
+    if user.client_certificate_data:
+        cert_file = str(path)
+    token, expires_at = _token(user, reader, who)
     if user.exec is not None and not token:
-        status, expires_at = _from_plugin(user, cluster, ca, path.parent, who, end)
+        status, expires_at = _from_plugin(user, cluster, ca, reader.folder, who, end)
         token = status.token
         if status.client_key_data:
             cert, key = status.client_certificate_data.encode(), status.client_key_data.encode()
+            cert_file = ""
+    elif cert and current:
+        cert, key, cert_file = _rotated(current, reader, facts_of(cert)) or (cert, key, cert_file)
     if cert:
         expires_at = _earlier(expires_at, _checked_pair(cert, key, who))
     return Access(
@@ -96,7 +137,29 @@ def access_of(path: Path, end: float) -> Access:
         server_name=cluster.tls_server_name or "",
         insecure=bool(cluster.insecure_skip_tls_verify),
         expires_at=expires_at,
+        ca_file=_ca_file(cluster, reader.folder),
+        cert_file=cert_file,
+        files=tuple(reader.files),
     )
+
+
+def _rotated(
+    current: str, reader: FileReader, own: CertificateFacts | None
+) -> tuple[bytes, bytes, str] | None:
+    """Return the pair that rotation stored for the same subject, and its file, None where none can be used now."""
+    try:
+        content = reader.read(current)
+    except (OperatingError, ValueError):
+        return None
+    facts = facts_of(content)
+    if facts is None or own is None or facts.subject != own.subject or facts.until <= time.time():
+        return None
+    return None if check_pair(content, content) else (content, content, current)
+
+
+def _ca_file(cluster: ClusterEntry, folder: Path) -> str:
+    named = "" if cluster.certificate_authority_data else cluster.certificate_authority
+    return str(folder / named) if named else ""
 
 
 def _parsed(content: bytes) -> KubeConfig:
@@ -148,11 +211,11 @@ def _server(cluster: ClusterEntry, where: str) -> str:
     return cluster.server.rstrip("/")
 
 
-def _authorities(cluster: ClusterEntry, folder: Path, where: str) -> bytes:
+def _authorities(cluster: ClusterEntry, reader: FileReader, where: str) -> bytes:
     ca = _content(
         cluster.certificate_authority_data,
         cluster.certificate_authority,
-        folder,
+        reader,
         f"certificate-authority of {where}",
     )
     if ca and cluster.insecure_skip_tls_verify:
@@ -166,16 +229,16 @@ def _authorities(cluster: ClusterEntry, folder: Path, where: str) -> bytes:
     return ca
 
 
-def _pair(user: UserEntry, folder: Path, who: str) -> tuple[bytes, bytes]:
+def _pair(user: UserEntry, reader: FileReader, who: str) -> tuple[bytes, bytes]:
     for field, name in REFUSED.items():
         if getattr(user, field):
             raise RejectedError(
                 f"{who} has {name}, which is not supported; use a client certificate, token or exec plugin"
             )
     cert = _content(
-        user.client_certificate_data, user.client_certificate, folder, f"client-certificate of {who}"
+        user.client_certificate_data, user.client_certificate, reader, f"client-certificate of {who}"
     )
-    key = _content(user.client_key_data, user.client_key, folder, f"client-key of {who}")
+    key = _content(user.client_key_data, user.client_key, reader, f"client-key of {who}")
     if bool(cert) != bool(key):
         there, missing = (
             ("client-certificate", "client-key") if cert else ("client-key", "client-certificate")
@@ -188,38 +251,29 @@ def _checked_pair(cert: bytes, key: bytes, who: str) -> float | None:
     """Return until when a client certificate is valid; raises an `OperatingError` if it is not, or not with this key."""
     if wrong := check_pair(cert, key):
         raise RejectedError(f"client-certificate of {who}: {wrong}; give both as they were issued")
-    until = valid_until(cert)
-    if until is not None and until <= time.time():
-        day = datetime.fromtimestamp(until, UTC).isoformat()
-        raise DeniedError(f"client-certificate of {who} was valid until {day}; have a new one issued")
-    return until
+    facts = facts_of(cert)
+    if facts is not None and facts.until <= time.time():
+        day = datetime.fromtimestamp(facts.until, UTC).isoformat()
+        raise DeniedError(
+            f"client-certificate of {who} was valid until {day}; have a new one issued", reason=EXPIRED
+        )
+    return facts.until if facts is not None else None
 
 
-def _content(data: str | None, file: str | None, folder: Path, what: str) -> bytes:
+def _content(data: str | None, file: str | None, reader: FileReader, what: str) -> bytes:
     if data:
         try:
             return base64.b64decode("".join(data.split()), validate=True)
         except (binascii.Error, ValueError):
             raise RejectedError(f"data for {what} is not base64; correct it") from None
-    return _read(folder / file, what) if file else b""
+    return reader.named(file, what) if file else b""
 
 
-def _read(path: Path, what: str) -> bytes:
-    try:
-        content = read_regular(str(path))
-    except (OperatingError, ValueError) as error:
-        kind = type(error) if isinstance(error, OperatingError) else RejectedError
-        raise kind(f"{what}: {error}; put it there, or change the entry") from None
-    if not content.strip():
-        raise RejectedError(f"{what}: {path}: it is empty; write it again, or change the entry")
-    return content
-
-
-def _token(user: UserEntry, folder: Path, who: str) -> tuple[str, float | None]:
+def _token(user: UserEntry, reader: FileReader, who: str) -> tuple[str, float | None]:
     token, expires_at = user.token or "", None
     if user.token_file:
         try:
-            token = _read(folder / user.token_file, f"tokenFile of {who}").decode("utf-8", "replace").strip()
+            token = reader.named(user.token_file, f"tokenFile of {who}").decode("utf-8", "replace").strip()
         except OperatingError:
             if not token:
                 raise
@@ -244,10 +298,10 @@ def _earlier(one: float | None, other: float | None) -> float | None:
     return min(both) if both else None
 
 
-def main(path: str, end: float) -> None:
+def main(path: str, end: float, current: str) -> None:
     """Print what a kubeconfig comes to, or why it comes to nothing."""
     try:
-        found = Resolved(access=access_of(Path(path), end))
+        found = Resolved(access=access_of(Path(path), end, current))
     except OperatingError as error:
         found = Resolved(failure=error.failure())
     sys.stdout.buffer.write(msgspec.json.encode(found))
@@ -255,4 +309,4 @@ def main(path: str, end: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
+    main(sys.argv[1], float(sys.argv[2]), sys.argv[3])

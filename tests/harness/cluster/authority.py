@@ -2,7 +2,12 @@
 
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
@@ -50,6 +55,28 @@ class Authority:
             "-days", days, "-extfile", settings, "-out", issued.cert,
         )  # fmt: skip
         return issued
+
+    def sign(self, request: bytes, life_s: float, *, age_s: float = 0.0, common_name: str = "") -> bytes:
+        """Return the certificate for a signing request, in PEM, valid for seconds; another name where one is given."""
+        asked = x509.load_pem_x509_csr(request)
+        authority = x509.load_pem_x509_certificate(self.cert.read_bytes())
+        since = datetime.now(UTC) - timedelta(seconds=age_s)
+        subject = asked.subject
+        if common_name:
+            subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH])
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(authority.subject)
+            .public_key(asked.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(since)
+            .not_valid_after(since + timedelta(seconds=life_s))
+            .add_extension(usage, critical=False)
+            .sign(serialization.load_pem_private_key(self._key.read_bytes(), None), hashes.SHA256())
+        )
+        return made.public_bytes(serialization.Encoding.PEM)
 
 
 def signing_key(path: Path) -> Path:

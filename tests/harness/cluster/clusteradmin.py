@@ -52,6 +52,10 @@ class ClusterAdmin:
         """Merge changes into an object or its status."""
         return self._request("PATCH", path, body, MERGE)
 
+    def replace(self, path: ObjectPath, body: dict) -> dict:
+        """Replace an object, or the part of it that a subresource is."""
+        return self._request("PUT", path, body)
+
     def delete(self, path: ObjectPath, grace_s: int | None = None) -> dict:
         """Delete an object."""
         options = {"apiVersion": "v1", "kind": "DeleteOptions"}

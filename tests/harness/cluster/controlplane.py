@@ -136,6 +136,12 @@ class ControlPlane:
         return self._kubeconfig(node, self.authority.issue(node, f"system:node:{node}", "system:nodes"))
 
     def _kubeconfig(self, name: str, issued) -> Path:
+        return self.kubeconfig_of(
+            name, {"client-certificate": str(issued.cert), "client-key": str(issued.key)}
+        )
+
+    def kubeconfig_of(self, name: str, user: dict) -> Path:
+        """Write a kubeconfig of this name for a user, as its entry in the file says; return its path."""
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -145,12 +151,7 @@ class ControlPlane:
                     "cluster": {"server": self.server, "certificate-authority": str(self.authority.cert)},
                 }
             ],
-            "users": [
-                {
-                    "name": name,
-                    "user": {"client-certificate": str(issued.cert), "client-key": str(issued.key)},
-                }
-            ],
+            "users": [{"name": name, "user": user}],
             "contexts": [{"name": name, "context": {"cluster": "test", "user": name}}],
             "current-context": name,
         }
@@ -198,6 +199,7 @@ class ControlPlane:
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
+            "--enable-bootstrap-token-auth=true",
             "--service-cluster-ip-range=10.96.0.0/16",
             f"--service-account-issuer={ISSUER}",
             f"--service-account-key-file={self._signing_key}",

@@ -3,18 +3,28 @@
 import pytest
 from msgspec.structs import replace
 
+from actors.certificates.state import (
+    CertificateRequest,
+    CertificateSettings,
+    CertificatesState,
+    SigningWait,
+)
 from actors.node.state import NodeState
 from actors.pod.state import ObservedView, PodSettings, PodState, WantedPod
+from actors.sources.api.state import ApiSourceState, Checkpoint
 from actors.supervisor.state import Desired, PodEntry, SupervisorState
 from actors.views.asked import AskedPorts
+from actors.views.metrics import certificate_families
 from actors.views.view import AgentView
 from api import paths
-from api.errors import NotFoundError, RejectedError
+from api.errors import Failure, FailureKind, NotFoundError, RejectedError
 from api.ids import Path
 from api.kube.objects.container import Container, EnvVar
+from api.ports.certificate import ClientCertificate
 from api.ports.node import NodeFacts
 from api.ports.runtime import RuntimeInfo
 from api.ports.streams import OpenExec, StreamUrl
+from api.shown.introspection import KernelRow
 from tests.unit.actors.pods import IMAGE, UID, WALL, box, instance, shown, wanted
 
 
@@ -155,3 +165,68 @@ def test_a_pod_whose_actor_knows_nothing_yet_is_known_by_its_name_and_has_no_eve
     assert view.explain("web").uid == UID
     with pytest.raises(NotFoundError):
         view.events("other")
+
+
+# ---------------------------------------------------------------- certificates
+
+
+class JoiningNode:
+    """The actor system of a node that has an API server, or is about to."""
+
+    def __init__(self, **changes):
+        settings = CertificateSettings(
+            node_name="n1", kubeconfig="/k", bootstrap_kubeconfig="/b", rotates=True
+        )
+        source = ApiSourceState(
+            server="/k", config=paths.CONFIG, followers=(), checkpoint=Checkpoint(), failure=AWAY
+        )
+        self.states = {
+            paths.CERTIFICATES: CertificatesState(settings=settings, **changes),
+            paths.API: source,
+        }
+
+    def committed(self, path):
+        return self.states.get(path)
+
+    def summarize_actors(self):
+        return KernelRow(actors=0)
+
+
+AWAY = Failure(kind=FailureKind.NOT_FOUND, message="kubeconfig /k is not there yet")
+
+
+def test_while_a_node_has_no_identity_the_row_of_the_api_server_says_what_that_waits_for():
+    wait = SigningWait(name="node-csr-1", until=600.0, look_at=1.0)
+    node = JoiningNode(request=CertificateRequest(bootstrap=True, wait=wait))
+    (row,) = quiet_view(node).sources()
+    assert (row.source, row.status) == ("api", "waiting")
+    assert row.problems[0] == (
+        "waits for the approval of CertificateSigningRequest node-csr-1: kubectl certificate approve node-csr-1;"
+        " given up in 10 min"
+    )
+    assert AWAY.message in row.problems
+
+
+def test_a_rotation_that_waits_is_no_business_of_the_api_servers_row():
+    wait = SigningWait(name="csr-1", until=600.0, look_at=1.0)
+    node = JoiningNode(request=CertificateRequest(bootstrap=False, wait=wait), was_read=True)
+    (row,) = quiet_view(node).sources()
+    assert row.status == "unreachable"
+
+
+def test_the_health_page_says_until_when_the_certificate_is_valid_and_the_metrics_for_how_long():
+    one = ClientCertificate(
+        subject="O=system:nodes, CN=system:node:n1",
+        valid_from=WALL,
+        valid_until=WALL + 1000 * 10**9,
+        where="/pki/kubelet-client-current.pem",
+    )
+    view = quiet_view(JoiningNode(certificate=one, was_read=True, errors=3))
+    row = next(row for row in view.health() if row.name == "certificates")
+    assert row.ok
+    assert row.detail.startswith("client certificate /pki/kubelet-client-current.pem of O=system:nodes")
+    assert ", rotated from 20" in row.detail
+    ttl, errors = certificate_families(
+        JoiningNode(certificate=one, errors=3).states[paths.CERTIFICATES], WALL
+    )
+    assert [sample.value for sample in (*ttl.samples, *errors.samples)] == [1000.0, 3]

@@ -59,6 +59,22 @@ def test_flags_win_over_the_file():
     assert found.external_cloud
 
 
+def test_certificates_are_kept_under_the_root_directory_and_not_rotated_unless_that_is_said():
+    found = cluster({"kubeconfig": "k"})
+    assert (found.cert_dir, found.bootstrap_kubeconfig) == ("/var/lib/nodeagent/pki", "")
+    assert not found.rotate_certificates
+    flags = {"kubeconfig": "k", "bootstrap_kubeconfig": "b", "cert_dir": "certificates"}
+    found = cluster(flags, rotateCertificates=True)
+    assert (found.cert_dir, found.bootstrap_kubeconfig) == ("/here/certificates", "/here/b")
+    assert found.rotate_certificates
+
+
+def test_a_bootstrap_needs_a_kubeconfig_to_write():
+    ((where, message),) = problems(bootstrap_kubeconfig="/b")
+    assert where == "--bootstrap-kubeconfig"
+    assert "--kubeconfig as well" in message
+
+
 @pytest.mark.parametrize(
     ("fields", "report_s"),
     [

@@ -329,7 +329,7 @@ def test_what_is_honoured_is_what_the_settings_take():
         "localStorageCapacityIsolation", "kernelMemcgNotification",
         "nodeStatusUpdateFrequency", "nodeStatusReportFrequency", "nodeStatusMaxImages", "nodeLeaseDurationSeconds",
         "podCIDR", "eventRecordQPS", "eventBurst", "kubeAPIQPS", "kubeAPIBurst",
-        "registerNode", "providerID", "enableControllerAttachDetach",
+        "registerNode", "providerID", "enableControllerAttachDetach", "rotateCertificates",
     } == SUPPORTED  # fmt: skip
 
 

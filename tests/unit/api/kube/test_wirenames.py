@@ -14,6 +14,7 @@ from api.kube.objects.lease import NodeLease
 from api.kube.objects.node import Node
 from api.kube.objects.pod import Pod, PodList
 from api.kube.objects.podstatus import ContainerStateTerminated, ContainerStatus
+from api.kube.objects.signingrequest import CertificateSigningRequest
 from api.kube.objects.wiretype import ApiObject
 
 ROOTS = {
@@ -23,8 +24,14 @@ ROOTS = {
     "CoreV1EventList": EventList,
     "V1Node": Node,
     "V1Lease": NodeLease,
+    "V1CertificateSigningRequest": CertificateSigningRequest,
 }
+WHO_ASKS = "the API server writes down who asks, which no node reads"
 EXCEPTIONS = {
+    **{
+        ("V1CertificateSigningRequestSpec", field): WHO_ASKS
+        for field in ("extra", "groups", "uid", "username")
+    },
     ("V1ManagedFieldsEntry", "fieldsV1"): "the API server's own bookkeeping, which no node ever writes back",
     ("V1NodeSpec", "configSource"): "deprecated: a node that takes its configuration from the API server",
     ("V1NodeSpec", "externalID"): "deprecated: the API server ignores it",
@@ -112,6 +119,8 @@ def filled(info, depth=0):
             return True
         case inspect.StrType():
             return "text"
+        case inspect.BytesType():
+            return "aGVsbG8="
         case _:
             raise AssertionError(info)
 

@@ -291,7 +291,7 @@ def test_an_identity_is_found_out_again_once_however_often_it_was_asked_for():
         asked.append(1)
         return access
 
-    known = Identity(alarms, find, lambda: None)
+    known = Identity(alarms, find, lambda: None, lambda _: None)
     for _ in range(3):
         known._ask()
         alarms.settle()
@@ -308,7 +308,7 @@ def test_an_identity_that_could_not_be_found_out_again_is_looked_for_soon():
             raise RejectedError("the plugin failed")
         return Access(server="https://127.0.0.1", token="t", expires_at=time.time() + 300)
 
-    known = Identity(alarms, find, lambda: None)
+    known = Identity(alarms, find, lambda: None, lambda _: None)
     known._ask()
     alarms.settle()
     failing[0] = True

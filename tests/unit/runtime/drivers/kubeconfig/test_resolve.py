@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from api.errors import DeniedError, NotFoundError, RejectedError, TimedOutError, UnavailableError
-from runtime.drivers.kubeconfig.certificate import valid_until
+from runtime.drivers.kubeconfig.certificate import facts_of
 from runtime.drivers.kubeconfig.resolve import resolve
+from runtime.net.kubeaccess import file_mark
 from tests.harness.cluster.authority import Authority, openssl
 from tests.harness.part import need
 from tests.harness.wait import until
@@ -136,7 +137,7 @@ def test_files_are_relative_to_the_folder_of_the_kubeconfig_and_a_prefix_stays(w
     assert access.ca == pki["ca"].read_bytes()
     assert access.cert == pki["node"].cert.read_bytes()
     assert access.key == pki["node"].key.read_bytes()
-    assert access.expires_at == valid_until(access.cert)
+    assert access.expires_at == facts_of(access.cert).until
     assert 86400 < access.expires_at - time.time() < 3 * 86400
     assert "PRIVATE" not in repr(access)
 
@@ -199,7 +200,7 @@ def test_a_plugin_gives_a_certificate(plugin, pki):
     status = {"clientCertificateData": node.cert.read_text(), "clientKeyData": node.key.read_text()}
     access = resolve(plugin(printing(**status)))
     assert access.cert.strip() == node.cert.read_bytes().strip()
-    assert access.expires_at == valid_until(access.cert)
+    assert access.expires_at == facts_of(access.cert).until
 
 
 def test_what_a_plugin_leaves_running_neither_delays_nor_outlives_the_reading(plugin, tmp_path):
@@ -402,7 +403,7 @@ def test_files_that_hold_nothing(write, tmp_path):
 def test_a_certificate_that_expired_says_when(write, pki):
     expired = pki["expired"]
     user = {"client-certificate": str(expired.cert), "client-key": str(expired.key)}
-    day = datetime.fromtimestamp(valid_until(expired.cert.read_bytes()), UTC)
+    day = datetime.fromtimestamp(facts_of(expired.cert.read_bytes()).until, UTC)
     assert day < datetime.now(UTC)
     refused(
         DeniedError,
@@ -474,7 +475,7 @@ def test_a_plugin_that_hangs_is_killed_with_what_it_started(plugin, tmp_path):
 
 def test_a_plugin_that_stops_its_reader_is_killed_at_the_deadline(plugin, tmp_path):
     path = plugin(f"echo $$ >{tmp_path}/pid; kill -STOP $PPID; exec sleep 300")
-    refused(TimedOutError, path, "not read within 3 s", deadline_s=3.0)
+    refused(TimedOutError, path, "no answer within 3 s", deadline_s=3.0)
     pid = int((tmp_path / "pid").read_text())
     until(lambda: gone(pid), "the plugin is gone")
 
@@ -503,3 +504,21 @@ def test_a_plugin_that_kills_its_reader(plugin):
 )
 def test_a_plugin_that_prints_no_credential(plugin, script, kind, words):
     refused(kind, plugin(script), words)
+
+
+def test_an_access_lists_the_files_that_it_came_from_as_they_were_before_they_were_read(write, pki, tmp_path):
+    node = pki["node"]
+    path = write(
+        config(
+            {"certificate-authority": str(pki["ca"])},
+            {"client-certificate": str(node.cert), "client-key": str(node.key), "tokenFile": "token"},
+        )
+    )
+    (tmp_path / "token").write_text(SECRET)
+    access = resolve(path)
+    assert access.ca_file == str(pki["ca"])
+    expected = [path, str(pki["ca"]), str(node.cert), str(node.key), str(tmp_path / "token")]
+    assert [one.path for one in access.files] == expected
+    assert [one.mark for one in access.files] == [file_mark(one) for one in expected]
+    (tmp_path / "token").write_text("another")
+    assert access.files[-1].mark != file_mark(access.files[-1].path)

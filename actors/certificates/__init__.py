@@ -1,0 +1,1 @@
+"""CertificateManager: knows the node's client certificate, and has it renewed before it expires."""
