@@ -182,6 +182,7 @@ def test_a_control_plane_that_hangs_gets_another_connection_and_is_named(tmp_pat
     try:
         member.start()
         member.until_ready()
+        until(lambda: member.admin.read(LEASE), "it has a lease", 20.0, member._scene)
         plane.pause()
         late = "2 heartbeats in a row were not answered"
         until(lambda: late in member.stderr(), "its connection is given up", 35.0, member._scene)
