@@ -43,6 +43,8 @@ DEADLINE_S = 30.0
 CALLS_AT_ONCE = 8
 SETTLE_S = 10.0
 """For so long after a mirror was created a level may be older than that."""
+GONE_S = 60.0
+"""For so long after one was deleted, or was said not to be there, a level that shows it may be older than that."""
 RETRY = RetryPolicy(base_s=1.0, limit_s=60.0)
 RETRY_REFUSED = RetryPolicy(base_s=10.0, limit_s=300.0)
 OVERLAPS = 3
@@ -177,7 +179,7 @@ def absorb_outcome(state: MirrorsState, outcome: Outcome, now: Instant) -> Mirro
 def done(entry: MirrorEntry, call: MirrorCall, outcome: Outcome, now: Instant) -> MirrorEntry:
     """Return the entry after a mirror was created or deleted."""
     if call.created is None:
-        return replace(entry, gone=call.deleted, made=None)
+        return replace(entry, gone=call.deleted, gone_until=now + GONE_S, made=None)
     made = None
     if isinstance(outcome.result, KubeObject):
         made = SCHEME.decode(outcome.result.body, "the answer of the API server", kinds=("Pod",)).object
@@ -253,7 +255,10 @@ def next_call(
 ) -> tuple[MirrorEntry, Start | None]:
     """Return the call that a name needs now, None for none; `due_at` says when to look again."""
     if shown is not None and shown.metadata.uid == entry.gone:
-        shown = None
+        if now < entry.gone_until:
+            shown, entry = None, replace(entry, due_at=entry.gone_until)
+        else:
+            entry = replace(entry, gone="")
     if shown is None and entry.made is not None:
         if now < entry.settle_at:
             shown = entry.made

@@ -40,6 +40,8 @@ class MirrorEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A mirror that was created and that no level has shown yet."""
     gone: str = ""
     """The UID of a mirror that was deleted; an older level may still show it."""
+    gone_until: Instant = float("-inf")
+    """From then on a level that shows it is believed: it was not deleted after all."""
     settle_at: Instant = float("-inf")
     """Until then a level without `made` is taken for an older one."""
     retry: Retry = Retry()

@@ -33,7 +33,7 @@ OWN_FLAGS = {
     flag for parser in VERBS.values() for action in parser._actions for flag in action.option_strings
 }
 SIMULATION = (ROOT / "tests" / "harness" / "world" / "simulate.py").read_text()
-OWN_FLAGS |= set(re.findall(r'add_argument\("(--[a-z-]+)"', SIMULATION))
+OWN_FLAGS |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', SIMULATION))
 FOREIGN = {
     # Flags of other programs, by the page that names them.
     "docs/operations.md": {"--unix-socket"},

@@ -1,7 +1,7 @@
 """The checkpoint of the API source: the last level in the ledger, one entry for each pod, so that one change writes one.
 
 With it pods of the cluster start again after a reboot though no API server answers. Writes are durable, and gathered:
-a round of them begins at most every `GATHER_S`.
+a round of them begins at most every `GATHER_S`, but what is deleted, or is to run otherwise, is written at once.
 """
 
 import hashlib
@@ -112,13 +112,35 @@ def absorb_write(
     return replace(checkpoint, stored=stored)
 
 
-def changed_level(checkpoint: CheckpointUnread | Checkpoint, now: Instant) -> CheckpointUnread | Checkpoint:
-    """Return the checkpoint after the API server listed something else: to be written soon, with what else changes."""
+def changed_level(
+    checkpoint: CheckpointUnread | Checkpoint, level: ApiLevel, now: Instant
+) -> CheckpointUnread | Checkpoint:
+    """Return the checkpoint after the API server listed something else: to be written soon, with what else changes.
+
+    What would do harm as it was is written at once: a deleted pod would run again after its end, which nothing else
+    remembers, and a container of a changed spec would be ended for the spec before that.
+    """
     if isinstance(checkpoint, CheckpointUnread):
         return checkpoint
-    due_at = max(now + GATHER_S, checkpoint.retry.at)
-    write_at = due_at if checkpoint.write_at is None else checkpoint.write_at
+    gather_s = 0.0 if is_urgent(level, checkpoint.stored) else GATHER_S
+    due_at = max(now + gather_s, checkpoint.retry.at)
+    write_at = due_at if checkpoint.write_at is None else min(due_at, checkpoint.write_at)
     return replace(checkpoint, restored=(), write_at=write_at)
+
+
+def is_urgent(level: ApiLevel, stored: Mapping[Uid, CheckpointEntry]) -> bool:
+    """Return whether the ledger holds a pod that is gone, or one as it was before its deletion or a change of its spec."""
+    listed = {Uid(pod.metadata.uid): pod for pod in level.pods}
+    return any(is_outdated(entry.pod, listed.get(uid)) for uid, entry in stored.items())
+
+
+def is_outdated(stored: Pod | None, listed: Pod | None) -> bool:
+    """Return whether a listed pod is to run otherwise than the stored one, which is None where it was not read yet."""
+    if stored is None or listed is None:
+        return True
+    if stored is listed:
+        return False
+    return listed.metadata.deletion_timestamp is not None or stored.spec != listed.spec
 
 
 # ---------------------------------------------------------------- plan

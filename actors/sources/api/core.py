@@ -57,13 +57,13 @@ def absorb(state: ApiSourceState, message: KernelMessage, now: Instant) -> ApiSo
     """Return what is known after a message."""
     match message:
         case Heard(item=ApiPodsListed(pods=pods)):
-            origins = state.level.origins if state.level is not None else {}
+            level = level_of(pods, state.level.origins if state.level is not None else {})
             return replace(
                 state,
                 subscription=state.subscription.works(),
-                level=level_of(pods, origins),
+                level=level,
                 unsent=(state.config, *state.followers),
-                checkpoint=changed_level(state.checkpoint, now),
+                checkpoint=changed_level(state.checkpoint, level, now),
             )
         case Heard(item=WatchChecked(failure=failure)):
             return replace(state, failure=failure)

@@ -1,6 +1,7 @@
 """An API server in memory, as one node reaches it: the port ``kube``, and the streams ``kube.pods`` and ``kube.node``.
 
-It survives a kill of the agent. `MemoryKube.admin` is everybody else: users, controllers, the scheduler.
+It survives a kill of the agent. `MemoryKube.admin` is everybody else: users, controllers, the scheduler. What goes wrong with
+single requests is in `runtime.drivers.memory.kubefault`.
 """
 
 import threading
@@ -56,16 +57,28 @@ class LevelStream(MemoryStream):
         return close
 
 
+def at_once(then: Callable[[], None]) -> None:
+    """Show a change as soon as it is made."""
+    then()
+
+
 class MemoryKube:
-    """The port ``kube`` with a node's identity, and its streams."""
+    """The port ``kube`` with a node's identity, and its streams; `soon` is given what shows a change, and calls it later."""
 
     name = "kube"
 
-    def __init__(self, node: str, wall: Callable[[], WallNs]) -> None:
-        self._node = node
+    def __init__(
+        self, node: str, wall: Callable[[], WallNs], soon: Callable[[Callable[[], None]], None] = at_once
+    ) -> None:
+        self._node, self._soon = node, soon
         self._server = KubeServer(wall)
         self._lock = threading.Lock()
         self._failure: Failure | None = None
+        """Of every call of this node."""
+        self._blind = False
+        """Whether the streams show nothing new."""
+        self._watch_failure: Failure | None = None
+        """Why, where they say it."""
         self._seen: dict[Key, str] = {}
         """The version of each pod of this node that the stream has shown, or that only this node made since."""
         self._pods: dict[str, Pod] = {}
@@ -92,31 +105,61 @@ class MemoryKube:
             raise ERRORS[self._failure.kind](self._failure.message, reason=self._failure.reason)
         return self.request(self._node, call)
 
-    def request(self, who: str, call: KubeCall) -> KubeObject:
-        """Carry out a call of this identity, and show what changed."""
+    def request(self, who: str, call: KubeCall, *, answered: bool = True) -> KubeObject:
+        """Carry out a call of this identity, and show what changed.
+
+        A write that this node gets no answer to in time (`answered` False) is news for it, as it is for the real driver.
+        """
         key = (call.path.plural, call.path.namespace, call.path.name)
         with self._lock:
             before = self._server.stored(key)
             answer = self._answer(who, call)
             after = self._server.stored(key)
-            if who and call.path.subresource == STATUS and before is not None and after is not None:
+            is_own = bool(who) and answered and call.path.subresource == STATUS
+            if is_own and before is not None and after is not None:
                 # Its own statuses are not news, unless something else changed that was not shown yet.
                 self._seen |= {key: after.version} if self._seen.get(key) == before.version else {}
-        self._show()
+        self._soon(self._show)
         return KubeObject(body=answer)
+
+    def stored(self, path: ObjectPath) -> bytes | None:
+        """Return an object as it is, None when there is none."""
+        found = self._server.stored((path.plural, path.namespace, path.name))
+        return found.body if found is not None else None
+
+    def bodies(self) -> tuple[bytes, ...]:
+        """Return the pods that are bound to this node, by namespace and name."""
+        return tuple(one.body for one in self._server.pods_of(self._node).values())
 
     def fail(self, failure: Failure) -> None:
         """Answer this node with a failure from now on, and show it nothing new. The administrator is not affected."""
         self._failure = failure
-        for stream in (self.pods, self.node):
-            stream.push(WatchChecked(failure=failure))
+        self.blind(failure)
 
     def heal(self) -> None:
         """Answer again, and show what changed meanwhile."""
         self._failure = None
-        for stream in (self.pods, self.node):
+        self.relist()
+
+    def blind(self, failure: Failure | None = None) -> None:
+        """Show nothing new until `relist`: with a failure that is said, or in silence, as a watch that hangs.
+
+        A stream that is opened meanwhile ends a silence: that is a list and a watch of their own.
+        """
+        self._blind, self._watch_failure = True, failure
+        if failure is not None:
+            for stream in (self.pods, self.node):
+                stream.push(WatchChecked(failure=failure))
+
+    def relist(self) -> None:
+        """Show the whole level again: after a failure, a silence that lasted too long, or where a version is too old to go on."""
+        failed, self._blind, self._watch_failure = self._watch_failure is not None, False, None
+        for stream in (self.pods, self.node) if failed else ():
             stream.push(WatchChecked())
-        self._show()
+        with self._lock:
+            pods, node = self._pods_item(), self._node_item()
+        self.pods.push(pods)
+        self.node.push(node)
 
     def forget_listeners(self) -> None:
         """Drop all listeners: they died."""
@@ -141,7 +184,7 @@ class MemoryKube:
     # ------------------------------------------------------------ streams
 
     def _show(self) -> None:
-        if self._failure is not None:
+        if self._blind:
             return
         with self._lock:
             bound = self._server.pods_of(self._node)
@@ -155,9 +198,10 @@ class MemoryKube:
             self.node.push(node)
 
     def _opened(self, level: Callable[[], Message]) -> tuple[Message, ...]:
-        return (
-            (WatchChecked(failure=self._failure),) if self._failure is not None else (level(), WatchChecked())
-        )
+        if self._watch_failure is not None:
+            return (WatchChecked(failure=self._watch_failure),)
+        self._blind = False
+        return (level(), WatchChecked())
 
     def _pods_item(self) -> ApiPodsListed:
         bound = self._server.pods_of(self._node)

@@ -27,6 +27,8 @@ KINDS = {
 }
 STATUS = "status"
 GRACE_S = 30
+UID_REST = "-0000-4000-8000-a91e5e47e500"
+"""After the number of an object: no part of a UID is what another driver in memory numbers its own with."""
 STAMP = "%Y-%m-%dT%H:%M:%SZ"
 NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 SERVERS_OWN = (
@@ -36,6 +38,7 @@ SERVERS_OWN = (
     "deletionGracePeriodSeconds",
     "name",
     "namespace",
+    "generation",
 )
 """Fields of the metadata that no update changes."""
 ENDED = ("Succeeded", "Failed")
@@ -96,11 +99,12 @@ class KubeServer:
         if key in self._objects:
             raise AlreadyExistsError(f'{path.plural} "{name}" already exists', reason="AlreadyExists")
         self._count += 1
-        metadata |= {"uid": f"00000000-0000-4000-8000-{self._count:012}", "creationTimestamp": self._stamp(0)}
+        metadata |= {"uid": f"{self._count:08x}{UID_REST}", "creationTimestamp": self._stamp(0)}
         if path.namespace:
             metadata["namespace"] = path.namespace
         if path.plural == "pods":
             made[STATUS] = {"phase": "Pending"}
+            metadata["generation"] = 1
         if path.plural == "nodes":
             spec = section(made, "spec")
             taints = spec.get("taints")
@@ -167,6 +171,8 @@ class KubeServer:
                 datetime.strptime(at, STAMP).replace(tzinfo=UTC) + timedelta(seconds=given - pending)
             ).strftime(STAMP)
         marked = {**metadata, "deletionTimestamp": stamp, "deletionGracePeriodSeconds": given}
+        if at is None and path.plural == "pods":
+            marked |= next_generation(metadata)
         return self._store(_key(path), {**before, "metadata": marked})
 
     # ------------------------------------------------------------ rules
@@ -185,6 +191,8 @@ class KubeServer:
         fixed = "spec" if path.subresource == STATUS else STATUS
         names = ("kind", "apiVersion", fixed)
         kept = {name: old[name] for name in (*SERVERS_OWN, "resourceVersion") if name in old}
+        if path.plural == "pods" and fixed != "spec" and before.get("spec") != after.get("spec"):
+            kept |= next_generation(old)
         changed = settled(
             path.plural,
             {
@@ -261,6 +269,12 @@ class KubeServer:
 
     def _stamp(self, later_s: int) -> str:
         return datetime.fromtimestamp(self._wall() // 1_000_000_000 + later_s, UTC).strftime(STAMP)
+
+
+def next_generation(metadata: Object) -> Object:
+    """Return the generation of a pod that is asked for otherwise than before."""
+    now = metadata.get("generation")
+    return {"generation": now + 1 if isinstance(now, int) else 1}
 
 
 def _key(path: ObjectPath) -> Key:

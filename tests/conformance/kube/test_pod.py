@@ -155,6 +155,25 @@ def test_a_pod_is_marked_first_and_removed_by_its_node(bench):
     refused(NotFoundError, "NotFound", delete, bench, bench.pod_path(), uid=uid(pod), grace_s=0)
 
 
+def test_the_generation_counts_what_is_asked_of_a_pod_and_its_deletion(bench):
+    def generation():
+        return bench.admin.read(bench.pod_path())["metadata"]["generation"]
+
+    first = bench.make_pod()["metadata"].get("generation")
+    if first is None:
+        pytest.skip("an API server before 1.33 does not count the generations of pods")
+    assert first == 1
+    patch(bench, bench.pod_path("status"), {"status": {"message": "m"}})
+    bench.admin.patch(bench.pod_path(), {"metadata": {"labels": {"a": "b"}}})
+    assert generation() == 1
+    bench.admin.patch(bench.pod_path(), {"spec": {"activeDeadlineSeconds": 900}})
+    assert generation() == 2
+    bench.admin.delete(bench.pod_path())
+    assert generation() == 3
+    bench.admin.delete(bench.pod_path(), grace_s=5)
+    assert generation() == 3
+
+
 def test_a_grace_is_shortened_and_never_extended(bench):
     bench.make_pod()
     bench.admin.delete(bench.pod_path())

@@ -16,6 +16,7 @@ from runtime.drivers.memory.history import Cause, Happening, HistoryRow
 from tests.harness.world.world import World
 
 SUPERVISOR = Path("/node/pods")
+TERMINAL = ("Succeeded", "Failed")
 
 
 class Admissions:
@@ -74,6 +75,9 @@ class Admissions:
             self.anew.discard(after.uid)
             return ""
         if pod is None or (before is not None and before.wanted.generation == after.wanted.generation):
+            return ""
+        if pod.metadata.deletion_timestamp is not None or pod.status.phase in TERMINAL:
+            # It is only to end, or has: nothing is decided on it, nor written.
             return ""
         self.claims[after.uid] = claim_of(pod.spec)
         admitted = after.wanted.refusal is None

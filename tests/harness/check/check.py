@@ -42,6 +42,7 @@ from runtime.drivers.memory.history import Cause, Happening, HistoryRow, Referee
 from runtime.kernel.sim import SimSystem
 from tests.harness.check import statuscheck
 from tests.harness.check.admission import SUPERVISOR, Admissions
+from tests.harness.check.clusterbook import ClusterBook
 from tests.harness.check.initial import InitBook
 from tests.harness.check.podcheck import POD_RULES, RANK, TERMINAL, all_statuses
 from tests.harness.check.rowcheck import ROW_RULES
@@ -129,6 +130,7 @@ class Checker:
         self.inits = InitBook()
         self.evictions: EvictionBook | None = None
         self.kernel_books = KernelBooks()
+        self.cluster: ClusterBook | None = None
 
     def book(self, uid: Uid) -> Book:
         """Return the book of a UID."""
@@ -182,6 +184,8 @@ class Checker:
             for row in rows:
                 self._take_row(row)
         self.admissions.take_page(self.world)
+        if self.cluster is not None:
+            self.cluster.step()
         doubles = self.world.images.doubles
         if doubles:
             self.fail("an image is fetched once for all who want it", doubles[0], paths.IMAGES)
@@ -278,6 +282,14 @@ class Checker:
             said = rule(self, book, before, after)
             if said:
                 self.fail(sentence(rule), f"pod {after.uid}: {said}", path)
+        if self.cluster is not None:
+            said = self.cluster.take_state(before, after)
+            if said:
+                self.fail(
+                    "what nobody deleted at the API server is not ended for its absence",
+                    f"pod {after.uid}: {said}",
+                    path,
+                )
         self._keep(book, before, after)
 
     def _cover(self, before: PodState | None, after: PodState) -> None:
@@ -344,6 +356,14 @@ class Checker:
             said = rule(self, book, row)
             if said:
                 self.fail(sentence(rule), f"pod {row.uid}: {said}", where)
+        if self.cluster is not None:
+            said = self.cluster.take_row(row)
+            if said:
+                self.fail(
+                    "an ended pod stays ended, and a wanted one is stopped for a reason",
+                    f"pod {row.uid}: {said}",
+                    where,
+                )
         over = {uid for uid, book in self.books.items() if book.over}
         said = self.admissions.take_row(self.world, row, over)
         if said:
@@ -427,6 +447,10 @@ class Checker:
                     book.phase = status.phase if status.phase in TERMINAL else ""
                     statuscheck.keep(book, status)
         self.books[uid] = book
+
+    def is_of_api(self, uid: Uid) -> bool:
+        """Tell whether a pod is one that a user created at the API server."""
+        return self.cluster is not None and uid in self.cluster.born_at
 
     def evicted_before(self) -> tuple[Uid, ...]:
         """Return the pods whose eviction was durable when this life of the agent began."""

@@ -10,6 +10,9 @@ from api.kube.objects.podstatus import ContainerStatus
 from api.ports.runtime import RuntimeContainer, RuntimeContainerState, RuntimePod
 from runtime.drivers.memory.history import Happening, HistoryRow
 
+DEBUG = "debug"
+"""What the names of ephemeral containers begin with here: they wait for no init container, nor does one wait for them."""
+
 
 class InitBook:
     """What of each pod has to come before what, and what of it has happened in each sandbox."""
@@ -33,6 +36,8 @@ class InitBook:
         """Return what a start comes too early or too late for, empty when it comes in time."""
         order = self._order.get(row.uid, ())
         names = [name for name, _ in order]
+        if row.name.startswith(DEBUG):
+            return ""
         if row.what is not Happening.STARTED or not order:
             return ""
         done = self._done.get(row.sandbox_id, set())
@@ -52,6 +57,8 @@ class InitBook:
     def note(self, row: HistoryRow) -> None:
         """Note what happened."""
         order = dict(self._order.get(row.uid, ()))
+        if row.name.startswith(DEBUG):
+            return
         match row.what:
             case Happening.STARTED if row.name not in order:
                 self._mains.setdefault(row.sandbox_id, set()).add(row.container_id)

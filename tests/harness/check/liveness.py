@@ -26,6 +26,7 @@ from api.shown.introspection import ActorState
 from tests.harness.check.initial import init_complaint
 from tests.harness.check.statuscheck import holds
 from tests.harness.eviction.evictionrule import eviction_complaints
+from tests.harness.world.clusterrule import cluster_complaints
 from tests.harness.world.kernelrule import kernel_complaints
 from tests.harness.world.noderule import node_complaints
 from tests.harness.world.probescript import CALM_AT, word_of
@@ -89,6 +90,7 @@ def complaints(world: World, wanted: frozenset[Uid]) -> Iterator[str]:
     yield from kernel_complaints(world)
     yield from node_complaints(world, (states[uid] for uid in sorted(wanted) if uid in states))
     yield from resize_complaints(world, wanted, states, truth)
+    yield from cluster_complaints(world, wanted, states)
 
 
 def status_complaints(world: World, states: Iterable[PodState]) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from actors.agent.assembly import sources_of
 from actors.pod.spec.identity import own_grace_s
 from actors.pod.state import (
     Finished,
@@ -18,6 +19,7 @@ from actors.pod.state import (
 from actors.rules.container.instance import running
 from actors.rules.container.role import in_order, sidecars
 from actors.rules.resources.request import SOURCE
+from api.kube.objects.pod import PodSpec
 from api.kube.objects.podstatus import ContainerStatus, PodStatus
 from api.messages.pod import KillCause, ProbeResult
 from api.messages.probes import ProbeKind
@@ -39,8 +41,8 @@ WANTED_S = 150.0
 
 
 def all_statuses(status: PodStatus) -> tuple[ContainerStatus, ...]:
-    """Return the statuses of a pod's init and regular containers."""
-    return (*status.init_container_statuses, *status.container_statuses)
+    """Return the statuses of all containers of a pod."""
+    return (*status.init_container_statuses, *status.container_statuses, *status.ephemeral_container_statuses)
 
 
 def one_stage_at_a_time(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
@@ -83,11 +85,11 @@ def grace_only_shrinks(checker: Checker, book: Book, before: PodState | None, af
 
 
 def grace_is_the_pods_own(checker: Checker, book: Book, before: PodState | None, after: PodState) -> str:
-    """A kill gives the pod's own grace, unless it is an orphan that no source describes, or is evicted."""
+    """A kill gives the pod's own grace, unless it is an orphan that no source describes, is evicted, or a user gave another."""
     kill = after.killed
     if (
         kill is None
-        or kill.cause is KillCause.EVICTED
+        or kill.cause in (KillCause.EVICTED, KillCause.DELETED)
         or after.desired is None
         or isinstance(after.life, Recalling)
     ):
@@ -123,8 +125,11 @@ def absence_is_proven(checker: Checker, book: Book, before: PodState | None, aft
     kill = after.life.kill
     if kill.cause not in (KillCause.REMOVED, KillCause.ORPHAN, KillCause.REPLACED) or book.killed:
         return ""
-    expected = {"file", "http"} if checker.world.settings.manifest_url else {"file"}
+    expected = set(sources_of(checker.world.settings))
     source = source_of(after)
+    if kill.cause is KillCause.REMOVED and not source:
+        # Its actor never got its spec. Where it came from is known all the same.
+        expected = {"api"} if checker.is_of_api(after.uid) else expected - {"api"}
     missing = sorted(({source} if source in expected else expected) - checker.seen_sources)
     if missing and kill.cause is not KillCause.REPLACED:
         return f"killed ({kill.cause}) before {missing} was seen"
@@ -155,7 +160,8 @@ def kill_has_a_cause(checker: Checker, book: Book, before: PodState | None, afte
             and not isinstance(before.life, Terminating)
         ):
             truth = checker.world.runtime._world.pod(after.uid)
-            beside = {c.name for c in sidecars(after.desired.spec)} if after.desired is not None else set()
+            spec = after.desired.spec if after.desired is not None else PodSpec()
+            beside = {c.name for c in (*sidecars(spec), *spec.ephemeral_containers)}
             alive = [
                 c.name
                 for c in truth.containers

@@ -7,7 +7,9 @@ from collections import Counter
 from api.errors import FailureKind
 from api.eviction import Pressure, Signal
 from tests.harness.check.pace import ENDING
+from tests.harness.world.clusterseed import CALLS as KUBE_CALLS
 from tests.harness.world.fault import GROUP_OPERATIONS, OPERATIONS, VOLUME_OPERATIONS
+from tests.harness.world.kind import Kind
 
 CALLS = (*OPERATIONS, *GROUP_OPERATIONS, *VOLUME_OPERATIONS)
 ENOUGH_SEEDS = 50
@@ -35,10 +37,10 @@ class Coverage:
         """Count one point."""
         self.counts[kind, name] += 1
 
-    def missing(self, *, eviction: bool = False) -> tuple[tuple[str, str], ...]:
-        """Return the points that must be reached and were not."""
-        required = EVICTION_REQUIRED if eviction else REQUIRED
-        return tuple(point for point in required if point not in self.counts)
+    def missing(self, kind: Kind = Kind.PLAIN) -> tuple[tuple[str, str], ...]:
+        """Return the points that seeds of a kind must reach and did not."""
+        required = {Kind.PLAIN: REQUIRED, Kind.EVICTION: EVICTION_REQUIRED, Kind.CLUSTER: CLUSTER_REQUIRED}
+        return tuple(point for point in required[kind] if point not in self.counts)
 
     def table(self) -> tuple[str, ...]:
         """Return the counts as lines, by kind."""
@@ -95,6 +97,29 @@ FAULTS = (
     "KillProcess after",
     "KillProcess before",
 )
+CLUSTER_ACTS = (
+    "booted in an outage",
+    "clock jumped",
+    "compaction",
+    "condition of others",
+    "ended in an outage: itself",
+    "ended in an outage: world",
+    "ephemeral container",
+    "finalizer",
+    "identity expired",
+    "image changed",
+    "killed in an outage",
+    "last delete",
+    "made again",
+    "mirror deleted",
+    "node changed",
+    "node deleted",
+    "outage",
+    "ran again in an outage",
+    "resize",
+    "started in an outage",
+    "watch hangs",
+)
 POINTS = tuple(f"{port} {call} {when}" for port, call, _ in CALLS for when in ("before", "after"))
 
 REQUIRED: tuple[tuple[str, str], ...] = (
@@ -134,3 +159,18 @@ EVICTION_REQUIRED: tuple[tuple[str, str], ...] = (
     ("end", "everything removed"),
 )
 """What sixty seeds of a node that runs short must reach."""
+
+CLUSTER_REQUIRED: tuple[tuple[str, str], ...] = (
+    *(("point", f"kube {call} {when}") for call, _ in KUBE_CALLS for when in ("before", "after")),
+    *(("failed", f"kube {call}") for call, _ in KUBE_CALLS),
+    *(("cluster kill", name) for name in ("COMPLETED", "DELETED", "REMOVED")),
+    *(("cluster phase", name) for name in ("Failed", "Succeeded")),
+    *(("cluster", f"deleted: {way}") for way in ("own", "short", "twice", "force")),
+    *(("cluster", name) for name in CLUSTER_ACTS),
+    *(("api", f"answer {kind}") for kind in ("409", "429", "500", "503", "504", "late", "no answer", "slow")),
+    *(("api", name) for name in ("refused: away", "refused: unknown identity")),
+    *(("kill", name) for name in (*KILLS, "between messages")),
+    ("end", "everything removed"),
+    ("end", "deleted in its grace"),
+)
+"""What fifty seeds of a node of a cluster must reach."""

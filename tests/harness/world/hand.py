@@ -23,6 +23,8 @@ FIRST_ACT_S = 8.0
 class Hands:
     """Does things to the world at drawn instants, and knows which pods the sources want."""
 
+    many = ACTS
+
     def __init__(self, world: World, checker: Checker, random: Random) -> None:
         self.world, self.checker, self.random = world, checker, random
         self.asks = Random(f"{world.seed}/asks")
@@ -67,7 +69,7 @@ class Hands:
         random = self.random
         weights = [weight for _, weight in self.acts()]
         acts = [act for act, _ in self.acts()]
-        for _ in range(ACTS):
+        for _ in range(self.many):
             self.at(random.uniform(FIRST_ACT_S, until - 20), random.choices(acts, weights)[0])
         self.at(random.uniform(60, until - 60), self.kill_agent)
         if random.random() < 0.5:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -16,9 +16,11 @@ from actors.supervisor.state import SupervisorState
 from api import paths
 from api.errors import FailureKind
 from api.faults import AnyFault, CrashActor, DelayOperation, DropMessage, FailOperation, HangOperation, When
+from api.ports.node import NodeFacts, NodeTaint
 from api.ports.runtime import RuntimeHandler
 
 if TYPE_CHECKING:
+    from tests.harness.world.apiserver import ApiServer
     from tests.harness.world.world import World
 
 CALLS = (("node", "DescribeNode"), ("runtime", "RuntimeStatus"))
@@ -85,6 +87,8 @@ def node_complaints(world: World, states: Iterable[PodState]) -> Iterator[str]:
     system = world.system
     assert system is not None
     expected = facts_of(world.node.facts, world.runtime.info)
+    if world.api is not None:
+        expected = with_shown_object(expected, world.api)
     node = system.committed(paths.NODE)
     if not isinstance(node, NodeState) or node.facts != expected or node.runtime != world.runtime.info:
         yield f"{paths.NODE} does not know what the node is"
@@ -99,3 +103,15 @@ def node_complaints(world: World, states: Iterable[PodState]) -> Iterator[str]:
     for state in states:
         if state.desired is not None and state.node != expected:
             yield f"pod {state.uid} does not know what the node is"
+
+
+def with_shown_object(facts: NodeFacts, api: ApiServer) -> NodeFacts:
+    """Return the facts with the labels and taints that the API server shows, where the Node is there."""
+    node: Any = api.look("nodes", facts.name)
+    if node is None:
+        return facts
+    taints = tuple(
+        NodeTaint(key=one["key"], value=one.get("value", ""), effect=one["effect"])
+        for one in node.get("spec", {}).get("taints", ())
+    )
+    return replace(facts, labels=tuple(node["metadata"].get("labels", {}).items()), taints=taints)

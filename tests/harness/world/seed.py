@@ -4,6 +4,7 @@
 0 s .. 600 s   faults, hands, kills                       rules hold after every step
 heal           no fault any more, sources quiet           rules still hold
 .. + 720 s     every wanted pod as its script says, all others gone, or the seed failed
+a cluster's    then nothing is written for nothing, and a pod that is deleted ends within its grace
 some seeds     then every manifest is removed             the world must become empty
 ```
 """
@@ -23,11 +24,15 @@ from api.ids import Path, Uid
 from api.messages import Message
 from api.paths import pod_path
 from tests.harness.check.check import BrokenRuleError, Checker
+from tests.harness.check.clusterbook import ClusterBook
 from tests.harness.check.liveness import actors_of, unsettled
 from tests.harness.check.pace import IdleSpells
 from tests.harness.eviction.evictionbook import EvictionBook
 from tests.harness.eviction.evictionreckon import is_critical
 from tests.harness.eviction.evictionrule import draw_eviction_faults
+from tests.harness.world.clusterend import check_calm
+from tests.harness.world.clusterhand import ClusterHands
+from tests.harness.world.clusterseed import draw_cluster_plan, draw_kill_steps
 from tests.harness.world.coverage import Coverage
 from tests.harness.world.fault import (
     Seam,
@@ -40,6 +45,7 @@ from tests.harness.world.fault import (
 )
 from tests.harness.world.hand import Hands
 from tests.harness.world.kernelrule import draw_kernel_faults
+from tests.harness.world.kind import Kind
 from tests.harness.world.noderule import draw_node_faults
 from tests.harness.world.resize import with_resize_faults
 from tests.harness.world.scarcity import Scarcity
@@ -51,6 +57,9 @@ from tests.harness.world.world import World
 FAULTY_S = 600.0
 SCARCE_PODS = (6, 11)
 """Fewer than elsewhere: what is short is so by a few pods."""
+STATIC_PODS = (1, 4)
+"""Of a node of a cluster, which has others beside them."""
+PODS = {Kind.PLAIN: (9, 34), Kind.EVICTION: SCARCE_PODS, Kind.CLUSTER: STATIC_PODS}
 BOUND_S = 720.0
 LOOK_EVERY_S = 4.0
 EMPTY_S = 400.0
@@ -61,8 +70,7 @@ class Result:
     """What came of a seed."""
 
     seed: int
-    eviction: bool = False
-    """It was of a node that runs short."""
+    kind: Kind = Kind.PLAIN
     broken: str = ""
     """The rule that broke and how, empty when all held."""
     tail: tuple[str, ...] = ()
@@ -82,13 +90,13 @@ class Result:
 
 
 class SeedRun:
-    """Runs one seed; with `eviction`, of a node that runs short."""
+    """Runs one seed."""
 
     def __init__(
-        self, seed: int, trace: Callable[[str], None] | None = None, *, eviction: bool = False
+        self, seed: int, trace: Callable[[str], None] | None = None, kind: Kind = Kind.PLAIN
     ) -> None:
-        self.seed = seed
-        self.scarcity = Scarcity(seed) if eviction else None
+        self.seed, self.kind = seed, kind
+        self.scarcity = Scarcity(seed) if kind is Kind.EVICTION else None
         self.random = Random(f"{seed}/workload")
         self.coverage = Coverage()
         self.checker = Checker(self.coverage)
@@ -100,20 +108,28 @@ class SeedRun:
             complete_listings=random.random() < 0.7,
             call_deadline_s=random.choice((20.0, 30.0, 120.0)),
             scarcity=self.scarcity,
+            in_cluster=kind is Kind.CLUSTER,
             see=self.see,
-            on_step=self.checker.on_step,
+            on_step=self.on_step,
             forgotten=self.checker.forgotten,
         )
         self.world.trace = trace
         self.checker.world = self.world
         asks = Random(f"{seed}/first asks")
-        many = (9, 34) if self.scarcity is None else SCARCE_PODS
+        many = PODS[kind]
         wishes = [draw_wish(random, f"p{index:02}", asks) for index in range(random.randint(*many))]
         if self.scarcity is not None:
             wishes = [scarce_wish(asks, wish) for wish in wishes]
         probing = Random(f"{seed}/probes")
         wishes = [probed(probing, wish) for wish in wishes]
         self.hands = Hands(self.world, self.checker, random)
+        self._steps, self._kill_steps = 0, frozenset[int]()
+        if self.world.api is not None:
+            self.checker.cluster = ClusterBook(self.world.api, self.checker)
+            self.world.api.trace = trace
+            self.world.api.noted = lambda what: self.coverage.note("api", what)
+            self.hands = ClusterHands(self.world.api, self.checker.cluster, self.hands)
+            self._kill_steps = draw_kill_steps(seed)
         plan = draw_plan(random, pod_path(Uid(wishes[0].file_uid())))
         more = draw_volume_faults(Random(f"{seed}/volumes"))
         plan = FaultPlan(faults=(*plan.faults, *more, *draw_probe_faults(probing)))
@@ -124,6 +140,8 @@ class SeedRun:
         plan = with_group_faults(plan, Random(f"{seed}/groups"))
         plan = with_admission_faults(plan, Random(f"{seed}/admission"))
         plan = with_resize_faults(plan, Random(f"{seed}/resize faults"))
+        if kind is Kind.CLUSTER:
+            plan = draw_cluster_plan(seed)
         self.wishes = wishes
         self.plan: FaultPlan = plan
         self.seam = Seam(plan, self.killed, self.see)
@@ -151,6 +169,14 @@ class SeedRun:
         self.digest = zlib.crc32(text.encode(), self.digest)
         self.checker.see(path, message)
 
+    def on_step(self) -> None:
+        """Check what a step did; after some, kill the agent."""
+        self.checker.on_step()
+        self._steps += 1
+        if self._steps in self._kill_steps and not self.seam.healed and not self.world.stopping:
+            self.coverage.note("kill", "between messages")
+            self.world.kill()
+
     def killed(self) -> None:
         """Kill the agent in the middle of a call."""
         self.coverage.note("kill", "at a call")
@@ -159,7 +185,7 @@ class SeedRun:
     def run(self) -> Result:
         """Run the seed to its end or to the first broken rule."""
         began = time.perf_counter()
-        result = Result(seed=self.seed, eviction=self.scarcity is not None, pods=len(self.wishes))
+        result = Result(seed=self.seed, kind=self.kind, pods=len(self.wishes))
         try:
             self.under_faults()
             self.healed()
@@ -239,6 +265,8 @@ class SeedRun:
         wanted = hands.wanted()
         self.wait_until_settled(wanted, BOUND_S, "liveness: everything wanted runs, everything else is gone")
         self.checker.check_whole()
+        if isinstance(hands, ClusterHands):
+            check_calm(hands, self.go_on)
         if self.random.random() < 0.3:
             self.coverage.note("end", "everything removed")
             hands.remove_all()
@@ -281,6 +309,6 @@ class SeedRun:
         return tuple(lines)
 
 
-def run_seed(seed: int, trace: Callable[[str], None] | None = None, *, eviction: bool = False) -> Result:
-    """Run one seed; with `eviction`, of a node that runs short."""
-    return SeedRun(seed, trace, eviction=eviction).run()
+def run_seed(seed: int, trace: Callable[[str], None] | None = None, kind: Kind = Kind.PLAIN) -> Result:
+    """Run one seed."""
+    return SeedRun(seed, trace, kind).run()

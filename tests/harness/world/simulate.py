@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from tests.harness.world.coverage import ENOUGH_SEEDS, Coverage
+from tests.harness.world.kind import Kind
 from tests.harness.world.seed import Result, run_seed
 
 
@@ -31,7 +32,22 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("-j", type=int, metavar="P", default=1, dest="jobs", help="processes side by side")
     parser.add_argument("--seed", type=int, metavar="S", help="run one seed")
     parser.add_argument("--trace", action="store_true", help="with --seed: print every delivery")
-    parser.add_argument("--eviction", action="store_true", help="seeds of a node that runs short at times")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--eviction",
+        action="store_const",
+        dest="kind",
+        const=Kind.EVICTION,
+        help="seeds of a node that runs short at times",
+    )
+    kinds.add_argument(
+        "--cluster",
+        action="store_const",
+        dest="kind",
+        const=Kind.CLUSTER,
+        help="seeds of a node of a cluster",
+    )
+    parser.set_defaults(kind=Kind.PLAIN)
     parser.add_argument("--mutants", action="store_true", help="run planted mutants until each is caught")
     parser.add_argument("--keep-going", action="store_true", help="go on after a seed that failed")
     asked = parser.parse_args(words)
@@ -40,21 +56,21 @@ def main(words: list[str] | None = None) -> int:
     if asked.mutants:
         from tests.sim.mutants.hunt import hunt_all  # noqa: PLC0415  # mutants change production code in memory
 
-        return hunt_all(range(asked.first, asked.first + asked.seeds), eviction=asked.eviction)
+        return hunt_all(range(asked.first, asked.first + asked.seeds), asked.kind)
     if asked.seed is not None:
         try:
-            return one(asked.seed, trace=asked.trace, eviction=asked.eviction)
+            return one(asked.seed, trace=asked.trace, kind=asked.kind)
         except BrokenPipeError:
             # The reader has what it wanted; Python must not find the pipe broken again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     seeds = range(asked.first, asked.first + asked.seeds)
-    return many(seeds, asked.jobs, keep_going=asked.keep_going, eviction=asked.eviction)
+    return many(seeds, asked.jobs, keep_going=asked.keep_going, kind=asked.kind)
 
 
-def one(seed: int, *, trace: bool, eviction: bool) -> int:
+def one(seed: int, *, trace: bool, kind: Kind) -> int:
     """Run one seed and tell all of it."""
-    result = run_seed(seed, print if trace else None, eviction=eviction)
+    result = run_seed(seed, print if trace else None, kind)
     print(summary([result], result.took_s))
     print(f"digest {result.digest:08x}")
     if result.broken:
@@ -63,14 +79,14 @@ def one(seed: int, *, trace: bool, eviction: bool) -> int:
     return 0
 
 
-def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
+def many(seeds: range, jobs: int, *, keep_going: bool, kind: Kind) -> int:
     """Run seeds, show progress on a terminal, and sum up."""
     began = time.perf_counter()
     results: list[Result] = []
     failed: list[Result] = []
     cut = False
     try:
-        for result in run_all(seeds, jobs, eviction=eviction):
+        for result in run_all(seeds, jobs, kind=kind):
             results.append(result)
             if result.broken:
                 failed.append(result)
@@ -87,9 +103,9 @@ def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
     coverage = covered(results)
     print("\n".join(coverage.table()))
     print(summary(results, time.perf_counter() - began))
-    missing = coverage.missing(eviction=eviction) if len(results) >= ENOUGH_SEEDS else ()
-    for kind, name in missing:
-        print(f"never reached by {len(results)} seeds: {kind} {name}")
+    missing = coverage.missing(kind) if len(results) >= ENOUGH_SEEDS else ()
+    for what, name in missing:
+        print(f"never reached by {len(results)} seeds: {what} {name}")
     if failed:
         print(f"{len(failed)} of {len(results)} seeds failed: {' '.join(str(r.seed) for r in failed)}")
     if cut:
@@ -98,9 +114,9 @@ def many(seeds: range, jobs: int, *, keep_going: bool, eviction: bool) -> int:
     return 1 if failed or missing else 0
 
 
-def run_all(seeds: Iterable[int], jobs: int, *, eviction: bool = False) -> Iterator[Result]:
+def run_all(seeds: Iterable[int], jobs: int, *, kind: Kind = Kind.PLAIN) -> Iterator[Result]:
     """Yield the results of all seeds, in their order."""
-    run = partial(run_seed, eviction=eviction)
+    run = partial(run_seed, kind=kind)
     if jobs <= 1:
         yield from map(run, seeds)
         return
@@ -125,7 +141,7 @@ def summary(results: list[Result], took_s: float) -> str:
     struck = sum(r.faults_struck for r in results)
     lives = sum(r.lives for r in results)
     took_s = max(took_s, 1e-9)
-    kind = " of a node that runs short" if any(r.eviction for r in results) else ""
+    kind = results[0].kind.words if results else ""
     return (
         f"{len(results)} seeds{kind} in {took_s:.1f} s ({len(results) / took_s * 60:.0f} a minute): "
         f"{virtual_s / 3600:.1f} virtual node-hours ({virtual_s / 60 / took_s:.0f} a minute), "
@@ -144,7 +160,7 @@ def failure_text(result: Result) -> str:
         *(f"  {line}" for line in result.story[-25:]),
         "last deliveries of the actors involved:",
         *(f"  {line}" for line in result.tail),
-        f"repeat it with: bin/simulate {'--eviction ' if result.eviction else ''}--seed {result.seed} --trace",
+        f"repeat it with: bin/simulate {result.kind.flag}--seed {result.seed} --trace",
     ]
     return "\n".join(parts)
 

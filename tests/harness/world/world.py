@@ -10,10 +10,12 @@ from collections.abc import Callable
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.agent.assembly import Parts, assemble
 from actors.eviction.state import CROSSINGS
 from actors.oom.state import OOMS
+from api.config.cluster import ClusterSettings
 from api.config.settings import Settings
 from api.ids import Path, Uid
 from api.messages import Message
@@ -48,6 +50,7 @@ from runtime.drivers.memory.volume import MemoryVolumes
 from runtime.kernel.sim import SimSystem, VirtualTime
 from tests.harness.check.pace import Pace
 from tests.harness.eviction.evictionrule import draw_policy
+from tests.harness.world.apiserver import KUBECONFIG, ApiServer
 from tests.harness.world.fault import Seam
 from tests.harness.world.kernelrule import Kernel
 from tests.harness.world.noderule import Machine
@@ -84,6 +87,8 @@ FACTS = NodeFacts(
     max_pids=32768,
 )
 """Of a node whose runtime confines containers."""
+CLUSTER_FACTS = {"ephemeral_bytes": 100 << 30, "allocatable_ephemeral_bytes": 90 << 30}
+"""What a Node must have beside them to be ready."""
 LATENCY = Latency(effect_s=(0.0, 0.15), pull_s=(0.2, 25.0), reply_s=(0.0, 0.1), event_s=(0.0, 0.3))
 FETCHABLE = {row.id for row in REGISTRY}
 
@@ -235,6 +240,7 @@ class World:
         call_deadline_s: float = 120.0,
         latency: Latency = LATENCY,
         scarcity: Scarcity | None = None,
+        in_cluster: bool = False,
         see: Callable[[Path, Message], None] = lambda _path, _message: None,
         on_step: Callable[[], None] = lambda: None,
         forgotten: Callable[[Uid, str], None] = lambda _uid, _section: None,
@@ -262,6 +268,7 @@ class World:
         self.urls = MemoryUrls()
         self.net = MemoryNet(self.time, seed=seed, peers=self.answers.peer, takes_s=(0.0, 0.05))
         self.scarcity = scarcity
+        self.api = ApiServer(self.time, seed, NODE) if in_cluster else None
         self.usage = (
             DrawnUsage(self.time, seed) if scarcity is None else ScarceUsage(self.time, seed, scarcity)
         )
@@ -271,6 +278,7 @@ class World:
         self.settings = Settings(
             root_dir="/var/lib/nodeagent",
             node_name=NODE,
+            cluster=ClusterSettings(kubeconfig=KUBECONFIG) if in_cluster else ClusterSettings(),
             pod_manifest_path=FOLDER,
             manifest_url=URL if with_url else "",
             file_check_s=20.0,
@@ -298,7 +306,8 @@ class World:
         if scarcity is not None:
             scarcity.attach(self.runtime, self.volumes, self.time.now)
             self.settings = scarce_settings(scarcity, self.settings)
-        self.node = MemoryNode(FACTS)
+        facts = replace(FACTS, **CLUSTER_FACTS) if in_cluster else FACTS
+        self.node = MemoryNode(facts)
         self.parts = Parts(
             runtime=self.runtime,
             runtime_events=self.runtime.events,
@@ -311,7 +320,7 @@ class World:
             logfiles=self.logfiles,
             cgroups=self.cgroups,
             node=self.node,
-            facts=FACTS,
+            facts=facts,
             volumes=self.volumes,
             credentials=MemoryCredentials(),
             net=self.net,
@@ -319,13 +328,18 @@ class World:
             memory_crossings=self.crossings,
             kernel_ooms=self.ooms,
             node_ip="10.0.0.7",
+            cluster=self.api.parts() if self.api is not None else None,
         )
         self.system: SimSystem | None = None
         self.seam: Seam | None = None
         self.trace: Callable[[str], None] | None = None
         self.damaged: set[Uid] = set()
         """Pods of which a page in the ledger was damaged: how they ended may be known to nobody."""
+        self.stopping = False
+        """Whether the agent stops in good order just now."""
         self.lives = 0
+        self.started_at = 0.0
+        """When this life of the agent began."""
         self.handled = 0
         self.see = see
         self._on_step = on_step
@@ -338,6 +352,7 @@ class World:
     def start(self) -> None:
         """Start the agent, its first or another life."""
         self.lives += 1
+        self.started_at = self.time.now()
         self.runtime.pace.begin()
         self.system = SimSystem(
             self.seed, time=self.time, interceptor=self.seam, trace_log=self.trace, on_step=self._on_step
@@ -356,12 +371,16 @@ class World:
         self.net.disconnect()
         for stream in (self.manifests.changes, self.crossings, self.ooms):
             stream.forget_listeners()
+        if self.api is not None:
+            self.api.kube.forget_listeners()
 
     def stop(self) -> tuple[Path, ...]:
         """Stop the agent as SIGTERM does; return who did not stop in time."""
         system = self.system
         assert system is not None
+        self.stopping = True
         overdue = system.shutdown(10.0)
+        self.stopping = False
         self.kill()
         return overdue
 

@@ -24,6 +24,7 @@ from api.messages.supervisor import PodOp, PodsChanged
 from api.ports.ledger import Remember
 from api.ports.runtime import RemoveSandbox, StopContainer, StopSandbox
 from api.ports.volumes import RemoveVolumes
+from tests.harness.world.kind import Kind
 
 Wrong = Callable[[Any], Any]
 """Makes the wrong version of the right one."""
@@ -37,8 +38,8 @@ class Mutant:
     module: str
     attribute: str
     wrong: Wrong
-    eviction: bool = False
-    """Seeds of a node that runs short hunt it."""
+    kind: Kind = Kind.PLAIN
+    """Of the seeds that hunt it."""
     first: int | None = None
     """The seed that is tried before the others: it caught the mutant once, where they take long to."""
 

@@ -8,6 +8,7 @@ from actors.eviction.core import over
 from actors.eviction.reading import pressure_of
 from actors.eviction.state import Killing
 from api import paths
+from tests.harness.world.kind import Kind
 from tests.sim.mutants.catalogue import Mutant
 
 
@@ -113,20 +114,20 @@ def bury_the_living(right):
 
 
 EVICTION_MUTANTS: tuple[Mutant, ...] = (
-    Mutant("glutton", "actors.eviction.core", "evict", take_two, eviction=True),
-    Mutant("dinosaur", "actors.eviction.verdict", "is_news", trust_old_readings, eviction=True),
-    Mutant("collector", "actors.eviction.core", "reclaims_images", spare_images, eviction=True),
-    Mutant("hothead", "actors.eviction.core", "with_usage", know_no_grace, eviction=True),
-    Mutant("half-hearted", "actors.eviction.reading", "is_met", be_content, eviction=True, first=8),
-    Mutant("carefree", "actors.eviction.core", "pressures", forget_pressure, eviction=True),
-    Mutant("regicide", "actors.eviction.verdict", "is_spared", spare_nobody, eviction=True),
-    Mutant("populist", "actors.eviction.core", "ranking", begin_with_the_least, eviction=True),
-    Mutant("sawyer", "actors.imagegc.core", "inventory", overlook_users, eviction=True),
-    Mutant("evictor", "actors.images.drop", "holder", overlook_wants, eviction=True, first=16),
-    Mutant("mute", "actors.eviction.core", "restarted", tell_once, eviction=True),
-    Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, eviction=True),
-    Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, eviction=True),
-    Mutant("innkeeper", "actors.admission.admit", "refused_under", let_everybody_in, eviction=True),
-    Mutant("successor", "actors.eviction.core", "is_quiet", ignore_the_dying, eviction=True, first=7),
-    Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, eviction=True),
+    Mutant("glutton", "actors.eviction.core", "evict", take_two, kind=Kind.EVICTION),
+    Mutant("dinosaur", "actors.eviction.verdict", "is_news", trust_old_readings, kind=Kind.EVICTION),
+    Mutant("collector", "actors.eviction.core", "reclaims_images", spare_images, kind=Kind.EVICTION),
+    Mutant("hothead", "actors.eviction.core", "with_usage", know_no_grace, kind=Kind.EVICTION),
+    Mutant("half-hearted", "actors.eviction.reading", "is_met", be_content, kind=Kind.EVICTION, first=8),
+    Mutant("carefree", "actors.eviction.core", "pressures", forget_pressure, kind=Kind.EVICTION),
+    Mutant("regicide", "actors.eviction.verdict", "is_spared", spare_nobody, kind=Kind.EVICTION),
+    Mutant("populist", "actors.eviction.core", "ranking", begin_with_the_least, kind=Kind.EVICTION),
+    Mutant("sawyer", "actors.imagegc.core", "inventory", overlook_users, kind=Kind.EVICTION),
+    Mutant("evictor", "actors.images.drop", "holder", overlook_wants, kind=Kind.EVICTION, first=16),
+    Mutant("mute", "actors.eviction.core", "restarted", tell_once, kind=Kind.EVICTION),
+    Mutant("mourner", "actors.eviction.core", "kill", wait_for_ever, kind=Kind.EVICTION),
+    Mutant("forger", "actors.usage.compose", "node_usage", call_it_new, kind=Kind.EVICTION),
+    Mutant("innkeeper", "actors.admission.admit", "refused_under", let_everybody_in, kind=Kind.EVICTION),
+    Mutant("successor", "actors.eviction.core", "is_quiet", ignore_the_dying, kind=Kind.EVICTION, first=7),
+    Mutant("undertaker", "actors.eviction.core", "when_gone", bury_the_living, kind=Kind.EVICTION),
 )

@@ -8,26 +8,28 @@ from collections.abc import Iterable
 from functools import partial
 from itertools import chain
 
+from tests.harness.world.kind import Kind
 from tests.harness.world.seed import Result, run_seed
 from tests.harness.world.simulate import progress
 from tests.sim.mutants.catalogue import MUTANTS, Mutant
+from tests.sim.mutants.cluster import CLUSTER_MUTANTS
 from tests.sim.mutants.eviction import EVICTION_MUTANTS
 
-ALL = (*MUTANTS, *EVICTION_MUTANTS)
+ALL = (*MUTANTS, *EVICTION_MUTANTS, *CLUSTER_MUTANTS)
 
 
 def hunt(mutant: Mutant, seeds: Iterable[int]) -> Result | None:
     """Run seeds until one catches the mutant; None when it lives."""
     with mutant.planted():
-        run = partial(run_seed, eviction=mutant.eviction)
+        run = partial(run_seed, kind=mutant.kind)
         order = seeds if mutant.first is None else chain((mutant.first,), seeds)
         return next((result for result in map(run, order) if result.broken), None)
 
 
-def hunt_all(seeds: range, *, eviction: bool = False) -> int:
-    """Hunt every mutant, or those of evictions, tell by which seed and rule each was caught; return the exit status."""
+def hunt_all(seeds: range, kind: Kind = Kind.PLAIN) -> int:
+    """Hunt every mutant, or those of one kind, tell by which seed and rule each was caught; return the exit status."""
     alive = []
-    mutants = EVICTION_MUTANTS if eviction else ALL
+    mutants = [one for one in ALL if kind in (Kind.PLAIN, one.kind)]
     for index, mutant in enumerate(mutants):
         progress(f"{index}/{len(mutants)} mutants, hunting {mutant.name}")
         result = hunt(mutant, seeds)

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from actors.mirrors.core import CALLS_AT_ONCE, SETTLE_S, decide
+from actors.mirrors.core import CALLS_AT_ONCE, GONE_S, SETTLE_S, decide
 from actors.mirrors.report import report
 from actors.mirrors.state import MirrorsState
 from actors.rules.desiredsources import DesiredSources
@@ -120,6 +120,20 @@ def town_with(*names, **more):
     town.settle()
     town.level()
     return town
+
+
+def test_a_mirror_that_levels_go_on_showing_after_its_deletion_is_deleted_again_at_last():
+    town = town_with("a")
+    town.runs()
+    [call] = town.change(PodOp.REMOVE, static("a"))
+    assert isinstance(call, DeleteObject)
+    assert town.end(Failure(kind=FailureKind.CONFLICT, message="the object has been modified")) == []
+    assert town.level() == []
+    assert town.wake_at <= town.now + GONE_S
+    assert town.later(GONE_S) == [call]
+    town.settle()
+    town.level()
+    assert town.mirrors() == {}
 
 
 def test_a_static_pod_gets_a_mirror_that_its_node_owns():

@@ -15,7 +15,7 @@ from api import paths
 from api.errors import Failure, FailureKind
 from api.ids import Path
 from api.kube.objects.meta import ManagedFieldsEntry, ObjectMeta
-from api.kube.objects.pod import Pod
+from api.kube.objects.pod import Pod, PodSpec
 from api.kube.objects.podstatus import ContainerStatus, PodCondition, PodStatus
 from api.kube.objects.strmap import StrMap
 from api.lifecycle import Listen, Start, Tell
@@ -247,6 +247,39 @@ def test_one_change_writes_one_entry_and_changes_are_gathered():
     assert [call.key for call in world.open.values()] == [entry_key("uid-c")]
     world.settle()
     assert world.wake_at == world.state.repeat_at
+
+
+def test_what_is_deleted_is_written_at_once_for_it_must_not_run_again():
+    world = World()
+    world.settle()
+    world.list(pod("a"), pod("b"))
+    world.later(GATHER_S)
+    world.settle()
+    deleted = pod("a", version="2")
+    deleted = replace(deleted, metadata=replace(deleted.metadata, deletion_timestamp="2026-01-01T00:00:30Z"))
+    world.list(deleted, pod("b"))
+    assert [call.key for call in world.open.values()] == [entry_key("uid-a")]
+    world.settle()
+    assert world.disk == held(deleted, pod("b"))
+    world.list(pod("b"), pod("c"))
+    assert {type(call) for call in world.open.values()} == {Forget, Remember}
+    world.settle()
+    assert world.disk == held(pod("b"), pod("c"))
+
+
+def test_a_spec_that_changed_is_written_at_once_and_what_is_said_beside_it_is_gathered():
+    world = World()
+    world.settle()
+    world.list(pod("a"))
+    world.later(GATHER_S)
+    world.settle()
+    world.list(pod("a", example="label"))
+    assert world.open == {}
+    changed = replace(pod("a", version="3"), spec=PodSpec(node_name="n"))
+    world.list(changed)
+    assert [call.key for call in world.open.values()] == [entry_key("uid-a")]
+    world.settle()
+    assert world.disk == held(changed)
 
 
 def test_what_this_node_reports_and_a_new_resource_version_write_nothing():
