@@ -87,9 +87,8 @@ class ClusterBook:
         if endless and wish.policy == "Always" and not asks:
             self.plain.add(uid)
 
-    def deleted(self, uid: Uid, grace_s: int | None) -> None:
+    def deleted(self, uid: Uid) -> None:
         """Note that a user deleted a pod."""
-        del grace_s
         self.deleted_at.setdefault(uid, self.checker.world.time.now())
 
     def changed(self, uid: Uid) -> None:

@@ -257,13 +257,13 @@ class ClusterHands(OutageHands):
 
     # ------------------------------------------------------------ deletion
 
-    def delete(self, name: str, uid: str, grace_s: int | None) -> bool:
-        """Delete the pod of this UID; tell whether it was there."""
+    def delete(self, name: str, uid: str, grace_s: int | None) -> None:
+        """Delete the pod of this UID, if it is there."""
         there = self.api.look("pods", name, NAMESPACE)
         if there is None or there["metadata"]["uid"] != uid:
-            return False
+            return
         self.api.admin.delete(pod_path(name), grace_s)
-        self.book.deleted(Uid(uid), grace_s)
+        self.book.deleted(Uid(uid))
         if self.api.look("pods", name, NAMESPACE) is not None and FINALIZER in there["metadata"].get(
             "finalizers", ()
         ):
@@ -271,7 +271,6 @@ class ClusterHands(OutageHands):
             wait_s = self.chance.choice((1.0, 30.0, 120.0))
             self.at(self.world.time.now() + wait_s, lambda: self.release(name, uid))
         self.tell(f"delete pod {name} {uid} with grace {grace_s}")
-        return True
 
     def release(self, name: str, uid: str) -> None:
         """Take the finalizer away."""
@@ -295,7 +294,7 @@ class ClusterHands(OutageHands):
             case "twice":
                 self.delete(name, uid, self.chance.choice((None, 40)))
                 later = self.chance.choice((0.5, 3.0, 8.0))
-                self.at(now + later, lambda: self.delete(name, uid, self.chance.choice((0, 1, 2))) and None)
+                self.at(now + later, lambda: self.delete(name, uid, self.chance.choice((0, 1, 2))))
             case _:
                 self.delete(name, uid, 0)
         if self.chance.random() < 0.6:

@@ -139,14 +139,14 @@ def report_each_round(right):
 
 CLUSTER_MUTANTS: tuple[Mutant, ...] = (
     Mutant("reckless", "actors.apistatus.core", "must_end", let_go_of_what_runs, kind=Kind.CLUSTER),
-    Mutant("clinger", "actors.apistatus.core", "must_end", never_let_go, kind=Kind.CLUSTER),
-    Mutant("quitter", "actors.apistatus.core", "failed", give_up_writing, kind=Kind.CLUSTER),
+    Mutant("hanger-on", "actors.apistatus.core", "must_end", never_let_go, kind=Kind.CLUSTER),
+    Mutant("defeatist", "actors.apistatus.core", "failed", give_up_writing, kind=Kind.CLUSTER),
     Mutant("scribbler", "actors.apistatus.core", "status_patch", overwrite_for_ever, kind=Kind.CLUSTER),
     Mutant("nameless", "actors.apistatus.core", "status_patch", write_for_any_uid, kind=Kind.CLUSTER),
     Mutant("eraser", "actors.apistatus.patch", "condition_changes", drop_remarks, kind=Kind.CLUSTER),
     Mutant("credulous", "actors.sources.api.core", "absorb", believe_an_outage, kind=Kind.CLUSTER),
     Mutant(
-        "amnesiac",
+        "tabula-rasa",
         "actors.sources.api.core",
         "due_messages",
         restore_nothing,
