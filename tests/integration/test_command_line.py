@@ -190,10 +190,10 @@ def test_a_field_of_the_configuration_that_does_not_exist_is_an_error_with_its_p
 
 
 def test_a_field_of_the_configuration_that_is_not_supported_is_a_warning_with_its_path(agent):
-    agent.configure(podCIDR="10.0.0.0/24")
+    agent.configure(readOnlyPort=10255)
     agent.start()
     [line] = [line for line in agent.stderr().splitlines() if "not supported yet" in line]
-    assert "podCIDR" in line
+    assert "readOnlyPort" in line
     assert "WARN" in line
 
 
