@@ -59,9 +59,9 @@ class Node(Agent):
         return self.pod(name).get("status", {}).get("podIP", "")
 
     def state(self, name, container=""):
-        """Return (word, fields) of a container's state: ``("running", {...})``."""
+        """Return (word, fields) of a container's state: ``("running", {...})``; of the first one where none is named."""
         found = self.statuses(name)
-        status = found.get(container) or next(iter(found.values()), {})
+        status = found.get(container, {}) if container else next(iter(found.values()), {})
         return next(iter(status.get("state", {}).items()), ("", {}))
 
     def until_running(self, *names, deadline_s=20.0):
