@@ -23,6 +23,8 @@ from api.ports.call import HostCall
 
 PODS, NODE = "kube.pods", "kube.node"
 CORE, LEASES = "v1", "coordination.k8s.io/v1"
+API_SERVICE = ("default", "kubernetes")
+"""Namespace and name of the API server's own Service, which every pod sees."""
 
 
 class ObjectPath(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,10 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from api.kube.objects.pod import Pod
-from api.ports.kube import ClusterService
-
-MASTER = ("default", "kubernetes")
-"""Namespace and name of the Service that every pod gets: the API server's own."""
+from api.ports.kube import API_SERVICE, ClusterService
 
 
 class Lookups(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +28,7 @@ def service_variables(pod: Pod, services: Iterable[ClusterService]) -> dict[str,
     for one in services:
         if one.namespace == pod.metadata.namespace and pod.spec.enable_service_links is not False:
             seen[one.name] = one
-        elif (one.namespace, one.name) == MASTER:
+        elif (one.namespace, one.name) == API_SERVICE:
             seen.setdefault(one.name, one)
     values: dict[str, str] = {}
     for _, one in sorted(seen.items()):

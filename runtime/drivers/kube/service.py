@@ -7,6 +7,7 @@ import msgspec
 from api.decoding import from_json
 from api.errors import Failure, FailureKind
 from api.ports.kube import (
+    API_SERVICE,
     ClusterService,
     ReadRuntimeClass,
     RuntimeClassRead,
@@ -17,7 +18,6 @@ from runtime.drivers.kube.store import Key, ListedMeta
 
 SERVICES = "/api/v1/services?"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses?"
-MASTER = ("default", "kubernetes")
 PORTS_LIMIT = 1000
 
 
@@ -70,7 +70,7 @@ def handler_in(body: bytes) -> str:
 
 def services_read(services: dict[Key, ClusterService], namespace: str) -> ServicesRead:
     """Return the Services that a pod of this namespace may see."""
-    found = sorted(key for key in services if key[0] == namespace or key == MASTER)
+    found = sorted(key for key in services if key[0] == namespace or key == API_SERVICE)
     return ServicesRead(services=tuple(services[key] for key in found))
 
 

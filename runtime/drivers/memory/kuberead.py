@@ -3,17 +3,15 @@
 import msgspec
 
 from api.errors import NotFoundError
-from api.ports.kube import ClusterService, ServicePort
+from api.ports.kube import API_SERVICE, ClusterService, ServicePort
 from runtime.drivers.memory.kubeserver import KubeServer
-
-MASTER = ("default", "kubernetes")
 
 
 def services_of(server: KubeServer, namespace: str) -> tuple[ClusterService, ...]:
     """Return the Services of a namespace, and that of the API server."""
     found = []
     for (_, place, name), one in server.all_of("services").items():
-        if place != namespace and (place, name) != MASTER:
+        if place != namespace and (place, name) != API_SERVICE:
             continue
         spec = msgspec.json.decode(one.body).get("spec", {})
         ports = tuple(
