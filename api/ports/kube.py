@@ -121,6 +121,8 @@ class ReadServices(HostCall, frozen=True, kw_only=True):
     namespace: str
     at_once: bool = False
     """Do not wait for the first list: none are as good as those that are not known yet."""
+    in_outage: bool = False
+    """Wait for it, but not while the API server cannot be reached: none are then better than no container."""
 
     def brief(self) -> str:
         """Return one line for traces."""

@@ -82,7 +82,7 @@ def make(situation: Situation, container: AnyContainer, want: ImageWant) -> Stag
     name, node, sandbox_id = container.name, state.facts, situation.sandbox.current_id
     shown = state.observed.sandboxes if state.observed is not None else ()
     ips = next((box.ips for box in shown if box.id == sandbox_id), ())
-    looking = services_read(state, name) or runtime_class_read(state)
+    looking = services_read(state, name, want.attempt) or runtime_class_read(state)
     if looking is not None:
         return looking
     if node.confined and state.setup.files is None:

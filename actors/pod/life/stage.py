@@ -155,16 +155,17 @@ def node_files(state: PodState) -> PortCall:
     return host_call("podfiles", ReadNodeFiles(resolv_conf=state.node.resolv_conf))
 
 
-def services_read(state: PodState, container: str) -> Stage | None:
+def services_read(state: PodState, container: str, attempt: int) -> Stage | None:
     """Return the stage that reads the cluster's Services for a container's environment, None where they are known.
 
-    A static pod does not wait for them: it may be the API server itself.
+    A static pod does not wait for them: it may be the API server itself. What ran before starts again without them where the
+    API server cannot be reached, as on a machine that was booted without its uplink.
     """
     if state.node.standalone or state.setup.services is not None:
         return None
     pod = state.desired
     assert pod is not None
-    call = ReadServices(namespace=pod.metadata.namespace, at_once=is_static(pod))
+    call = ReadServices(namespace=pod.metadata.namespace, at_once=is_static(pod), in_outage=attempt > 0)
     asked = PortCall(port="kube", call=call, deadline_s=HOST_DEADLINE_S, container=container)
     return Stage(calls=(asked,), why="reading the Services of the cluster")
 

@@ -116,7 +116,7 @@ class KubeDriver:
         def answered(found: dict[Key, ClusterService] | None, failure: Failure | None) -> None:
             done(services_read(found, call.namespace) if found is not None else None, failure)
 
-        self._services.read(answered, within_s, at_once=call.at_once)
+        self._services.read(answered, within_s, at_once=call.at_once, in_outage=call.in_outage)
 
     def _read_class(self, call: ReadRuntimeClass, within_s: float, done: Done) -> None:
         def answered(found: dict[Key, str] | None, failure: Failure | None) -> None:

@@ -42,8 +42,12 @@ class ObjectCache(Generic[T]):
         within_s: float,
         *,
         at_once: bool = False,
+        in_outage: bool = False,
     ) -> None:
-        """Call `answered` with all objects, after the first list or why there is none yet; `at_once` with what there is."""
+        """Call `answered` with all objects, after the first list or why there is none yet; `at_once` with what there is.
+
+        `in_outage`: with none, where there is no list because the server cannot be reached.
+        """
         if self._reflector is None:
             self._reflector = Reflector(self._client, self._what, self._target, self, self._heard)
             self._reflector.open()
@@ -56,7 +60,9 @@ class ObjectCache(Generic[T]):
             nonlocal over
             if not over:
                 over = True
-                answered(*((self._objects, None) if self._is_listed else (None, self._unread())))
+                none_is_fine = in_outage and (self._failure is None or not self._failure.reason)
+                known = self._is_listed or none_is_fine
+                answered(*((self._objects, None) if known else (None, self._unread())))
 
         self._waiting.append(answer)
         self._client.loop.after(within_s, answer)

@@ -297,3 +297,19 @@ def test_a_runtime_class_that_is_not_there_is_an_event_and_is_looked_up_again():
     hand.give(Alarm(at=hand.now))
     hand.settle()
     assert [call.spec.runtime_handler for call in hand.started if isinstance(call, RunSandbox)] == ["kata-fc"]
+
+
+def test_a_container_that_ran_before_is_started_again_though_the_api_server_cannot_be_reached():
+    hand = Hand()
+    hand.update(of_api("a", policy="Always"), node=IN_CLUSTER)
+    hand.settle()
+    hand.world.exit("a", 1, hand.wall)
+    hand.observe()
+    hand.settle()
+    hand.wait(30.0)
+    hand.give(Alarm(at=hand.now))
+    hand.settle()
+    reads = [call.in_outage for call in hand.started if isinstance(call, ReadServices)]
+    assert reads[0] is False
+    assert reads[1:]
+    assert all(reads[1:])

@@ -72,3 +72,19 @@ def test_a_runtime_class_is_its_handler_and_one_that_is_not_there_is_not_found(m
     assert answer == RuntimeClassRead(handler="kata-fc")
     with pytest.raises(NotFoundError, match='"other" not found'):
         perform(bench.driver, ReadRuntimeClass(name="other"), 5.0)
+
+
+def test_what_ran_before_gets_none_where_the_server_cannot_be_reached(make):
+    bench = make(lambda asked: None)
+    assert names(bench, deadline_s=0.5, in_outage=True) == []
+    away = make(lambda asked: None)
+    away.peer.close()
+    assert names(away, in_outage=True) == []
+    with pytest.raises(OperatingError, match="at least once"):
+        names(away, deadline_s=0.5)
+
+
+def test_a_server_that_refuses_the_list_can_be_reached(make):
+    bench = make(Collection((403, status(403, "Forbidden", "services is forbidden"))))
+    with pytest.raises(OperatingError, match="services is forbidden"):
+        names(bench, in_outage=True)
