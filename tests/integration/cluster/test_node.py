@@ -1,5 +1,8 @@
 """The agent as a node of a real control plane, with the identity of a node: what `kubectl` would show of it."""
 
+import os
+import signal
+
 import pytest
 
 from api.ports.kube import ObjectPath
@@ -221,5 +224,31 @@ def test_an_outage_of_the_control_plane_loses_nothing(tmp_path, make_control_pla
         assert member.shown("ends")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 7
         assert member.main("stays") == before
         assert member.shown("stays")["status"]["containerStatuses"][0]["restartCount"] == 0
+    finally:
+        member.clean_up()
+
+
+def test_pods_run_again_after_a_boot_without_a_control_plane(tmp_path, make_control_plane):
+    plane = make_control_plane().start()
+    admin = ClusterAdmin(plane.admin_kubeconfig)
+    admin.make_namespace("default")
+    member = EmbeddedMember(tmp_path / "agent").join(plane.node_kubeconfig(NODE), admin)
+    try:
+        member.start()
+        member.create("web")
+        member.until_phase("web", "Running")
+        until(lambda: member.checkpointed() == 1, "it is remembered", 10.0)
+        before = member.main("web")
+        plane.kill9()
+        member.kill9()
+        for pid in member.pod_keepers():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not member.pod_keepers(), "nothing of it runs", 10.0)
+        member.start(ready=False)
+        member.until(lambda: member.row("web")["status"] == "Running", "it runs again", 40.0)
+        plane.start()
+        admin = member.admin = ClusterAdmin(plane.admin_kubeconfig)
+        until(lambda: member.main("web") not in (before, (0, 0)), "its new container is shown", 60.0)
+        assert member.phase("web") == "Running"
     finally:
         member.clean_up()
