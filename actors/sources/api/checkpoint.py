@@ -181,8 +181,13 @@ def plan_checkpoint(
 def lacking(
     level: ApiLevel, stored: Mapping[Uid, CheckpointEntry]
 ) -> tuple[Mapping[Uid, CheckpointEntry], tuple[UnwrittenPod, ...]]:
-    """Return what is stored, with the objects that are known to be equal to it, and what must be written or removed."""
-    known, unwritten = dict(stored), list[UnwrittenPod]()
+    """Return what is stored, with the objects that are known to be equal to it, and what must be removed or written.
+
+    What is removed comes first: a pod that is gone would run again, one that is not written yet comes with the next level.
+    """
+    listed = {pod.metadata.uid for pod in level.pods}
+    known = dict(stored)
+    unwritten = [UnwrittenPod(uid=uid, entry=None) for uid in stored if uid not in listed]
     for pod in level.pods:
         uid = Uid(pod.metadata.uid)
         old = stored.get(uid)
@@ -194,8 +199,6 @@ def lacking(
             known[uid] = entry
         else:
             unwritten.append(UnwrittenPod(uid=uid, entry=entry, data=data))
-    listed = {pod.metadata.uid for pod in level.pods}
-    unwritten += [UnwrittenPod(uid=uid, entry=None) for uid in stored if uid not in listed]
     return known, tuple(unwritten)
 
 
