@@ -51,7 +51,8 @@ class ObjectCache(Generic[T]):
         if self._reflector is None:
             self._reflector = Reflector(self._client, self._what, self._target, self, self._heard)
             self._reflector.open()
-        if self._is_listed or at_once:
+        is_away = self._failure is not None and not self._failure.reason
+        if self._is_listed or at_once or (in_outage and is_away):
             answered(self._objects, None)
             return
         over = False
@@ -60,6 +61,8 @@ class ObjectCache(Generic[T]):
             nonlocal over
             if not over:
                 over = True
+                if answer in self._waiting:
+                    self._waiting.remove(answer)
                 none_is_fine = in_outage and (self._failure is None or not self._failure.reason)
                 known = self._is_listed or none_is_fine
                 answered(*((self._objects, None) if known else (None, self._unread())))
